@@ -1,0 +1,78 @@
+// NumPy arrays in and out of the core, without copies. Dtypes are settled by the Python layer; what is
+// checked here is what memory safety asks for: dimension, contiguity, dtype. Contents are the core's to check.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "pyfast/error.hpp"
+#include "pyfast/evidence_graph.hpp"
+#include "pyfast/pools.hpp"
+
+namespace pyfast::python {
+
+namespace py = pybind11;
+
+template <class T>
+std::span<const T> view(const py::array& array, const char* name) {
+    if (array.ndim() != 1 || !array.dtype().equal(py::dtype::of<T>()) ||
+        (array.flags() & py::array::c_style) == 0) {
+        throw Error(std::string(name) + ": must be a contiguous array of one dimension and dtype " +
+                    py::str(py::dtype::of<T>()).cast<std::string>());
+    }
+    return {static_cast<const T*>(array.data()), static_cast<std::size_t>(array.size())};
+}
+
+// X as the Python layer hands it over: (indptr, indices, data, number of columns).
+using ForwardArrays = std::tuple<py::array, py::array, py::array, std::int64_t>;
+using RaggedArrays = std::tuple<py::array, py::array>;
+
+inline Forward forward(const ForwardArrays& x) {
+    Forward out;
+    const auto& [indptr, indices, data, terms] = x;
+    if (indptr.dtype().equal(py::dtype::of<std::int32_t>())) {
+        out.indptr32 = view<std::int32_t>(indptr, "X.indptr");
+    } else {
+        out.indptr64 = view<std::int64_t>(indptr, "X.indptr");
+    }
+    out.indices = view<std::int32_t>(indices, "X.indices");
+    out.weights = view<float>(data, "X.data");
+    out.terms = terms;
+    return out;
+}
+
+inline Ragged<std::int32_t> ragged(const py::array& offsets, const py::array& values, const char* name) {
+    return {view<std::int64_t>(offsets, name), view<std::int32_t>(values, name)};
+}
+
+// An array that owns the buffer.
+template <class T>
+py::array_t<T> own(Buffer<T> buffer) {
+    T* data = buffer.data.release();
+    const py::capsule free(data, [](void* p) { delete[] static_cast<T*>(p); });
+    return py::array_t<T>(static_cast<py::ssize_t>(buffer.size), data, free);
+}
+
+// A new array of n numbers, and its memory to write to.
+template <class T>
+std::pair<py::array_t<T>, std::span<T>> fresh(std::size_t n) {
+    py::array_t<T> array(static_cast<py::ssize_t>(n));
+    return {array, {array.mutable_data(), n}};
+}
+
+void bind_bridge_rank(py::module_& m);
+void bind_bridge_select(py::module_& m);
+void bind_evidence_graph(py::module_& m);
+void bind_graph_rank(py::module_& m);
+void bind_prune(py::module_& m);
+void bind_weighted_degree(py::module_& m);
+
+EdgeWeight edge_weight(const std::string& name);
+
+}  // namespace pyfast::python

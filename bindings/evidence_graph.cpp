@@ -1,0 +1,39 @@
+#include "pyfast/evidence_graph.hpp"
+
+#include "arrays.hpp"
+
+namespace pyfast::python {
+
+EdgeWeight edge_weight(const std::string& name) {
+    if (name == "sum") {
+        return EdgeWeight::sum;
+    }
+    if (name == "dot") {
+        return EdgeWeight::dot;
+    }
+    if (name == "min") {
+        return EdgeWeight::min;
+    }
+    throw Error("weight: '" + name + "' is none of 'sum', 'dot', 'min'");
+}
+
+void bind_evidence_graph(py::module_& m) {
+    m.def("evidence_graph", [](const ForwardArrays& x, const py::array& pool_offsets, const py::array& doc_ids,
+                               const std::string& weight, float threshold, std::optional<std::int64_t> top_k,
+                               const std::optional<RaggedArrays>& mask, int threads) {
+        const Forward index = forward(x);
+        const Pools pools = ragged(pool_offsets, doc_ids, "pool_offsets, doc_ids");
+        const Ragged<std::int32_t> masked =
+            mask ? ragged(std::get<0>(*mask), std::get<1>(*mask), "mask_terms") : Ragged<std::int32_t>{};
+        const EvidenceGraphOptions options{edge_weight(weight), threshold, top_k, threads};
+        Graph graph;
+        {
+            const py::gil_scoped_release release;
+            graph = evidence_graph(index, pools, masked, options);
+        }
+        return py::make_tuple(own(std::move(graph.indptr)), own(std::move(graph.indices)),
+                              own(std::move(graph.weights)));
+    });
+}
+
+}  // namespace pyfast::python

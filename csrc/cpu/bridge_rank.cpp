@@ -1,0 +1,158 @@
+#include "pyfast/bridge_rank.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel.hpp"
+#include "pool_graph.hpp"
+#include "pyfast/error.hpp"
+#include "reused.hpp"
+
+namespace pyfast {
+
+namespace {
+
+struct Edge {
+    std::int32_t from;
+    std::int32_t to;
+    double weight;
+};
+
+struct Workspace {
+    PoolGraph graph;
+    std::vector<std::int32_t> order;
+    std::vector<Edge> edges;  // both directions of every kept edge
+    std::vector<double> semantic;
+    std::vector<double> restart;
+    std::vector<double> degree;
+    std::vector<double> rank;
+    std::vector<double> next;
+
+    void trim() { graph.trim(); }
+};
+
+// Squared weights; an edge stays where it is among the k strongest of either of its ends.
+void strongest_edges(Workspace& space, std::size_t k) {
+    const std::size_t n = space.graph.terms.documents();
+    space.edges.clear();
+    for (std::size_t i = 0; i < n; ++i) {
+        const std::span<const float> row = space.graph.row(i);
+        space.order.clear();
+        for (std::size_t j = 0; j < n; ++j) {
+            if (j != i && row[j] > 0.0f) {
+                space.order.push_back(static_cast<std::int32_t>(j));
+            }
+        }
+        const auto weight = [&](std::int32_t j) { return row[static_cast<std::size_t>(j)]; };
+        const auto cut = space.order.begin() + static_cast<std::ptrdiff_t>(std::min(k, space.order.size()));
+        std::partial_sort(space.order.begin(), cut, space.order.end(), [&](std::int32_t a, std::int32_t b) {
+            return weight(a) != weight(b) ? weight(a) > weight(b) : a < b;
+        });
+        for (auto j = space.order.begin(); j != cut; ++j) {
+            const double w = static_cast<double>(weight(*j)) * static_cast<double>(weight(*j));
+            const auto from = static_cast<std::int32_t>(i);
+            space.edges.push_back({from, *j, w});
+            space.edges.push_back({*j, from, w});
+        }
+    }
+    const auto place = [](const Edge& e) { return std::pair(e.from, e.to); };
+    std::sort(space.edges.begin(), space.edges.end(),
+              [&](const Edge& a, const Edge& b) { return place(a) < place(b); });
+    const auto twice = std::unique(space.edges.begin(), space.edges.end(),
+                                   [&](const Edge& a, const Edge& b) { return place(a) == place(b); });
+    space.edges.erase(twice, space.edges.end());
+}
+
+void rank_pool(Workspace& space, std::span<const float> semantic, const BridgeRankOptions& options,
+               std::span<float> score) {
+    const std::size_t n = semantic.size();
+    const auto [least, most] = std::minmax_element(semantic.begin(), semantic.end());
+    const double low = *least;
+    const double range = *most - low;
+    space.semantic.resize(n);
+    space.restart.resize(n);
+    double total = 0.0;
+    for (std::size_t v = 0; v < n; ++v) {
+        space.semantic[v] = range > 0.0 ? (semantic[v] - low) / range : 1.0;
+        space.restart[v] = std::pow(space.semantic[v], static_cast<double>(options.sharpness));
+        total += space.restart[v];
+    }
+    for (double& r : space.restart) {
+        r /= total;  // at least 1: the best node's semantic score is 1
+    }
+    space.degree.assign(n, 0.0);
+    for (const Edge& edge : space.edges) {
+        space.degree[static_cast<std::size_t>(edge.from)] += edge.weight;
+    }
+    for (Edge& edge : space.edges) {
+        edge.weight /= space.degree[static_cast<std::size_t>(edge.from)];
+    }
+    // A node without edges restarts. A step shrinks the error by the damping, so the number of steps is known
+    // beforehand and the same for every pool.
+    constexpr double tolerance = 1e-9;
+    const auto damping = static_cast<double>(options.damping);
+    const int steps = damping > 0.0 ? static_cast<int>(std::ceil(std::log(tolerance) / std::log(damping))) : 0;
+    space.rank = space.restart;
+    for (int step = 0; step < steps; ++step) {
+        space.next.assign(n, 0.0);
+        double stuck = 0.0;
+        for (std::size_t v = 0; v < n; ++v) {
+            stuck += space.degree[v] > 0.0 ? 0.0 : space.rank[v];
+        }
+        for (const Edge& edge : space.edges) {
+            space.next[static_cast<std::size_t>(edge.to)] +=
+                space.rank[static_cast<std::size_t>(edge.from)] * edge.weight;
+        }
+        for (std::size_t v = 0; v < n; ++v) {
+            space.rank[v] = (1.0 - damping + damping * stuck) * space.restart[v] + damping * space.next[v];
+        }
+    }
+    const double top = *std::max_element(space.rank.begin(), space.rank.end());
+    const auto mix = static_cast<double>(options.mix);
+    for (std::size_t v = 0; v < n; ++v) {
+        score[v] = static_cast<float>((1.0 - mix) * space.semantic[v] + mix * space.rank[v] / top);
+    }
+}
+
+}  // namespace
+
+void bridge_rank(const Forward& x, const Pools& pools, std::span<const float> semantic,
+                 const Ragged<std::int32_t>& question_terms, const BridgeRankOptions& options,
+                 std::span<float> score) {
+    check_offsets(pools.offsets, pools.values.size(), "pool_offsets");
+    check_offsets(question_terms.offsets, question_terms.values.size(), "question_terms");
+    if (question_terms.size() != pools.size()) {
+        throw Error("question_terms: " + std::to_string(question_terms.size()) + " lists for " +
+                    std::to_string(pools.size()) + " pools");
+    }
+    if (semantic.size() != pools.values.size() || score.size() != pools.values.size()) {
+        throw Error("semantic: must hold one score per node of the pools (" + std::to_string(pools.values.size()) +
+                    ")");
+    }
+    check_finite(semantic, "semantic");
+    if (options.edges < 1 || !(options.damping >= 0.0f && options.damping < 1.0f) ||
+        !(options.mix >= 0.0f && options.mix <= 1.0f) ||
+        !(options.sharpness >= 0.0f && options.sharpness <= 64.0f)) {
+        throw Error("need edges >= 1, damping in [0, 1), mix in [0, 1] and sharpness in [0, 64]");
+    }
+    parallel_for(
+        pools.size(), options.threads, 1, [] { return Reused<Workspace>(); },
+        [&](Reused<Workspace>& reused, std::size_t p) {
+            Workspace& space = *reused;
+            const auto documents = pools[p];
+            if (documents.empty()) {
+                return;
+            }
+            space.graph.terms.gather(x, documents, question_terms[p]);
+            space.graph.prepare(EdgeWeight::dot);
+            strongest_edges(space, static_cast<std::size_t>(options.edges));
+            const auto first = static_cast<std::size_t>(pools.offsets[p]);
+            rank_pool(space, semantic.subspan(first, documents.size()), options,
+                      score.subspan(first, documents.size()));
+        });
+}
+
+}  // namespace pyfast

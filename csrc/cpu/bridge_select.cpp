@@ -1,0 +1,72 @@
+#include "pyfast/bridge_select.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "pyfast/error.hpp"
+
+namespace pyfast {
+
+namespace {
+
+// The paper's phi: does some cell value of the table row occur in the passage?
+bool linked(const Row& passage, const Cells& cells, std::int32_t table_row) {
+    const auto first = cells.offsets[static_cast<std::size_t>(table_row)];
+    const auto last = cells.offsets[static_cast<std::size_t>(table_row) + 1];
+    for (auto v = first; v < last; ++v) {
+        const auto value = cells.values[static_cast<std::size_t>(v)];
+        const auto in_passage = [&](std::int32_t term) {
+            return std::binary_search(passage.terms.begin(), passage.terms.end(), term);
+        };
+        if (!value.empty() && std::all_of(value.begin(), value.end(), in_passage)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
+void bridge_select(const Forward& x, const Pools& pools, std::span<const float> semantic,
+                   std::span<const std::uint8_t> is_table, const Cells& cells, float beta,
+                   std::span<float> boosted) {
+    check_offsets(pools.offsets, pools.values.size(), "pool_offsets");
+    check_offsets(cells.values.offsets, cells.values.values.size(), "cells.term_offsets");
+    check_offsets(cells.offsets, cells.values.size(), "cells.value_offsets");
+    if (static_cast<std::int64_t>(cells.offsets.size()) != x.documents() + 1) {
+        throw Error("cells.value_offsets: must hold one more number than X has documents");
+    }
+    const std::size_t n = pools.values.size();
+    if (semantic.size() != n || is_table.size() != n || boosted.size() != n) {
+        throw Error("semantic, is_table: must hold one value per node of the pools (" + std::to_string(n) + ")");
+    }
+    check_finite(semantic, "semantic");
+    check_finite({&beta, 1}, "beta");
+    std::copy(semantic.begin(), semantic.end(), boosted.begin());
+    for (std::size_t p = 0; p < pools.size(); ++p) {
+        std::optional<std::size_t> top_passage;
+        std::optional<std::size_t> top_table;
+        for (auto v = static_cast<std::size_t>(pools.offsets[p]);
+             v < static_cast<std::size_t>(pools.offsets[p + 1]); ++v) {
+            auto& top = is_table[v] != 0 ? top_table : top_passage;
+            if (!top || semantic[v] > semantic[*top]) {
+                top = v;
+            }
+        }
+        if (top_table) {
+            boosted[*top_table] += beta;
+        }
+        if (top_passage) {
+            const Row passage = checked_row(x, pools.values[*top_passage]);
+            if (top_table) {
+                checked_row(x, pools.values[*top_table]);  // its document id indexes `cells`
+            }
+            if (!top_table || !linked(passage, cells, pools.values[*top_table])) {
+                boosted[*top_passage] += beta;
+            }
+        }
+    }
+}
+
+}  // namespace pyfast

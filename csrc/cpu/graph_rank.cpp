@@ -1,0 +1,41 @@
+#include "pyfast/graph_rank.hpp"
+
+#include <algorithm>
+
+#include "pyfast/error.hpp"
+#include "pyfast/pools.hpp"
+
+namespace pyfast {
+
+void graph_rank(std::span<const float> semantic, std::span<const float> structural,
+                std::span<const std::int64_t> pool_offsets, float alpha, std::span<float> score) {
+    check_offsets(pool_offsets, semantic.size(), "pool_offsets");
+    if (structural.size() != semantic.size() || score.size() != semantic.size()) {
+        throw Error("structural: must hold as many numbers as semantic");
+    }
+    if (!(alpha >= 0.0f && alpha <= 1.0f)) {
+        throw Error("alpha: must lie in [0, 1]");
+    }
+    check_finite(semantic, "semantic");
+    check_finite(structural, "structural");
+    for (std::size_t p = 0; p + 1 < pool_offsets.size(); ++p) {
+        const auto begin = static_cast<std::size_t>(pool_offsets[p]);
+        const auto end = static_cast<std::size_t>(pool_offsets[p + 1]);
+        if (begin == end) {
+            continue;
+        }
+        const auto [sem_min, sem_max] = std::minmax_element(semantic.begin() + begin, semantic.begin() + end);
+        const auto [str_min, str_max] = std::minmax_element(structural.begin() + begin, structural.begin() + end);
+        const double sem_low = *sem_min;
+        const double str_low = *str_min;
+        const double sem_range = *sem_max - sem_low;
+        const double str_range = *str_max - str_low;
+        for (std::size_t v = begin; v < end; ++v) {
+            const double sem = sem_range > 0.0 ? (semantic[v] - sem_low) / sem_range : 1.0;
+            const double str = str_range > 0.0 ? (structural[v] - str_low) / str_range : 1.0;
+            score[v] = static_cast<float>(sem * (1.0 + (1.0 - static_cast<double>(alpha)) * str));
+        }
+    }
+}
+
+}  // namespace pyfast

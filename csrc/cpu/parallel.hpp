@@ -1,0 +1,55 @@
+// A loop over pools on a few threads. Each pool is one thread's work from start to end, and threads share
+// nothing, so results cannot depend on their number.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace pyfast {
+
+// Calls body(workspace, p) for p in 0..n-1; every thread makes one workspace of its own with make().
+// Threads take pools in order, `grain` at a time. Of several errors the one of the lowest pool is thrown.
+template <class Make, class Body>
+void parallel_for(std::size_t n, int threads, std::size_t grain, const Make& make, const Body& body) {
+    const std::size_t wanted = std::max(threads, 1);
+    const std::size_t workers = std::min(wanted, (n + grain - 1) / std::max<std::size_t>(grain, 1));
+    std::atomic<std::size_t> next{0};
+    std::mutex guard;
+    std::exception_ptr error;
+    std::size_t error_at = n;
+
+    const auto work = [&] {
+        std::size_t p = 0;
+        try {
+            auto workspace = make();
+            for (std::size_t first = next.fetch_add(grain); first < n; first = next.fetch_add(grain)) {
+                for (p = first; p < std::min(first + grain, n); ++p) {
+                    body(workspace, p);
+                }
+            }
+        } catch (...) {
+            const std::lock_guard lock(guard);
+            if (p < error_at || !error) {
+                error = std::current_exception();
+                error_at = p;
+            }
+            next.store(n);
+        }
+    };
+    std::vector<std::jthread> others;
+    for (std::size_t w = 1; w < workers; ++w) {
+        others.emplace_back(work);
+    }
+    work();
+    others.clear();  // joins
+    if (error) {
+        std::rethrow_exception(error);
+    }
+}
+
+}  // namespace pyfast

@@ -1,0 +1,39 @@
+// The terms of one pool, numbered 1..m in order of first appearance. A workspace: reused from pool to pool.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "pyfast/pools.hpp"
+
+namespace pyfast {
+
+class PoolTerms {
+  public:
+    // Reads and checks the pool's rows. Masked terms count as held by no document: their df is 0.
+    void gather(const Forward& x, std::span<const std::int32_t> documents, std::span<const std::int32_t> masked);
+
+    [[nodiscard]] std::size_t documents() const { return rows.size(); }
+    [[nodiscard]] std::size_t terms() const { return count_; }  // numbers run from 1; 0 is nobody's
+    [[nodiscard]] std::span<const std::int32_t> numbers(std::size_t i) const {
+        return {number.data() + begin[i], begin[i + 1] - begin[i]};
+    }
+
+    std::vector<Row> rows;
+    std::vector<std::size_t> begin;    // entries of row i: begin[i] to begin[i + 1]
+    std::vector<std::int32_t> number;  // of each entry's term
+    std::vector<std::int32_t> df;      // of each number: documents of the pool that hold the term
+
+    void trim();
+
+  private:
+    // From the index's term ids to the pool's numbers. All zero between pools, so that a pool costs what its
+    // own entries cost, however large the vocabulary.
+    std::vector<std::int32_t> table_;
+    std::vector<std::int32_t> term_;  // of each number: the term's id in the index
+    std::size_t count_ = 0;
+};
+
+}  // namespace pyfast

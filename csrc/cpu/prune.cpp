@@ -1,0 +1,66 @@
+#include "pyfast/prune.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "pyfast/error.hpp"
+#include "pyfast/pools.hpp"
+
+namespace pyfast {
+
+Pruned prune(std::span<const float> score, std::span<const std::uint8_t> is_table,
+             std::span<const std::int64_t> pool_offsets, const PruneOptions& options) {
+    check_offsets(pool_offsets, score.size(), "pool_offsets");
+    check_finite(score, "score");
+    if (is_table.size() != score.size()) {
+        throw Error("is_table: must hold as many flags as there are scores");
+    }
+    if (options.least < 0 || options.most < std::max<std::int64_t>(options.least, 1)) {
+        throw Error("least, most: need 0 <= least <= most and most >= 1");
+    }
+    if (options.per_kind < 0) {
+        throw Error("per_kind: must not be negative");
+    }
+    Pruned out;
+    out.offsets.push_back(0);
+    std::vector<std::int32_t> order;
+    std::vector<std::uint8_t> secured;  // by rank: the best `per_kind` of each kind
+    for (std::size_t p = 0; p + 1 < pool_offsets.size(); ++p) {
+        const auto begin = static_cast<std::size_t>(pool_offsets[p]);
+        const auto n = static_cast<std::size_t>(pool_offsets[p + 1]) - begin;
+        const auto score_of = [&](std::int32_t v) { return score[begin + static_cast<std::size_t>(v)]; };
+        order.resize(n);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(),  // stable: ties stay in retrieval order
+                         [&](std::int32_t a, std::int32_t b) { return score_of(a) > score_of(b); });
+        double mean = 0.0;
+        for (std::size_t v = begin; v < begin + n; ++v) {
+            mean += static_cast<double>(score[v]) / static_cast<double>(n);
+        }
+        const std::size_t most = std::min(n, static_cast<std::size_t>(options.most));
+        std::size_t good = std::min(n, static_cast<std::size_t>(options.least));
+        while (good < most && static_cast<double>(score_of(order[good])) >= mean) {
+            ++good;
+        }
+        std::array<std::int64_t, 2> of_kind{0, 0};
+        std::size_t kept = 0;
+        secured.assign(n, 0);
+        for (std::size_t rank = 0; rank < n && kept < most; ++rank) {
+            const std::size_t kind = is_table[begin + static_cast<std::size_t>(order[rank])] != 0 ? 1 : 0;
+            secured[rank] = of_kind[kind]++ < options.per_kind ? 1 : 0;
+            kept += secured[rank];
+        }
+        for (std::size_t rank = 0; rank < n; ++rank) {
+            const bool joins = secured[rank] == 0 && rank < good && kept < most;
+            kept += joins ? 1 : 0;
+            if (joins || secured[rank] != 0) {
+                out.nodes.push_back(order[rank]);
+            }
+        }
+        out.offsets.push_back(static_cast<std::int64_t>(out.nodes.size()));
+    }
+    return out;
+}
+
+}  // namespace pyfast

@@ -1,0 +1,65 @@
+// Workspaces kept from call to call, so that a small batch does not pay for allocating and clearing them.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace pyfast {
+
+// Borrows a T that nobody uses at the moment, or makes one; gives it back when it goes out of scope.
+// T::trim() is called on the way back and must drop what is too large to keep.
+template <class T>
+class Reused {
+  public:
+    Reused() {
+        Store& kept = store();
+        const std::lock_guard lock(kept.guard);
+        if (!kept.idle.empty()) {
+            object_ = std::move(kept.idle.back());
+            kept.idle.pop_back();
+        } else {
+            object_ = std::make_unique<T>();
+        }
+    }
+    ~Reused() {
+        if (object_) {
+            object_->trim();
+            Store& kept = store();
+            const std::lock_guard lock(kept.guard);
+            if (kept.idle.size() < kept.idle.capacity()) {
+                kept.idle.push_back(std::move(object_));
+            }
+        }
+    }
+    Reused(Reused&&) noexcept = default;
+    Reused& operator=(Reused&&) = delete;
+    Reused(const Reused&) = delete;
+    Reused& operator=(const Reused&) = delete;
+
+    T* operator->() const { return object_.get(); }
+    T& operator*() const { return *object_; }
+
+  private:
+    struct Store {
+        Store() { idle.reserve(64); }
+        std::mutex guard;
+        std::vector<std::unique_ptr<T>> idle;
+    };
+    static Store& store() {
+        static Store* const kept = new Store;  // never destroyed: a thread may outlive static destructors
+        return *kept;
+    }
+
+    std::unique_ptr<T> object_;
+};
+
+// Frees a vector that holds more than 32 MB.
+template <class T>
+void trim(std::vector<T>& vector) {
+    if (vector.capacity() * sizeof(T) > (std::size_t{32} << 20)) {
+        vector = {};
+    }
+}
+
+}  // namespace pyfast

@@ -1,0 +1,25 @@
+// bridge_select: N2N-GQA's algorithm 1, the bridge-aware hybrid selector.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "pyfast/pools.hpp"
+
+namespace pyfast {
+
+// The cell values of every document as lists of term ids; a passage has none.
+// Document d has the values offsets[d] .. offsets[d + 1]; each of them is a list of `values`.
+struct Cells {
+    std::span<const std::int64_t> offsets;
+    Ragged<std::int32_t> values;
+};
+
+// boosted = semantic, plus beta for the top table row, and for the top passage too where the two are not
+// linked: where no cell value of the row has all its terms in the passage. A pool of one kind only has no
+// link, and its top document is boosted. Ties for the top: the first. Thread-safe.
+void bridge_select(const Forward& x, const Pools& pools, std::span<const float> semantic,
+                   std::span<const std::uint8_t> is_table, const Cells& cells, float beta,
+                   std::span<float> boosted);
+
+}  // namespace pyfast

@@ -1,0 +1,54 @@
+// evidence_graph: the weighted graph of shared terms among the documents of each pool.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "pyfast/pools.hpp"
+
+namespace pyfast {
+
+// Weight of the edge (i, j), summed over the terms t that both documents hold.
+enum class EdgeWeight {
+    sum,  // x_it + x_jt : the sum of the shared terms' scores (N2N-GQA)
+    dot,  // x_it * x_jt
+    min,  // min(x_it, x_jt)
+};
+
+struct EvidenceGraphOptions {
+    EdgeWeight weight = EdgeWeight::sum;
+    float threshold = 0.0f;               // an edge stays where its weight is above this
+    std::optional<std::int64_t> top_k{};  // of each node's edges only the k strongest; ties: earlier in the pool
+    int threads = 1;
+};
+
+// An array that its receiver owns, not cleared when made.
+template <class T>
+struct Buffer {
+    std::unique_ptr<T[]> data;
+    std::size_t size = 0;
+
+    Buffer() = default;
+    explicit Buffer(std::size_t n) : data(std::make_unique_for_overwrite<T[]>(n)), size(n) {}
+    [[nodiscard]] std::span<T> span() { return {data.get(), size}; }
+    [[nodiscard]] std::span<const T> span() const { return {data.get(), size}; }
+};
+
+// CSR over the N nodes of all pools. Node v of pool p is its document v - offsets[p]; `indices` count within
+// the pool, so a pool's rows are bitwise the same alone and in any batch.
+struct Graph {
+    Buffer<std::int64_t> indptr;  // N + 1
+    Buffer<std::int32_t> indices;
+    Buffer<float> weights;
+};
+
+// Edges of every pool. `masked` (empty, or one list per pool) names terms that count as shared by nobody.
+//
+// Without top_k the graph is symmetric, bit for bit. O(sum of df^2) additions a pool, vectorised for frequent
+// terms; O(pool) memory a thread. Thread-safe. Throws Error on malformed pools, rows or masks.
+Graph evidence_graph(const Forward& x, const Pools& pools, const Ragged<std::int32_t>& masked,
+                     const EvidenceGraphOptions& options);
+
+}  // namespace pyfast

@@ -1,0 +1,65 @@
+// What every op of a pool reads: the forward index, the pools, and ragged lists beside them.
+//
+// All types here are views: they own nothing, and the caller keeps the memory alive during the call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace pyfast {
+
+// A forward index X in CSR: documents x terms, one TF-IDF weight per stored entry.
+//
+// Term ids of a row are strictly increasing and below `terms`; weights are finite and not negative. Ops check
+// this for the rows that they touch, so a call costs what its pools cost, whatever the size of the corpus.
+struct Forward {
+    // Row offsets, 64 or 32 bits wide (SciPy narrows them where it can): exactly one of the two is used.
+    std::span<const std::int64_t> indptr64;
+    std::span<const std::int32_t> indptr32;
+    std::span<const std::int32_t> indices;
+    std::span<const float> weights;
+    std::int64_t terms = 0;
+
+    [[nodiscard]] std::int64_t documents() const {
+        const std::size_t n = indptr64.empty() ? indptr32.size() : indptr64.size();
+        return n == 0 ? 0 : static_cast<std::int64_t>(n) - 1;
+    }
+    [[nodiscard]] std::int64_t offset(std::int64_t document) const {
+        const auto d = static_cast<std::size_t>(document);
+        return indptr64.empty() ? indptr32[d] : indptr64[d];
+    }
+};
+
+// One checked row of the forward index.
+struct Row {
+    std::span<const std::int32_t> terms;
+    std::span<const float> weights;
+};
+
+// The row of one document. Throws Error where the row does not lie inside the index or is malformed.
+Row checked_row(const Forward& x, std::int32_t document);
+
+// A ragged list of lists: list p is values[offsets[p] .. offsets[p + 1]).
+template <class T>
+struct Ragged {
+    std::span<const std::int64_t> offsets;
+    std::span<const T> values;
+
+    [[nodiscard]] std::size_t size() const { return offsets.empty() ? 0 : offsets.size() - 1; }
+    [[nodiscard]] std::span<const T> operator[](std::size_t p) const {
+        return values.subspan(static_cast<std::size_t>(offsets[p]),
+                              static_cast<std::size_t>(offsets[p + 1] - offsets[p]));
+    }
+};
+
+// Pool p is the list of documents docs[offsets[p] .. offsets[p + 1]), in retrieval order.
+using Pools = Ragged<std::int32_t>;
+
+// Throws Error unless offsets start at 0, never decrease and end at `values`; `name` opens the message.
+void check_offsets(std::span<const std::int64_t> offsets, std::size_t values, const char* name);
+
+// Throws Error where a score is not finite; `name` opens the message.
+void check_finite(std::span<const float> scores, const char* name);
+
+}  // namespace pyfast

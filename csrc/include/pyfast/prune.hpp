@@ -1,0 +1,27 @@
+// prune: which nodes of a ranked pool stay in the context.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace pyfast {
+
+struct PruneOptions {
+    std::int64_t least = 5;     // nodes kept at least, where the pool has them
+    std::int64_t most = 10;     // nodes kept at most
+    std::int64_t per_kind = 2;  // passages and table rows kept at least, each, where the pool has them
+};
+
+struct Pruned {
+    std::vector<std::int64_t> offsets;  // P + 1
+    std::vector<std::int32_t> nodes;    // positions within the pool, best first
+};
+
+// Kept are, best first (ties by retrieval rank): the best `per_kind` passages and table rows (`is_table` tells
+// them apart), the `least` best nodes, and of the others those that score at least the pool's mean; never more
+// than `most`, where the first named come first. Thread-safe. Throws Error on bad offsets or scores.
+Pruned prune(std::span<const float> score, std::span<const std::uint8_t> is_table,
+             std::span<const std::int64_t> pool_offsets, const PruneOptions& options);
+
+}  // namespace pyfast

@@ -1,0 +1,20 @@
+// weighted_degree: the centrality of N2N-GQA, without building a single edge.
+#pragma once
+
+#include <span>
+
+#include "pyfast/evidence_graph.hpp"
+#include "pyfast/pools.hpp"
+
+namespace pyfast {
+
+// degree[v] = sum of the weights of the edges of v in the unpruned graph of its pool.
+//
+// With df_t the number of the pool's documents that hold t, and S_t the sum of their weights:
+//   sum: sum over t in i of (df_t - 2) x_it + S_t          dot: sum over t in i of x_it (S_t - x_it)
+// so a pool costs O(nnz). `min` has no such form and sums the rows of evidence_graph.
+// Sums are kept in double and rounded once. Thread-safe. Throws Error as evidence_graph does.
+void weighted_degree(const Forward& x, const Pools& pools, EdgeWeight weight, int threads,
+                     std::span<float> degree);
+
+}  // namespace pyfast

@@ -1,0 +1,21 @@
+"""Documents (text, tables, knowledge graphs), one hierarchical sequence of them, and the exact way back."""
+
+from pyfast.corpus.decode import decode
+from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.corpus.encode import encode
+from pyfast.corpus.levels import Level
+from pyfast.corpus.readers import read
+from pyfast.corpus.sequence import Corpus
+
+__all__ = [
+    "Corpus",
+    "Document",
+    "KnowledgeGraph",
+    "Level",
+    "Table",
+    "TextDocument",
+    "Triple",
+    "decode",
+    "encode",
+    "read",
+]

@@ -1,0 +1,50 @@
+"""The documents a corpus is made of: plain values, before and after they are one hierarchical sequence."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TextDocument:
+    """A text, kept character for character. `markdown` says that headings divide it into sections."""
+
+    uri: str
+    title: str
+    text: str
+    markdown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of strings. Rows may be shorter or longer than the header; header names may repeat or be empty.
+
+    `links` are (data row, column, uri of the document the cell links to); rows and columns count from 0.
+    """
+
+    uri: str
+    title: str
+    section: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    links: tuple[tuple[int, int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """One fact: head, relation, tail, and when it held, if known."""
+
+    head: str
+    relation: str
+    tail: str
+    time: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeGraph:
+    """A knowledge graph, or a part of one, as triples; a triple may occur more than once."""
+
+    uri: str
+    title: str
+    triples: tuple[Triple, ...]
+
+
+Document = TextDocument | Table | KnowledgeGraph

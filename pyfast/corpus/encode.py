@@ -1,0 +1,155 @@
+"""Documents into one hierarchical sequence of segments.
+
+Documents are taken in batches. Within a batch all documents of a kind are handled at once, as NumPy
+operations on one joined text, and put back into document order at the end.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyfast.corpus import schema
+from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument
+from pyfast.corpus.encode_records import encode_graphs, encode_tables
+from pyfast.corpus.encode_text import encode_texts
+from pyfast.corpus.identity import hash_uris
+from pyfast.corpus.levels import parents
+from pyfast.corpus.schema import Columns, Kind
+from pyfast.corpus.sequence import Corpus
+from pyfast.errors import InputError
+
+_BATCH = 1 << 19  # characters: temporary arrays that stay in the cache; a longer document is a batch of its own
+
+
+def encode(documents: Iterable[Document]) -> Corpus:
+    """The corpus of these documents, in their order; `decode` is the way back.
+
+    Raises InputError if two documents have the same uri, or if a string holds a lone surrogate.
+    """
+    heap = bytearray()
+    segments = [schema.empty(schema.SEGMENTS)]
+    described = [schema.empty(schema.DOCUMENTS)]
+    triples = [schema.empty(schema.TRIPLES)]
+    hashes = [hash_uris(())]
+    documents_before = segments_before = 0
+    for batch in _batches(documents):
+        try:
+            hashes.append(hash_uris(document.uri for document in batch))
+            columns, facts = _segments(batch, hashes[-1], heap)
+            described.append(_described(batch))
+        except UnicodeEncodeError:
+            raise _surrogate(batch) from None
+        parent = parents(columns["level"])
+        columns["parent"] = np.where(parent < 0, -1, parent + segments_before)
+        columns["source"] = columns["source"] + np.int32(documents_before)
+        segments.append(schema.record(schema.SEGMENTS, columns))
+        triples.append(facts)
+        documents_before += len(batch)
+        segments_before += parent.size
+    parts = (schema.join(segments), schema.join(described), schema.join(triples))
+    corpus = Corpus(*parts, memoryview(heap).toreadonly())
+    if twice := _repeated(np.concatenate(hashes)):
+        raise InputError(f"two documents have the uri {corpus.uri(twice)!r}: give each its own")
+    if twice := _repeated(corpus.ids):
+        raise InputError(
+            f"two segments have the id {corpus.ids[twice]:016x}: change the uri of one of their documents"
+        )
+    return corpus
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    batch: list[Document] = []
+    size = 0
+    for document in documents:
+        batch.append(document)
+        size += _size(document)
+        if size >= _BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _size(document: Document) -> int:
+    """About how many characters a document is worth; every string counts, an empty one too."""
+    match document:
+        case TextDocument():
+            return 50 + len(document.text)
+        case Table():
+            return 50 * (1 + sum(map(len, document.rows)))
+        case KnowledgeGraph():
+            return 50 * (1 + 3 * len(document.triples))
+
+
+def _segments(
+    batch: Sequence[Document], hashes: NDArray[np.uint64], heap: bytearray
+) -> tuple[Columns, pa.RecordBatch]:
+    """The segments of a batch (`source` from 0, no `parent` yet) and the rows of its triples."""
+    texts = {k: document for k, document in enumerate(batch) if isinstance(document, TextDocument)}
+    tables = {k: document for k, document in enumerate(batch) if isinstance(document, Table)}
+    graphs = {k: document for k, document in enumerate(batch) if isinstance(document, KnowledgeGraph)}
+    parts: list[Columns] = []
+    facts = schema.empty(schema.TRIPLES)
+    if texts:
+        source = np.fromiter(texts, dtype=np.int32)
+        parts.append(encode_texts(list(texts.values()), source, hashes[source], heap))
+    if tables:
+        source = np.fromiter(tables, dtype=np.int32)
+        parts.append(encode_tables(list(tables.values()), source, hashes[source], heap))
+    if graphs:
+        source = np.fromiter(graphs, dtype=np.int32)
+        columns, facts = encode_graphs(list(graphs.values()), source, hashes[source], heap)
+        parts.append(columns)
+    if len(parts) == 1:
+        return parts[0], facts
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(joined["source"], kind="stable")
+    return {name: column[order] for name, column in joined.items()}, facts
+
+
+def _described(batch: Sequence[Document]) -> pa.RecordBatch:
+    tables = [document if isinstance(document, Table) else None for document in batch]
+    return schema.record(
+        schema.DOCUMENTS,
+        {
+            "uri": [document.uri for document in batch],
+            "title": [document.title for document in batch],
+            "kind": [_kind(document) for document in batch],
+            "section": [table.section if table else "" for table in tables],
+            "header": [table.header if table else () for table in tables],
+            "links": [table.links if table else () for table in tables],
+        },
+    )
+
+
+def _kind(document: Document) -> Kind:
+    match document:
+        case TextDocument():
+            return Kind.MARKDOWN if document.markdown else Kind.TEXT
+        case Table():
+            return Kind.TABLE
+        case KnowledgeGraph():
+            return Kind.GRAPH
+
+
+def _repeated(hashes: NDArray[np.uint64]) -> int | None:
+    """The position of a value that occurs before, if there is one; never 0."""
+    order = np.argsort(hashes, kind="stable")
+    same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+    return int(order[same + 1].min()) if same.size else None
+
+
+def _surrogate(batch: Sequence[Document]) -> InputError:
+    """The error for the first document of a batch that has no UTF-8 form."""
+    for document in batch:
+        try:
+            _segments([document], hash_uris([document.uri]), bytearray())
+            _described([document])
+        except UnicodeEncodeError as error:
+            found = f"U+{ord(error.object[error.start]):04X}"
+            return InputError(
+                f"document {document.uri!a}: it holds the lone surrogate {found}, which is no character"
+            )
+    raise AssertionError("no document of the batch fails on its own")

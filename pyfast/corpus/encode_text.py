@@ -1,0 +1,68 @@
+"""Text documents into segments: document > section? > paragraph > sentence."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyfast.corpus.documents import TextDocument
+from pyfast.corpus.heap import Integers, lengths, store
+from pyfast.corpus.identity import segment_ids
+from pyfast.corpus.levels import Level
+from pyfast.corpus.schema import Columns
+from pyfast.corpus.sections import headings
+from pyfast.corpus.segmenting import bounded, codes_of, paragraphs, sentence_breaks, sentences
+
+_SEPARATOR = "\n\n"  # kept between texts: a blank line, so that no paragraph or sentence reaches across it
+
+
+def encode_texts(
+    documents: Sequence[TextDocument], source: NDArray[np.int32], hashes: NDArray[np.uint64], heap: bytearray
+) -> Columns:
+    """The segments of text documents, depth first. `source` and `hashes` are those of the documents."""
+    text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
+    length = lengths(document.text for document in documents)
+    first = np.cumsum(length + len(_SEPARATOR)) - length
+    sections, headed = _sections(documents, first, length)
+
+    codes = codes_of(text)
+    breaks = sentence_breaks(text, codes)
+    blocks = bounded(text, paragraphs(text, codes, headed), breaks)
+    levels = {
+        Level.DOCUMENT: (first, first + length),
+        Level.SECTION: sections,
+        Level.PARAGRAPH: blocks,
+        Level.SENTENCE: sentences(blocks, breaks),
+    }
+    start, end = (np.concatenate([bounds[side] for bounds in levels.values()]) for side in (0, 1))
+    level = np.repeat(np.array(list(levels), dtype=np.uint8), [bounds[0].size for bounds in levels.values()])
+    order = np.argsort(start * 4 + level, kind="stable")  # depth first; a merge of four sorted runs
+    start, end, level = start[order], end[order], level[order]
+
+    in_heap = store(text, heap)
+    number = np.searchsorted(first, start, side="right") - 1
+    origin = first[number]
+    return {
+        "ids": segment_ids(hashes[number], level, start - origin, end - origin),
+        "level": level,
+        "source": source[number],
+        "start": start - origin,
+        "end": end - origin,
+        "byte_start": in_heap(start),
+        "byte_end": in_heap(end),
+        "unit": (level == Level.PARAGRAPH).astype(np.uint8),
+    }
+
+
+def _sections(
+    documents: Sequence[TextDocument], first: Integers, length: Integers
+) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
+    """Starts and ends of the sections, and of the headings they begin with, in the joined text."""
+    rows: list[tuple[int, int, int]] = []
+    for document, origin, size in zip(documents, first.tolist(), length.tolist(), strict=True):
+        if document.markdown:
+            found = headings(document.text)
+            ends = [*(heading.start for heading in found[1:]), size]
+            rows += [(origin + h.start, origin + end, origin + h.end) for h, end in zip(found, ends, strict=False)]
+    start, end, heading_end = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return (start, end), (start, heading_end)

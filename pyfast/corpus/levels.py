@@ -1,0 +1,50 @@
+"""The levels of the hierarchical sequence and how they nest."""
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Level(IntEnum):
+    """What a segment is. Text: document > section? > paragraph > sentence; table > table_row > table_cell;
+    knowledge graph: document > subgraph > triplet."""
+
+    DOCUMENT = 0
+    SECTION = 1
+    PARAGRAPH = 2
+    SENTENCE = 3
+    TABLE = 4
+    TABLE_ROW = 5
+    TABLE_CELL = 6
+    SUBGRAPH = 7
+    TRIPLET = 8
+
+
+# Which level may lie directly under which; the levels named nowhere here are roots.
+CHILDREN = {
+    Level.DOCUMENT: (Level.SECTION, Level.PARAGRAPH, Level.SUBGRAPH),
+    Level.SECTION: (Level.PARAGRAPH,),
+    Level.PARAGRAPH: (Level.SENTENCE,),
+    Level.TABLE: (Level.TABLE_ROW,),
+    Level.TABLE_ROW: (Level.TABLE_CELL,),
+    Level.SUBGRAPH: (Level.TRIPLET,),
+}
+ROOTS = (Level.DOCUMENT, Level.TABLE)
+UNITS = (Level.PARAGRAPH, Level.TABLE_ROW, Level.SUBGRAPH)
+
+_DEPTH = np.array([0, 1, 2, 3, 0, 1, 2, 1, 2], dtype=np.int8)
+
+
+def parents(level: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """The parent's position of each segment (int64, -1 for roots), for levels (uint8) in depth-first order.
+
+    In that order the parent is simply the last segment before it that lies less deep.
+    """
+    depth = _DEPTH[level]
+    position = np.arange(level.size, dtype=np.int64)
+    parent = np.full(level.size, -1, dtype=np.int64)
+    for shallower in range(3):
+        last = np.maximum.accumulate(np.where(depth == shallower, position, -1))
+        np.maximum(parent, last, out=parent, where=depth > shallower)
+    return parent

@@ -1,0 +1,40 @@
+"""How retrieval and the LLM read a unit: one line of text that stands on its own."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+Fact = tuple[str, str, str, str | None]
+"""Head, relation, tail and time of a triple."""
+
+
+def paragraph_line(title: str, text: str) -> str:
+    """``title. text``, or the text alone if there is no title or the text begins with it."""
+    title, text = fold(title), fold(text)
+    return text if text.startswith(title) else f"{title}. {text}"
+
+
+def row_line(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:
+    """``title | section | header: cell | header: cell | ...``, without what is empty."""
+    parts = [part for part in (title.strip(), section.strip()) if part]
+    parts += [
+        f"{name}: {cell}" if name else cell
+        for name, cell in zip_longest(header, map(str.strip, cells), fillvalue="")
+        if cell
+    ]
+    return fold(" | ".join(parts))
+
+
+def subgraph_line(facts: Sequence[Fact]) -> str:
+    """``head relation tail; relation tail (time); ...`` for facts of one head."""
+    parts = [
+        f"{relation.replace('_', ' ')} {tail} ({time})" if time else f"{relation.replace('_', ' ')} {tail}"
+        for _, relation, tail, time in facts
+    ]
+    return fold(f"{facts[0][0]} {'; '.join(parts)}")
+
+
+def fold(text: str) -> str:
+    """The text on one line, trimmed, each line end and the whitespace around it one space."""
+    if "\n" in text or "\r" in text:
+        text = " ".join([line for line in map(str.strip, text.splitlines()) if line])
+    return text.strip()

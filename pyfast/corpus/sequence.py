@@ -1,0 +1,300 @@
+"""The corpus as one hierarchical sequence of segments, in memory or mapped from files."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyfast.corpus import storage
+from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.corpus.levels import Level
+from pyfast.corpus.rendering import Fact, paragraph_line, row_line, subgraph_line
+from pyfast.corpus.schema import Kind
+
+# Plain integers: `render` compares with them for every unit it is asked for.
+_PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
+    int(level)
+    for level in (
+        Level.PARAGRAPH,
+        Level.TABLE,
+        Level.TABLE_ROW,
+        Level.TABLE_CELL,
+        Level.SUBGRAPH,
+        Level.TRIPLET,
+    )
+)
+
+
+class Corpus:
+    """Segments in document order, depth first, so that parents come before children.
+
+    Columns, one entry per segment (read-only NumPy arrays, memory-mapped in an opened corpus):
+
+    - `ids` uint64: follow from uri, level and offsets (for triples: from the place in the document) alone;
+    - `level` uint8: a `Level`;
+    - `parent` int64: position of the parent, -1 for roots;
+    - `source` int32: which document, counted from 0;
+    - `start`, `end` int64: for text, zero-based half-open character offsets in the document; for tables, row
+      and column (table (-1, -1), row (r, -1), cell (r, c)); (-1, -1) in knowledge graphs;
+    - `byte_start`, `byte_end` int64: the content, as a view into the heap of UTF-8 bytes.
+
+    `roots` int64 holds the position of each document's first segment, `documents` their number.
+    """
+
+    def __init__(
+        self, segments: pa.RecordBatch, documents: pa.RecordBatch, triples: pa.RecordBatch, heap: memoryview
+    ) -> None:
+        """From batches of the schemas in `schema.py` and the content heap: what `encode` and `open` call."""
+        self._parts = (segments, documents, triples, heap)
+        self.ids: NDArray[np.uint64] = _array(segments, "ids")
+        self.level: NDArray[np.uint8] = _array(segments, "level")
+        self.parent: NDArray[np.int64] = _array(segments, "parent")
+        self.source: NDArray[np.int32] = _array(segments, "source")
+        self.start: NDArray[np.int64] = _array(segments, "start")
+        self.end: NDArray[np.int64] = _array(segments, "end")
+        self.byte_start: NDArray[np.int64] = _array(segments, "byte_start")
+        self.byte_end: NDArray[np.int64] = _array(segments, "byte_end")
+        self.roots: NDArray[np.int64] = np.flatnonzero(self.parent < 0)
+        self.documents: int = documents.num_rows
+
+        # The same columns as memoryviews: they give plain Python integers, for a third of what NumPy takes.
+        self._heap = heap
+        self._level, self._parent, self._source = self.level.data, self.parent.data, self.source.data
+        self._byte_start, self._byte_end, self._roots = (
+            self.byte_start.data,
+            self.byte_end.data,
+            self.roots.data,
+        )
+
+        self._uris, self._titles, self._sections = (
+            _strings(documents.column(name)) for name in ("uri", "title", "section")
+        )
+        self._kind = _array(documents, "kind").data
+        header, links = documents.column("header"), documents.column("links")
+        self._header_range, self._names = _offsets(header), _strings(header.values)
+        self._headers: dict[int, list[str]] = {}  # read once: every row of a table is rendered with them
+        self._link_range, self._link_uris = _offsets(links), _strings(links.values.field("uri"))
+        self._link_row, self._link_column = (links.values.field(name).to_numpy() for name in ("row", "column"))
+
+        self._triplets = np.flatnonzero(self.level == _TRIPLET).data
+        self._ordinal, self._relation_start, self._tail_start, self._timed = (
+            _array(triples, name).data for name in ("ordinal", "relation_start", "tail_start", "timed")
+        )
+        self._times = _strings(triples.column("time"))
+
+    def __len__(self) -> int:
+        """The number of segments."""
+        return self.level.size
+
+    def uri(self, source: int) -> str:
+        """The uri of a document."""
+        return self._uris[source]
+
+    def title(self, source: int) -> str:
+        """The title of a document."""
+        return self._titles[source]
+
+    def document(self, source: int) -> Document:
+        """A document as it was encoded."""
+        kind, root = self._kind[source], int(self.roots[source])
+        uri, title = self._uris[source], self._titles[source]
+        if kind == Kind.GRAPH:
+            first, last = self._triplet_range(root)
+            placed = sorted(
+                zip(self._ordinal[first:last].tolist(), self.triples(root), strict=True), key=itemgetter(0)
+            )
+            return KnowledgeGraph(uri, title, tuple(triple for _, triple in placed))
+        if kind == Kind.TABLE:
+            first, last = self._link_range[source], self._link_range[source + 1]
+            places = zip(self._link_row[first:last].tolist(), self._link_column[first:last].tolist(), strict=True)
+            return Table(
+                uri,
+                title,
+                self._sections[source],
+                header=tuple(self._names[k] for k in range(*self._header_range[source : source + 2])),
+                rows=tuple(map(tuple, self._rows(root))),
+                links=tuple((row, column, self._link_uris[first + k]) for k, (row, column) in enumerate(places)),
+            )
+        return TextDocument(uri, title, self._text(root), markdown=kind == Kind.MARKDOWN)
+
+    def units(self) -> NDArray[np.int64]:
+        """Positions (int64) of the retrieval units: paragraphs, table rows and subgraphs, if not blank."""
+        return np.flatnonzero(_array(self._parts[0], "unit"))
+
+    def content(self, i: int) -> str:
+        """The content of a segment: text and cells exactly; the cells of a row joined with tabs, rows with
+        line ends; a triple as "head relation tail", several joined with "; ".
+        """
+        level = self._level[i]
+        if level == _ROW:
+            return "\t".join(self._row(i))
+        if level == _TABLE:
+            return "\n".join(map("\t".join, self._rows(i)))
+        if self._kind[self._source[i]] == Kind.GRAPH:
+            return "; ".join(f"{head} {relation} {tail}" for head, relation, tail, _ in self._facts(i))
+        return self._text(i)
+
+    def render(self, i: int) -> str:
+        """A unit on one line, as retrieval and the LLM read it; see `pyfast.corpus.rendering`."""
+        level = self._level[i]
+        source = self._source[i]
+        if level == _PARAGRAPH:
+            return paragraph_line(self._titles[source], self._text(i))
+        if level == _ROW:
+            return row_line(self._titles[source], self._sections[source], self._header(source), self._row(i))
+        if level == _SUBGRAPH:
+            return subgraph_line(self._facts(i))
+        return paragraph_line(self._titles[source], self.content(i))
+
+    def cells(self, i: int) -> list[str]:
+        """The cells of a table row that hold anything visible."""
+        return [cell for cell in self._row(i) if cell.strip()]
+
+    def links(self, i: int) -> list[str]:
+        """The uris of the documents that the cells of a table row link to, in the order given."""
+        source = self._source[i]
+        first, stop = self._link_range[source], self._link_range[source + 1]
+        if first == stop:
+            return []
+        found = np.flatnonzero(self._link_row[first:stop] == self.start[i])
+        return [self._link_uris[first + k] for k in found.tolist()]
+
+    def triples(self, i: int) -> list[Triple]:
+        """The triples in a knowledge graph's document, subgraph or triplet segment, subgraph by subgraph."""
+        return [Triple(*fact) for fact in self._facts(i)]
+
+    def is_table(self, i: int) -> bool:
+        """Whether a segment is a table or in one."""
+        return bool(_TABLE <= self._level[i] <= _CELL)
+
+    def segment(self, i: int) -> dict[str, Any]:
+        """A segment as evidence shows it: `id` (16 hex digits), `level`, `uri`, `offsets`, `snippet`."""
+        return {
+            "id": f"{self.ids[i]:016x}",
+            "level": Level(self._level[i]).name.lower(),
+            "uri": self._uris[self._source[i]],
+            "offsets": [int(self.start[i]), int(self.end[i])],
+            "snippet": self.content(i),
+        }
+
+    def fingerprint(self) -> str:
+        """Hexadecimal digest of all that is stored: ids, content, titles, headers, links and times."""
+        strings = (self._uris, self._titles, self._sections, self._names, self._link_uris, self._times)
+        parts = [
+            *(self.ids.data, self._byte_start, self._byte_end, self._heap),
+            *(self._kind, self._header_range, self._link_range, self._link_row.data, self._link_column.data),
+            *(self._ordinal, self._relation_start, self._tail_start, self._timed),
+            *(half for column in strings for half in (column.offsets, column.data)),
+        ]
+        digest = blake2b(digest_size=16)
+        for part in parts:
+            digest.update(part.nbytes.to_bytes(8, "little"))
+            digest.update(part)
+        return digest.hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Write the corpus into a folder, made if needed; each file is written aside and then renamed."""
+        storage.write(folder, self._parts)
+
+    @classmethod
+    def open(cls, folder: Path) -> "Corpus":
+        """Map the corpus saved in a folder. Raises IndexFormatError if a file is missing or damaged."""
+        return cls(*storage.read(folder))
+
+    def _text(self, i: int) -> str:
+        return str(self._heap[self._byte_start[i] : self._byte_end[i]], "utf-8")
+
+    def _children(self, i: int) -> int:
+        """The number of children of a segment whose children have none, and so lie side by side behind it."""
+        count = found = 0
+        while found == count:
+            found += self._parent[i + 1 + found : i + 33 + found].tolist().count(i)
+            count += 32
+        return found
+
+    def _row(self, i: int) -> list[str]:
+        start = self._byte_start[i]
+        row = bytes(self._heap[start : self._byte_end[i]])
+        cuts = [end - start for end in self._byte_end[i + 1 : i + 1 + self._children(i)].tolist()]
+        return [row[a:b].decode() for a, b in zip([0, *cuts], cuts, strict=False)]
+
+    def _rows(self, root: int) -> Iterator[list[str]]:
+        i = root + 1
+        while i < len(self._level) and self._level[i] == _ROW:
+            row = self._row(i)
+            yield row
+            i += 1 + len(row)
+
+    def _header(self, source: int) -> list[str]:
+        """The header of a table as `row_line` takes it."""
+        header = self._headers.get(source)
+        if header is None:
+            first, last = self._header_range[source], self._header_range[source + 1]
+            header = self._headers[source] = [self._names[k].strip() for k in range(first, last)]
+        return header
+
+    def _triplet_range(self, i: int) -> tuple[int, int]:
+        """Which of all triplets belong to a document, subgraph or triplet."""
+        level = self._level[i]
+        first = bisect_left(self._triplets, i)
+        if level == _TRIPLET:
+            return first, first + 1
+        if level == _SUBGRAPH:
+            return first, first + self._children(i)
+        following = self._source[i] + 1
+        stop = self._roots[following] if following < self.documents else len(self._level)
+        return first, bisect_left(self._triplets, stop)
+
+    def _facts(self, i: int) -> list[Fact]:
+        """The triples of a document, subgraph or triplet; none of other segments."""
+        first, last = self._triplet_range(i)
+        base = self._byte_start[i]
+        data = bytes(self._heap[base : self._byte_end[i]])
+        facts = []
+        start = 0
+        for k in range(first, last):
+            relation, tail = self._relation_start[k] - base, self._tail_start[k] - base
+            end = self._byte_end[self._triplets[k]] - base
+            time = self._times[k] if self._timed[k] else None
+            facts.append(
+                (data[start:relation].decode(), data[relation:tail].decode(), data[tail:end].decode(), time)
+            )
+            start = end  # triples lie side by side
+        return facts
+
+
+@dataclass(frozen=True, slots=True)
+class _Strings:
+    """A column of strings that costs nothing to open and little to read from."""
+
+    offsets: memoryview
+    data: memoryview
+
+    def __getitem__(self, k: int) -> str:
+        return str(self.data[self.offsets[k] : self.offsets[k + 1]], "utf-8")
+
+
+def _array(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
+    values: NDArray[Any] = batch.column(name).to_numpy(zero_copy_only=True)
+    values.flags.writeable = False
+    return values
+
+
+def _offsets(column: pa.Array) -> memoryview:
+    """Where the strings or lists of a column start, and the end: int64[n + 1]."""
+    buffer = column.buffers()[1]
+    if not len(column) or buffer is None:  # Arrow may leave out the only offset of an empty column
+        return np.zeros(1, dtype=np.int64).data
+    return np.frombuffer(buffer, dtype=np.int64, count=len(column) + 1).data
+
+
+def _strings(column: pa.Array) -> _Strings:
+    offsets, data = _offsets(column), column.buffers()[2]
+    return _Strings(offsets, memoryview(data or b"")[: offsets[-1]])

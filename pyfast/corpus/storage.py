@@ -1,0 +1,143 @@
+"""A corpus as a folder: three Arrow files and the content heap, all memory-mapped when opened.
+
+Checksums are the index's business, one level up. What is checked here is that the files belong together and
+that every view lies inside what it views, so that no damage can make a reader step out of bounds.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pyfast.corpus import schema
+from pyfast.corpus.levels import CHILDREN, ROOTS, UNITS, Level
+from pyfast.corpus.schema import Kind
+from pyfast.errors import IndexFormatError
+
+FORMAT = "pyfast corpus 1"
+
+_FILES = {
+    "segments.arrow": schema.SEGMENTS,
+    "documents.arrow": schema.DOCUMENTS,
+    "triples.arrow": schema.TRIPLES,
+}
+_HEAP = "content.bin"
+_BLOCK = 1 << 20  # segments checked at a time, so that checking takes little memory
+
+Parts = tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch, memoryview]
+
+# Which level may lie under which: [child, parent]; the last column stands for no parent.
+_ALLOWED = np.zeros((len(Level), len(Level) + 1), dtype=bool)
+for _parent, _children in CHILDREN.items():
+    _ALLOWED[list(_children), _parent] = True
+_ALLOWED[list(ROOTS), len(Level)] = True
+
+
+def write(folder: Path, parts: Parts) -> None:
+    """Write the parts of a corpus; each file is written aside and renamed when complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    *batches, heap = parts
+    metadata = {"format": FORMAT, "sizes": _sizes(parts)}
+    for name, batch in zip(_FILES, batches, strict=True):
+        batch = batch.replace_schema_metadata(metadata)
+        with (
+            pa.OSFile(str(folder / f"{name}.part"), "wb") as file,
+            pa.ipc.new_file(file, batch.schema) as writer,
+        ):
+            writer.write_batch(batch)
+    (folder / f"{_HEAP}.part").write_bytes(heap)
+    for name in (*_FILES, _HEAP):
+        os.replace(folder / f"{name}.part", folder / name)
+
+
+def read(folder: Path) -> Parts:
+    """Map the parts of a corpus. Raises IndexFormatError for anything missing, truncated or foreign."""
+    for name in (*_FILES, _HEAP):
+        if not (folder / name).is_file():
+            raise IndexFormatError(f"{folder}: not a corpus, or an incomplete one: it has no file {name}")
+    segments, documents, triples = (_read_batch(folder / name, expected) for name, expected in _FILES.items())
+    parts = (segments, documents, triples, memoryview(pa.memory_map(str(folder / _HEAP)).read_buffer()))
+    for name, batch in zip(_FILES, parts, strict=False):
+        if batch.schema.metadata[b"sizes"].decode() != _sizes(parts):
+            raise IndexFormatError(
+                f"{folder}: {name} does not go with the other files: one is truncated or foreign"
+            )
+    if fault := _fault(parts):
+        raise IndexFormatError(f"{folder}: the corpus is damaged: {fault}")
+    return parts
+
+
+def _sizes(parts: Parts) -> str:
+    """The sizes of all parts, told by every file, so that files of different corpora do not pass for one."""
+    return " ".join(str(len(part)) for part in parts)
+
+
+def _read_batch(path: Path, expected: pa.Schema) -> pa.RecordBatch:
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        metadata = reader.schema.metadata or {}
+        if metadata.get(b"format") != FORMAT.encode() or b"sizes" not in metadata:
+            raise IndexFormatError(f"{path}: not a file of the format {FORMAT!r}: build the index again")
+        if reader.num_record_batches != 1 or not reader.schema.equals(expected):
+            raise IndexFormatError(f"{path}: damaged: it does not have the columns of the format {FORMAT!r}")
+        batch = reader.get_batch(0)
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise IndexFormatError(f"{path}: damaged: {' '.join(str(error).split())}") from error
+    if any(map(_nulls, batch.columns)):
+        raise IndexFormatError(f"{path}: damaged: a column holds nulls")
+    return batch
+
+
+def _nulls(column: pa.Array) -> int:
+    nested = 0
+    if pa.types.is_large_list(column.type):
+        nested = _nulls(column.values)
+    elif pa.types.is_struct(column.type):
+        nested = sum(_nulls(column.field(k)) for k in range(column.type.num_fields))
+    return int(column.null_count) + nested
+
+
+def _fault(parts: Parts) -> str:
+    """What is inconsistent about these parts; "" if nothing is."""
+    segments, documents, triples, heap = parts
+    level, parent, source, byte_start, byte_end, unit = (
+        segments.column(name).to_numpy()
+        for name in ("level", "parent", "source", "byte_start", "byte_end", "unit")
+    )
+    for first in range(0, level.size, _BLOCK):
+        block = slice(first, first + _BLOCK)
+        position = np.arange(first, min(first + _BLOCK, level.size))
+        above = parent[block]
+        if (level[block] >= len(Level)).any() or (above < -1).any() or (above >= position).any():
+            return "a level is unknown, or a parent does not come before its child"
+        root = above < 0
+        if not _ALLOWED[level[block], np.where(root, len(Level), level[above])].all():
+            return "a segment is under one of the wrong level"
+        if (source[block] != np.where(root, source[block], source[above])).any():
+            return "a segment is not in its parent's document"
+        low, high = np.where(root, 0, byte_start[above]), np.where(root, len(heap), byte_end[above])
+        if (
+            (low > byte_start[block]).any()
+            or (byte_start[block] > byte_end[block]).any()
+            or (byte_end[block] > high).any()
+        ):
+            return "content reaches beyond what it is part of"
+        if not np.isin(level[block][unit[block] != 0], UNITS).all():
+            return "a segment of the wrong level is a unit"
+
+    roots = np.flatnonzero(parent < 0)
+    of_table = documents.column("kind").to_numpy() == Kind.TABLE
+    if not np.array_equal(source[roots], np.arange(len(documents))):
+        return "the documents are not in order"
+    if not np.array_equal(level[roots] == Level.TABLE, of_table):
+        return "a document is not of its kind"
+
+    triplets = np.flatnonzero(level == Level.TRIPLET)
+    relation, tail = triples.column("relation_start").to_numpy(), triples.column("tail_start").to_numpy()
+    if triplets.size != len(triples):
+        return "there is not one triple for each triplet"
+    if ((relation < byte_start[triplets]) | (tail < relation) | (tail > byte_end[triplets])).any():
+        return "a triple reaches beyond its content"
+    return ""

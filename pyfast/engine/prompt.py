@@ -1,0 +1,51 @@
+"""A prompt: what is said to the LLM, and the shape of what it must answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from string import Template
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from pyfast.errors import CallError
+from pyfast.llm import Completion, Request
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt(Generic[M]):
+    """One kind of LLM call.
+
+    `system` and the head of `user` are the same for all questions, so that an engine with a prefix cache reads
+    them once. `user` has `$name` places for what differs; what is filled in is never looked at again.
+    """
+
+    name: str
+    system: str
+    user: str
+    answer: type[M]
+    max_tokens: int
+    schema: dict[str, Any] = field(init=False)
+    _template: Template = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", self.answer.model_json_schema())
+        object.__setattr__(self, "_template", Template(self.user))
+
+    def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
+        """The request for one call; `fields` must fill every place."""
+        user = self._template.substitute(fields)
+        return Request(self.system, user, self.max_tokens, self.schema, temperature, seed)
+
+    def parse(self, completion: Completion) -> M:
+        """The answer. Raises `CallError` where the completion was cut off or breaks the schema."""
+        if completion.finish_reason == "length":
+            raise CallError(f"{self.name}: answer cut off after {self.max_tokens} tokens")
+        try:
+            return self.answer.model_validate_json(completion.text)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"])) or "answer"
+            raise CallError(f"{self.name}: malformed answer: {place}: {first['msg']}") from None

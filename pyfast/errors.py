@@ -1,0 +1,29 @@
+"""The errors that pyfast raises on purpose: one line that says what is wrong and what to do about it."""
+
+
+class PyfastError(Exception):
+    """Base of all errors that pyfast raises on purpose. The command line prints it as one line."""
+
+
+class InputError(PyfastError):
+    """A file or value given by the user cannot be used: broken line, missing id, no usable document."""
+
+
+class IndexFormatError(PyfastError):
+    """A folder or file is not a pyfast index, was written by another version, or is damaged."""
+
+
+class BackendError(PyfastError):
+    """The LLM backend cannot be reached or has died: the run stops. A single failed call is a `CallError`."""
+
+
+class ModelNotFoundError(BackendError):
+    """The model's weights or its runtime are not installed; the message says which command installs them."""
+
+
+class CallError(PyfastError):
+    """One LLM call failed for good (rejected, too long, malformed): only its question fails."""
+
+
+class ArrayError(PyfastError, ValueError):
+    """An array given to an op has the wrong dtype, shape or content; the message names the argument."""

@@ -1,0 +1,104 @@
+"""The answers of a run against a file of gold questions."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import orjson
+
+from pyfast.errors import InputError
+from pyfast.evaluation.scoring import Score, score, score_set
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Means over the questions of one type."""
+
+    type: str
+    questions: int
+    em: float
+    f1: float
+    recall: float | None
+    """Share of the gold evidence's uris among the answer's evidence; None where no question names any"""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All questions first, then each type."""
+
+    rows: list[Row]
+    states: dict[str, int]
+    missing: int
+    """Gold questions that the run did not answer: they score 0"""
+
+
+def evaluate(run: Path, gold: Path) -> Report:
+    """Score `run/answers.jsonl`. Questions of the gold file that were not asked count as wrong.
+
+    Gold lines hold `id` and `answers` (aliases of one answer; with `answer_mode` "all" a set to give in full),
+    and may hold `type` and `supporting` (uris). Raises `InputError` for files that do not fit.
+    """
+    path = run / "answers.jsonl"
+    if not path.is_file():
+        raise InputError(f"{run}: not a run folder (it has no answers.jsonl)")
+    answers = {record["id"]: record for record in _lines(path, ("id", "state"))}
+    by_type: dict[str, list[tuple[Score, float | None]]] = defaultdict(list)
+    missing, total = 0, 0
+    for question in _lines(gold, ("id", "answers")):
+        total += 1
+        record = answers.get(question["id"])
+        missing += record is None
+        scorer = score_set if question.get("answer_mode") == "all" else score
+        scored = scorer(record.get("answer") if record else None, question["answers"])
+        by_type[str(question.get("type", ""))].append((scored, _recall(record, question.get("supporting"))))
+    if not total:
+        raise InputError(f"{gold}: holds no question")
+    if missing == total:
+        raise InputError(f"{gold}: none of its ids is among the answers of {run}")
+    everything = [item for items in by_type.values() for item in items]
+    rows = [_row("all", everything)]
+    if len(by_type) > 1:
+        rows += [_row(name or "(none)", by_type[name]) for name in sorted(by_type)]
+    return Report(rows, dict(Counter(r["state"] for r in answers.values())), missing)
+
+
+def _row(name: str, items: list[tuple[Score, float | None]]) -> Row:
+    recalls = [recall for _, recall in items if recall is not None]
+    return Row(
+        type=name,
+        questions=len(items),
+        em=fmean(s.em for s, _ in items),
+        f1=fmean(s.f1 for s, _ in items),
+        recall=fmean(recalls) if recalls else None,
+    )
+
+
+def _recall(record: dict[str, Any] | None, supporting: list[str] | None) -> float | None:
+    if not supporting:
+        return None
+    found = {piece["uri"] for piece in record.get("evidence", [])} if record else set()
+    return len(found & set(supporting)) / len(set(supporting))
+
+
+def _lines(path: Path, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    with file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                record = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise InputError(f"{path}, line {number}: not JSON: {error.msg}") from None
+            lacking = [key for key in keys if not isinstance(record, dict) or key not in record]
+            if lacking:
+                raise InputError(f"{path}, line {number}: has no `{lacking[0]}`")
+            yield record

@@ -1,0 +1,47 @@
+"""Language models behind one small protocol. Importing this package loads no backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyfast.errors import InputError
+from pyfast.llm.protocol import Backend, Completion, Request
+
+__all__ = ["Backend", "Completion", "Request", "open_llm"]
+
+ACCEPTED = "embedded, llamacpp:PATH.gguf, openai:MODEL@URL, instant (benchmarks only)"
+
+
+def open_llm(spec: str, **options: Any) -> Backend:
+    """The backend that `spec` names; `start` it before use.
+
+    `options` go to the backend: `slots`, `context_window`, `threads` for `embedded` and `llamacpp`;
+    `concurrency`, `context_window`, `timeout_s`, `attempts`, `backoff_s`, `extra` for `openai`.
+    Raises `InputError` for a spec or an option that no backend knows and `ModelNotFoundError` where a model
+    is missing on this machine.
+    """
+    for name, value in options.items():
+        if isinstance(value, int | float) and value <= 0:
+            raise InputError(f"{name} must be more than 0, not {value}")
+    kind, _, rest = spec.partition(":")
+    try:
+        # Each backend is imported only when it is asked for: aiohttp and llama.cpp are slow to load.
+        if spec == "embedded":
+            from pyfast.llm.llamacpp import LlamaCpp, embedded_model
+
+            return LlamaCpp(spec, embedded_model(), **{"context_window": 2048, **options})
+        if kind == "llamacpp" and rest:
+            from pyfast.llm.llamacpp import LlamaCpp, model_file
+
+            return LlamaCpp(spec, model_file(rest), **options)
+        if kind == "openai":
+            from pyfast.llm.openai import OpenAI, parse_spec
+
+            return OpenAI(spec, *parse_spec(spec), **options)
+        if spec == "instant":
+            from pyfast.llm.instant import Instant
+
+            return Instant(**options)
+    except TypeError as error:  # an unknown keyword: Python's own message names it
+        raise InputError(f"option not known to the LLM backend {kind!r}: {error}") from None
+    raise InputError(f"unknown LLM {spec!r}; accepted are: {ACCEPTED}")

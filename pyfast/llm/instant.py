@@ -1,0 +1,244 @@
+"""The backend that answers at once, for measuring everything except the language model.
+
+Its answers have the right form and no meaning. A run with it shows how fast pyfast is and that it does not
+fall over; it is never evidence that a system answers questions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+from zlib import crc32
+
+import orjson
+
+from pyfast.errors import InputError
+from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
+
+# The JSON text of one value, from the words at hand and a number that stands for the request.
+Writer = Callable[[list[str], int], str]
+
+WORDS = 5  # in a made-up string: about what a search query has
+TAIL = 512  # bytes of the prompt's end in which the last line is looked for
+
+
+class Instant:
+    """Answers from the request alone: valid JSON under its schema, or a few words of the prompt's last line.
+
+    An `examples` entry of a field is taken as it stands. Token counts are estimates, four bytes to a token.
+    """
+
+    def __init__(self, *, context_window: int = 1_000_000, slots: int = 4096) -> None:
+        self.spec = "instant"
+        self.context_window = context_window
+        self.slots = slots
+
+    async def start(self) -> None:
+        """Nothing to load."""
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+    def fingerprint(self) -> str:
+        """Changes when the answers do."""
+        return "instant:1"
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer at once. Raises `InputError` for a schema with keywords that it cannot honour."""
+        prompt = request.user.encode(errors="replace")
+        number = crc32(prompt, request.seed & 0xFFFFFFFF)
+        words = _last_line(prompt).split() or ["instant"]
+        if request.schema is None:
+            text = " ".join(_some(words, number))
+        else:
+            text = _compiled(request.schema)(words, number)
+        return Completion(text, "stop", (len(prompt) + len(request.system)) // 4, 0, len(text) // 4 + 1)
+
+
+def _last_line(prompt: bytes) -> str:
+    tail = prompt[-TAIL:].rstrip()
+    return tail[tail.rfind(b"\n") + 1 :].decode(errors="ignore")
+
+
+def _some(words: list[str], number: int) -> list[str]:
+    start = number % max(1, len(words) - WORDS + 1)
+    return words[start : start + WORDS]
+
+
+@once_per_schema
+def _compiled(schema: Schema) -> Writer:
+    try:
+        return _compile(schema, schema.get("$defs", {}), ())
+    except _Endless as error:
+        raise InputError(f"the JSON schema {error} holds itself without end") from None
+
+
+class _Endless(Exception):
+    """A definition that holds itself at a place that cannot be left out."""
+
+
+# A keyword that is not understood could make a wrong answer look right, so it is refused.
+_UNSUPPORTED = ("pattern", "format", "multipleOf", "not", "uniqueItems", "minProperties", "if", "contains")
+
+
+def _compile(node: Any, defs: Schema, inside: tuple[str, ...]) -> Writer:
+    """The writer of one schema node. `inside` names the definitions around it, to notice recursion."""
+    if not isinstance(node, dict):
+        raise InputError(f"the instant LLM cannot honour the JSON schema {node!r}")
+    if "const" in node:
+        return _choice([node["const"]])
+    if node.get("examples"):
+        return _choice(node["examples"])
+    if "enum" in node:
+        return _choice(node["enum"])
+    if "$ref" in node:
+        name = str(node["$ref"]).removeprefix("#/$defs/")
+        if name in inside:
+            raise _Endless(name)
+        if name not in defs:
+            raise InputError(f"the JSON schema refers to {node['$ref']!r}, which it does not define")
+        return _compile(defs[name], defs, (*inside, name))
+    for keyword in _UNSUPPORTED:
+        if node.get(keyword):
+            raise _unsupported(keyword)
+    alternatives = node.get("anyOf") or node.get("oneOf") or node.get("allOf")
+    if alternatives:
+        if "allOf" in node and len(alternatives) > 1:
+            raise _unsupported("allOf")
+        return _first_finite(alternatives, defs, inside)
+    kind = node.get("type", "object" if "properties" in node else "string")
+    if isinstance(kind, list):
+        return _first_finite([{**node, "type": one} for one in kind], defs, inside)
+    if kind == "object":
+        return _object(node, defs, inside)
+    if kind == "array":
+        return _array(node, defs, inside)
+    if kind == "string":
+        return _string(node)
+    if kind == "integer":
+        return _integer(node)
+    if kind == "number":
+        return _number(node)
+    if kind == "boolean":
+        return lambda words, number: "true" if number & 1 else "false"
+    if kind == "null":
+        return lambda words, number: "null"
+    raise InputError(f"the JSON schema has the unknown type {kind!r}")
+
+
+def _unsupported(keyword: str) -> InputError:
+    return InputError(f"the instant LLM cannot honour {keyword!r} in a JSON schema; give the field examples")
+
+
+def _choice(values: list[Any]) -> Writer:
+    texts = [orjson.dumps(value).decode() for value in values]
+    if len(texts) == 1:
+        only = texts[0]
+        return lambda words, number: only
+    return lambda words, number: texts[number % len(texts)]
+
+
+def _first_finite(nodes: list[Any], defs: Schema, inside: tuple[str, ...]) -> Writer:
+    endless = _Endless()
+    for node in nodes:
+        try:
+            return _compile(node, defs, inside)
+        except _Endless as error:
+            endless = error
+    raise endless
+
+
+def _object(node: Schema, defs: Schema, inside: tuple[str, ...]) -> Writer:
+    fields: list[tuple[str, Writer, int]] = []
+    for place, (name, field) in enumerate(node.get("properties", {}).items()):
+        try:
+            writer = _compile(field, defs, inside)
+        except _Endless:
+            if name in node.get("required", ()):
+                raise
+            continue
+        fields.append((orjson.dumps(name).decode() + ":", writer, place * 7))  # another number for each field
+
+    def write(words: list[str], number: int) -> str:
+        return "{" + ",".join([name + writer(words, number + shift) for name, writer, shift in fields]) + "}"
+
+    return write
+
+
+def _array(node: Schema, defs: Schema, inside: tuple[str, ...]) -> Writer:
+    first = node.get("prefixItems", [])
+    fixed = [_compile(item, defs, inside) for item in first]
+    low = max(node.get("minItems", 0) - len(fixed), 0)
+    high = max(min(node.get("maxItems", math.inf) - len(fixed), max(low, 1) + 2), 0)
+    if fixed and "items" not in node:
+        low = high = 0
+    try:
+        item = _compile(node.get("items") or {}, defs, inside) if high else None
+    except _Endless:
+        if low:
+            raise
+        item = None
+    low = min(max(low, 1), high)  # an empty list gives a benchmark nothing to do
+
+    def write(words: list[str], number: int) -> str:
+        texts = [writer(words, number + at) for at, writer in enumerate(fixed)]
+        if item is not None:
+            texts += [item(words, number + 3 * at) for at in range(int(low + number % (high - low + 1)))]
+        return "[" + ",".join(texts) + "]"
+
+    return write
+
+
+def _string(node: Schema) -> Writer:
+    shortest = int(node.get("minLength", 0))
+    longest = node.get("maxLength")
+
+    def write(words: list[str], number: int) -> str:
+        text = " ".join(_some(words, number))
+        if len(text) < shortest:
+            text = (text + " ") * (shortest // (len(text) + 1) + 1)
+            text = text[:shortest].rstrip().ljust(shortest, ".")
+        return orjson.dumps(text[:longest]).decode()
+
+    return write
+
+
+def _bounds(node: Schema, step: float) -> tuple[float, float]:
+    """The inclusive bounds of a number; an exclusive bound moves in by `step`. Open ends get ten values."""
+    low, high = node.get("minimum", -math.inf), node.get("maximum", math.inf)
+    low = max(low, node.get("exclusiveMinimum", -math.inf) + step)
+    high = min(high, node.get("exclusiveMaximum", math.inf) - step)
+    if low == -math.inf:
+        low = 0 if high > 0 else high - 9
+    return low, min(high, low + 9) if high == math.inf else high
+
+
+def _integer(node: Schema) -> Writer:
+    low, high = _bounds({k: _inward(k, v) for k, v in node.items() if k in _INWARD}, 1)
+    if low > high:
+        raise InputError("the JSON schema has an integer field that no number fits")
+    least, count = int(low), int(high) - int(low) + 1
+    return lambda words, number: str(least + number % count)
+
+
+# An integer bound may be written 0.5: the nearest integer that changes nothing.
+_INWARD: dict[str, Callable[[float], int]] = {
+    "minimum": math.ceil,
+    "exclusiveMinimum": math.floor,
+    "maximum": math.floor,
+    "exclusiveMaximum": math.ceil,
+}
+
+
+def _inward(keyword: str, value: float) -> int:
+    return _INWARD[keyword](value)
+
+
+def _number(node: Schema) -> Writer:
+    low, high = _bounds(node, 0)
+    if low > high or (low == high and node.keys() & {"exclusiveMinimum", "exclusiveMaximum"}):
+        raise InputError("the JSON schema has a number field that no number fits")
+    # 1/8 to 7/8 of the way: exact in binary, and inside exclusive bounds
+    values = [str(low + (high - low) * part / 8) for part in range(1, 8)]
+    return lambda words, number: values[number % 7]

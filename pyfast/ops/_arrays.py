@@ -1,0 +1,105 @@
+"""Arguments of ops as the arrays that the core reads: checked, of the right dtype, seldom copied."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pyfast import _native
+from pyfast.errors import ArrayError
+
+Int32: TypeAlias = npt.NDArray[np.int32]
+Int64: TypeAlias = npt.NDArray[np.int64]
+Float32: TypeAlias = npt.NDArray[np.float32]
+Ragged: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
+"""A ragged list of lists: (offsets int64[n + 1], values)."""
+ForwardArrays: TypeAlias = tuple[npt.NDArray[Any], Int32, Float32, int]
+
+
+def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    """`value` (NumPy, anything with DLPack, or a sequence) as a contiguous 1-D array of `dtype`.
+
+    Floats are never truncated to integers, and integers that do not fit are refused.
+    """
+    try:
+        if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+            given = np.asarray(value)
+        else:
+            given = np.from_dlpack(value)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
+    wanted = np.dtype(dtype)
+    if given.ndim != 1:
+        raise ArrayError(f"{name}: expected one dimension, got shape {given.shape}")
+    if given.dtype == wanted:
+        return np.ascontiguousarray(given)
+    if given.size == 0:
+        return np.empty(0, wanted)
+    if given.dtype.kind not in ("iub" if wanted.kind in "iu" else "iubf"):
+        raise ArrayError(f"{name}: expected {wanted}, got {given.dtype}")
+    if wanted.kind in "iu":
+        limits = np.iinfo(wanted)
+        if int(given.min()) < limits.min or int(given.max()) > limits.max:
+            raise ArrayError(f"{name}: holds a number that does not fit {wanted}")
+    return np.ascontiguousarray(given, dtype=wanted)
+
+
+def forward(x: Any) -> ForwardArrays:
+    """A SciPy CSR array (documents x terms) as the core reads it.
+
+    The core wants each row's term ids in order. Where they are not (scikit-learn leaves them so), they are put in
+    order in place, once, as SciPy's own solvers do: it is the same matrix, and a copy at each call would cost
+    more than the op.
+    """
+    if getattr(x, "format", None) != "csr":
+        raise ArrayError(f"X: expected a scipy.sparse csr_array, got {type(x).__name__}")
+    if not x.has_canonical_format:
+        if not (x.indices.flags.writeable and x.data.flags.writeable):
+            x = x.copy()
+        x.sum_duplicates()
+    indptr = np.asarray(x.indptr)
+    if indptr.dtype not in (np.int32, np.int64):
+        raise ArrayError(f"X.indptr: expected int64 or int32, got {indptr.dtype}")
+    return (
+        np.ascontiguousarray(indptr),
+        array("X.indices", x.indices, np.int32),
+        array("X.data", x.data, np.float32),
+        int(x.shape[1]),
+    )
+
+
+def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> tuple[Int64, Int32]:
+    """The ragged pools: offsets int64[P + 1] and document ids int32[N]."""
+    return array("pool_offsets", pool_offsets, np.int64), array("doc_ids", doc_ids, np.int32)
+
+
+def ragged(name: str, value: Ragged | Sequence[Any]) -> tuple[Int64, Int32]:
+    """A pair (offsets, term ids)."""
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise ArrayError(f"{name}: expected a pair (offsets, values)")
+    return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], np.int32)
+
+
+def call(op: Callable[..., Any], *arguments: Any) -> Any:
+    """The native op's result; what it refuses is raised as `ArrayError`."""
+    try:
+        return op(*arguments)
+    except _native.Error as error:
+        raise ArrayError(str(error)) from None
+    except TypeError:  # the arrays have their types by now: pybind11 could not read a number or a string
+        plain = [a for a in arguments if not isinstance(a, np.ndarray | tuple)]
+        raise ArrayError(f"{op.__name__}: a setting has the wrong type or is out of range: {plain}") from None
+
+
+def thread_count(threads: int | None) -> int:
+    """The argument, else the environment's PYFAST_THREADS, else the cores that this process may use."""
+    if threads is None:
+        setting = os.environ.get("PYFAST_THREADS", "")
+        threads = int(setting) if setting.isdigit() else len(os.sched_getaffinity(0))
+    if threads < 1:
+        raise ArrayError(f"threads: must be at least 1, got {threads}")
+    return threads

@@ -1,0 +1,77 @@
+"""The bridge-aware hybrid selector, algorithm 1 of N2N-GQA."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from pyfast import _native
+from pyfast.ops._arrays import Float32, Int32, Int64, array, call, forward, pools
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The cell values of all documents as term ids: document -> values -> terms. Passages have no values."""
+
+    value_offsets: Int64
+    """[documents + 1] values of document d: value_offsets[d] to value_offsets[d + 1]"""
+    term_offsets: Int64
+    """[values + 1] terms of value v: term_offsets[v] to term_offsets[v + 1]"""
+    term_ids: Int32
+
+
+def bridge_select(
+    X: csr_array,
+    pool_offsets: npt.ArrayLike,
+    doc_ids: npt.ArrayLike,
+    semantic: npt.ArrayLike,
+    is_table: npt.ArrayLike,
+    cells: Cells,
+    beta: float = 0.2,
+) -> Float32:
+    """float32[N]: the semantic scores, with the priority boost `beta` where algorithm 1 gives it.
+
+    The pool's top table row gets it; its top passage too, unless the two are linked: phi = 1 where some cell
+    value of the row, E(t), has all its terms in the passage, T(p), a row of `X`. Raises `ArrayError` on
+    malformed input.
+    """
+    offsets, documents = pools(pool_offsets, doc_ids)
+    boosted: Float32 = call(
+        _native.bridge_select,
+        forward(X),
+        offsets,
+        documents,
+        array("semantic", semantic, np.float32),
+        array("is_table", is_table, np.uint8),
+        array("cells.value_offsets", cells.value_offsets, np.int64),
+        array("cells.term_offsets", cells.term_offsets, np.int64),
+        array("cells.term_ids", cells.term_ids, np.int32),
+        beta,
+    )
+    return boosted
+
+
+def bridge_select_reference(
+    passage_terms: Sequence[set[int]],
+    semantic: npt.ArrayLike,
+    is_table: npt.ArrayLike,
+    values: Sequence[Sequence[set[int]]],
+    beta: float = 0.2,
+) -> npt.NDArray[Any]:
+    """The same for one pool: node v has the terms passage_terms[v] and the cell values values[v]."""
+    s = np.asarray(semantic, dtype=np.float32).copy()
+    tables = np.asarray(is_table, dtype=bool)
+    p_top: Any = max(np.flatnonzero(~tables), key=lambda v: s[v], default=None)
+    t_top: Any = max(np.flatnonzero(tables), key=lambda v: s[v], default=None)
+    both = p_top is not None and t_top is not None
+    linked = both and any(value and value <= passage_terms[p_top] for value in values[t_top])
+    if t_top is not None:
+        s[t_top] += np.float32(beta)
+    if p_top is not None and not linked:
+        s[p_top] += np.float32(beta)
+    return s

@@ -1,0 +1,118 @@
+"""The index folder: corpus, forward index and lexical index, built aside and renamed, mapped when opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyfast.corpus import Corpus, Document, encode
+from pyfast.errors import InputError
+from pyfast.ops._arrays import Float32, Int32, Int64
+from pyfast.retrieval.forward import cell_terms, count_terms, open_forward, save_forward, weigh
+from pyfast.retrieval.lexical import Lexical, build_lexical
+from pyfast.retrieval.manifest import is_index, read_manifest, write_manifest
+from pyfast.retrieval.terms import term_ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """What was retrieved for one query, best first."""
+
+    units: Int32
+    """[n] rows of the forward index"""
+    scores: Float32
+    """[n] the retriever's scores"""
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def __iter__(self) -> Iterator[tuple[int, float]]:
+        """(unit, score) pairs."""
+        return zip(self.units.tolist(), self.scores.tolist(), strict=True)
+
+    def head(self, n: int) -> Pool:
+        """The first `n` of it."""
+        return Pool(self.units[:n], self.scores[:n])
+
+
+def build_index(documents: Iterable[Document], out: Path, overwrite: bool = False) -> Index:
+    """Build the index of `documents` in the folder `out` and open it.
+
+    The folder appears whole or not at all. Raises `InputError` where `out` is in the way, or where no document
+    has anything to retrieve.
+    """
+    if out.exists() and not (out.is_dir() and (is_index(out) or not any(out.iterdir()))):
+        raise InputError(f"{out}: exists and is not a pyfast index; choose another folder")
+    if is_index(out) and not overwrite:
+        raise InputError(f"{out}: holds an index already; give --overwrite to replace it")
+    aside = out.with_name(f"{out.name}.building-{os.getpid()}")
+    aside.mkdir(parents=True)
+    try:
+        _build(documents, aside)
+        if out.exists():
+            old = out.with_name(f"{out.name}.old-{os.getpid()}")
+            out.rename(old)
+            aside.rename(out)
+            shutil.rmtree(old)
+        else:
+            aside.rename(out)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    return Index(out)
+
+
+def _build(documents: Iterable[Document], folder: Path) -> None:
+    corpus = encode(documents)
+    units = corpus.units()
+    counts, terms = count_terms(corpus.render(i) for i in units.tolist())
+    if not terms:
+        raise InputError("no usable document: nothing to retrieve in the sources given")
+    corpus.save(folder / "corpus")
+    (folder / "terms.json").write_text(json.dumps(terms, ensure_ascii=False), encoding="utf-8")
+    vocabulary = {term: i for i, term in enumerate(terms)}
+    x = weigh(counts, terms)
+    rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in units.tolist())
+    save_forward(folder / "forward", x, cell_terms(rows, vocabulary, x))
+    build_lexical(folder / "lexical", counts, terms)
+    facts = {"documents": corpus.documents, "segments": len(corpus), "units": len(units), "terms": len(terms)}
+    write_manifest(folder, {**facts, "corpus": corpus.fingerprint()})
+
+
+class Index:
+    """An opened index. Everything large is memory-mapped; all methods may be called from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises `IndexFormatError` for a folder that is no index, or a damaged one."""
+        self.manifest = read_manifest(folder)
+        self.corpus = Corpus.open(folder / "corpus")
+        self.units: Int64 = self.corpus.units()
+        """[units] the segment of each unit, that is, of each row of X"""
+        terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
+        self.vocabulary: dict[str, int] = {term: i for i, term in enumerate(terms)}
+        self.X, self.cells = open_forward(folder / "forward", len(terms))
+        levels = self.corpus.level[self.units]
+        self.is_table: np.ndarray[tuple[int], np.dtype[np.uint8]] = np.fromiter(
+            (self.corpus.is_table(int(i)) for i in self.units), dtype=np.uint8, count=len(levels)
+        )
+        """[units] 1 for table rows"""
+        self._lexical = Lexical(folder / "lexical", len(terms))
+
+    def search(self, queries: Sequence[str], k: int) -> list[Pool]:
+        """The `k` best units for each query (fewer where fewer share a word with it), best first."""
+        found = self._lexical.search([term_ids(query, self.vocabulary) for query in queries], k)
+        return [Pool(units, scores) for units, scores in found]
+
+    def question_terms(self, question: str) -> list[int]:
+        """The distinct term ids of a question, ascending: what `bridge_rank` masks."""
+        return sorted(set(term_ids(question, self.vocabulary)))
+
+    def text(self, unit: int) -> str:
+        """A unit as the LLM reads it."""
+        return self.corpus.render(int(self.units[unit]))

@@ -1,0 +1,18 @@
+"""Words to term ids: one vocabulary for the forward index, the lexical index and the questions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_TOKEN = re.compile(r"(?u)\b\w\w+\b")
+
+
+def tokenize(text: str) -> list[str]:
+    """Words of two characters or more, lower case: scikit-learn's default analyser, without importing it."""
+    return _TOKEN.findall(text.lower())
+
+
+def term_ids(text: str, vocabulary: Mapping[str, int]) -> list[int]:
+    """Ids of the known words of a text, in order, with repetitions."""
+    return [vocabulary[word] for word in tokenize(text) if word in vocabulary]

@@ -1,0 +1,20 @@
+"""Baseline: chain of thought, no evidence."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from pyfast.engine import Answer, Context, Question
+from pyfast.systems.prompts import COT, final_text
+
+
+class Settings(BaseModel):
+    """None."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
+    """Ask for steps, then for the answer."""
+    reply = await ctx.generate(COT, question=question.text)
+    return Answer(final_text(reply.answer), trace={"reasoning": reply.reasoning})

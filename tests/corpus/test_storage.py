@@ -1,0 +1,97 @@
+"""Saved corpora: the same when opened, refused when damaged."""
+
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from corpus_strategies import documents
+from hypothesis import HealthCheck, given, settings
+from test_sequence import mixed
+
+from pyfast.corpus import Corpus, Document, TextDocument, decode, encode
+from pyfast.errors import IndexFormatError
+
+FILES = ("segments.arrow", "documents.arrow", "triples.arrow", "content.bin")
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
+@given(documents)
+def test_round_trip(tmp_path: Path, given_documents: list[Document]) -> None:
+    corpus = encode(given_documents)
+    corpus.save(tmp_path)
+    opened = Corpus.open(tmp_path)
+    assert decode(opened) == given_documents
+    assert np.array_equal(opened.units(), corpus.units())
+    assert [opened.render(i) for i in range(len(opened))] == [corpus.render(i) for i in range(len(corpus))]
+    assert [opened.segment(i) for i in range(len(opened))] == [corpus.segment(i) for i in range(len(corpus))]
+    opened.save(tmp_path)  # over the files it is mapped from
+    assert decode(Corpus.open(tmp_path)) == decode(opened) == given_documents
+    assert not opened.ids.flags.writeable
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    encode(mixed()).save(tmp_path / "corpus")
+    return tmp_path / "corpus"
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["last byte", "first byte", "half", "all", "one byte more", "missing"])
+def test_damaged_files_are_refused(saved: Path, name: str, damage: str) -> None:
+    data = (saved / name).read_bytes()
+    if damage == "missing":
+        (saved / name).unlink()
+    else:
+        kept = {
+            "last byte": data[:-1],
+            "first byte": data[1:],
+            "half": data[: len(data) // 2],
+            "all": b"",
+            "one byte more": data + b"x",
+        }
+        (saved / name).write_bytes(kept[damage])
+    with pytest.raises(IndexFormatError) as caught:
+        Corpus.open(saved)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_another_corpus_are_refused(saved: Path, tmp_path: Path, name: str) -> None:
+    encode([*mixed(), TextDocument("more", "", "more")]).save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / name, saved / name)
+    with pytest.raises(IndexFormatError):
+        Corpus.open(saved)
+
+
+def test_folders_that_are_no_corpus_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(IndexFormatError, match=r"segments\.arrow"):
+        Corpus.open(tmp_path)
+    with pytest.raises(IndexFormatError):
+        Corpus.open(tmp_path / "nothing")
+
+
+def test_flipped_bytes_never_lead_out_of_bounds(saved: Path) -> None:
+    chance = random.Random(7)
+    refused = 0
+    for _ in range(300):
+        name = chance.choice(FILES[:3])
+        data = bytearray((saved / name).read_bytes())
+        original = bytes(data)
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        (saved / name).write_bytes(data)
+        try:
+            corpus = Corpus.open(saved)
+            for i in range(len(corpus)):
+                try:
+                    corpus.content(i)
+                    corpus.render(i)
+                    corpus.links(i)
+                except UnicodeDecodeError:  # a view that begins inside a character
+                    pass
+        except IndexFormatError:
+            refused += 1
+        (saved / name).write_bytes(original)
+    assert refused > 30
+    assert decode(Corpus.open(saved)) == mixed()

@@ -1,0 +1,33 @@
+from pydantic import BaseModel
+
+from pyfast.llm.chat import closed, error_text
+
+
+def test_objects_are_closed_wherever_they_are() -> None:
+    class Hop(BaseModel):
+        query: str
+        properties: dict[str, int]  # a field with the name of a keyword
+
+    class Plan(BaseModel):
+        hops: list[Hop]
+        last: Hop | None
+
+    schema = Plan.model_json_schema()
+    before = repr(schema)
+    result = closed(schema)
+    assert repr(schema) == before, "the caller's schema is left alone"
+    assert result["additionalProperties"] is False
+    hop = result["$defs"]["Hop"]
+    assert hop["additionalProperties"] is False
+    assert set(hop["properties"]) == {"query", "properties"}
+    assert hop["properties"]["properties"]["additionalProperties"] == {"type": "integer"}
+    inline = closed({"anyOf": [{"items": {"properties": {}}}, True]})
+    assert inline == {"anyOf": [{"items": {"properties": {}, "additionalProperties": False}}, True]}
+
+
+def test_error_bodies() -> None:
+    assert error_text(b'{"error": {"message": "too\\nlong", "code": 400}}') == "too long"
+    assert error_text(b'{"error": "busy"}') == "busy"
+    assert error_text(b'{"detail": [1]}') == "{'detail': [1]}"
+    assert error_text(b"") == "no explanation"
+    assert error_text(b"\xff" * 5000) == "\ufffd" * 300

