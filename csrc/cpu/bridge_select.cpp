@@ -41,6 +41,7 @@ void bridge_select(const Forward& x, const Pools& pools, std::span<const float> 
     if (semantic.size() != n || is_table.size() != n || boosted.size() != n) {
         throw Error("semantic, is_table: must hold one value per node of the pools (" + std::to_string(n) + ")");
     }
+    check_documents(x, pools.values);
     check_finite(semantic, "semantic");
     check_finite({&beta, 1}, "beta");
     std::copy(semantic.begin(), semantic.end(), boosted.begin());
@@ -59,9 +60,6 @@ void bridge_select(const Forward& x, const Pools& pools, std::span<const float> 
         }
         if (top_passage) {
             const Row passage = checked_row(x, pools.values[*top_passage]);
-            if (top_table) {
-                checked_row(x, pools.values[*top_table]);  // its document id indexes `cells`
-            }
             if (!top_table || !linked(passage, cells, pools.values[*top_table])) {
                 boosted[*top_passage] += beta;
             }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -42,8 +43,12 @@ void parallel_for(std::size_t n, int threads, std::size_t grain, const Make& mak
         }
     };
     std::vector<std::jthread> others;
-    for (std::size_t w = 1; w < workers; ++w) {
-        others.emplace_back(work);
+    try {
+        for (std::size_t w = 1; w < workers; ++w) {
+            others.emplace_back(work);
+        }
+    } catch (const std::system_error&) {
+        // No more threads to be had: those that run do all of the work.
     }
     work();
     others.clear();  // joins

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 
 #include "multiversion.hpp"
@@ -24,7 +23,7 @@ PYFAST_MULTIVERSION RowFaults find_faults(const std::int32_t* terms, const float
     constexpr std::size_t lanes = 8;
     using Ints [[gnu::vector_size(lanes * sizeof(std::int32_t))]] = std::int32_t;
     using Floats [[gnu::vector_size(lanes * sizeof(float))]] = float;
-    constexpr float largest = std::numeric_limits<float>::max();
+    constexpr float largest = Forward::largest_weight;
     std::int32_t disorder = 0;
     std::int32_t unusable = 0;
     if (n <= lanes) {
@@ -57,11 +56,17 @@ PYFAST_MULTIVERSION RowFaults find_faults(const std::int32_t* terms, const float
 
 }  // namespace
 
-Row checked_row(const Forward& x, std::int32_t document) {
-    if (document < 0 || document >= x.documents()) {
-        throw Error("doc_ids: document " + std::to_string(document) + " is outside the forward index of " +
-                    std::to_string(x.documents()) + " documents");
+void check_documents(const Forward& x, std::span<const std::int32_t> documents) {
+    for (const std::int32_t document : documents) {
+        if (document < 0 || document >= x.documents()) {
+            throw Error("doc_ids: document " + std::to_string(document) + " is outside the forward index of " +
+                        std::to_string(x.documents()) + " documents");
+        }
     }
+}
+
+Row checked_row(const Forward& x, std::int32_t document) {
+    check_documents(x, {&document, 1});
     const std::int64_t begin = x.offset(document);
     const std::int64_t end = x.offset(document + 1);
     if (begin < 0 || end < begin || end > static_cast<std::int64_t>(x.indices.size()) ||
@@ -79,7 +84,7 @@ Row checked_row(const Forward& x, std::int32_t document) {
                     "; call sum_duplicates()");
     }
     if (faults.weight) {
-        throw Error("X: a weight of document " + std::to_string(document) + " is negative, infinite or NaN");
+        throw Error("X: a weight of document " + std::to_string(document) + " is negative, NaN or above 1e16");
     }
     return row;
 }

@@ -34,13 +34,15 @@ Pruned prune(std::span<const float> score, std::span<const std::uint8_t> is_tabl
         std::iota(order.begin(), order.end(), 0);
         std::stable_sort(order.begin(), order.end(),  // stable: ties stay in retrieval order
                          [&](std::int32_t a, std::int32_t b) { return score_of(a) > score_of(b); });
-        double mean = 0.0;
+        double total = 0.0;
         for (std::size_t v = begin; v < begin + n; ++v) {
-            mean += static_cast<double>(score[v]) / static_cast<double>(n);
+            total += static_cast<double>(score[v]);
         }
+        // n * score is exact, as is the total of equals: a mean would round, and equals could fall below it.
+        const auto at_least_mean = [&](float s) { return static_cast<double>(s) * static_cast<double>(n) >= total; };
         const std::size_t most = std::min(n, static_cast<std::size_t>(options.most));
         std::size_t good = std::min(n, static_cast<std::size_t>(options.least));
-        while (good < most && static_cast<double>(score_of(order[good])) >= mean) {
+        while (good < most && at_least_mean(score_of(order[good]))) {
             ++good;
         }
         std::array<std::int64_t, 2> of_kind{0, 0};

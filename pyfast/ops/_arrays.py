@@ -57,10 +57,8 @@ def forward(x: Any) -> ForwardArrays:
     """
     if getattr(x, "format", None) != "csr":
         raise ArrayError(f"X: expected a scipy.sparse csr_array, got {type(x).__name__}")
-    if not x.has_canonical_format:
-        if not (x.indices.flags.writeable and x.data.flags.writeable):
-            x = x.copy()
-        x.sum_duplicates()
+    if not getattr(x, "_has_canonical_format", False):  # SciPy's property would look for itself, see _in_order
+        x = _in_order(x)
     indptr = np.asarray(x.indptr)
     if indptr.dtype not in (np.int32, np.int64):
         raise ArrayError(f"X.indptr: expected int64 or int32, got {indptr.dtype}")
@@ -70,6 +68,20 @@ def forward(x: Any) -> ForwardArrays:
         array("X.data", x.data, np.float32),
         int(x.shape[1]),
     )
+
+
+def _in_order(x: Any) -> Any:
+    """`x`, or a copy where it cannot be written to, with each row's term ids in order and once."""
+    indptr = np.asarray(x.indptr)
+    nnz = min(len(x.indices), len(x.data))
+    # SciPy checks the ends only, and would follow the rest wherever it points.
+    if indptr.ndim != 1 or not len(indptr) or indptr[0] < 0 or indptr[-1] > nnz or np.any(np.diff(indptr) < 0):
+        raise ArrayError(f"X.indptr: expected offsets that never decrease, within the {nnz} entries")
+    if not x.has_canonical_format:
+        if not (x.indices.flags.writeable and x.data.flags.writeable and x.indptr.flags.writeable):
+            x = x.copy()
+        x.sum_duplicates()
+    return x
 
 
 def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> tuple[Int64, Int32]:
@@ -100,6 +112,6 @@ def thread_count(threads: int | None) -> int:
     if threads is None:
         setting = os.environ.get("PYFAST_THREADS", "")
         threads = int(setting) if setting.isdigit() else len(os.sched_getaffinity(0))
-    if threads < 1:
-        raise ArrayError(f"threads: must be at least 1, got {threads}")
-    return threads
+    if not isinstance(threads, int | np.integer) or threads < 1:
+        raise ArrayError(f"threads: expected an integer of at least 1, got {threads!r}")
+    return int(threads)

@@ -49,8 +49,9 @@ def evidence_graph(
     """Edges between the documents of each pool, weighted by their shared terms T = T(i) & T(j).
 
     `weight`: "sum" is the paper's sum of the shared terms' scores, sum over T of x_it + x_jt; "dot" sums
-    x_it * x_jt; "min" sums min(x_it, x_jt). An edge stays where its weight is above `threshold`; with `top_k`
-    each node keeps only its k strongest edges (ties: the earlier document), and symmetry is lost.
+    x_it * x_jt; "min" sums min(x_it, x_jt). A stored 0 counts as held.
+    An edge stays where its weight is above `threshold`; with `top_k` each node keeps only its k strongest edges
+    (ties: the earlier document), and symmetry is lost.
     `mask_terms`, (offsets[P + 1], term ids), names per pool the terms that count as shared by nobody.
 
     Raises `ArrayError` (also a `ValueError`) for malformed arrays, negative or non-finite weights.
@@ -80,13 +81,15 @@ def evidence_graph_reference(
     mask: npt.ArrayLike = (),
 ) -> npt.NDArray[Any]:
     """The same for one pool, densely and in float64: the adjacency matrix, 0 where there is no edge."""
-    rows = X[np.asarray(pool, dtype=np.int64)].toarray().astype(np.float64)
-    rows[:, np.asarray(mask, dtype=np.int64)] = 0.0
+    sparse = X[np.asarray(pool, dtype=np.int64)]
+    rows = sparse.toarray().astype(np.float64)
+    held = csr_array((np.ones(sparse.nnz), sparse.indices, sparse.indptr), shape=sparse.shape).toarray() > 0
+    held[:, np.asarray(mask, dtype=np.int64)] = False
     n = len(rows)
     out = np.zeros((n, n))
     for i in range(n):
         for j in range(n):
-            shared = (rows[i] > 0) & (rows[j] > 0)
+            shared = held[i] & held[j]
             a, b = rows[i][shared], rows[j][shared]
             if i != j:
                 out[i, j] = {"sum": a + b, "dot": a * b, "min": np.minimum(a, b)}[weight].sum()

@@ -21,8 +21,9 @@ def count_terms(texts: Iterable[str]) -> tuple[csr_array, list[str]]:
     try:
         matrix = vectorizer.fit_transform(texts)
     except ValueError:  # scikit-learn: empty vocabulary
-        return csr_array((0, 0), dtype=np.float32), []
-    counts: Any = csr_array(matrix)  # for mypy: the stubs lose the shape
+        matrix = np.empty((0, 0), dtype=np.float32)
+        return csr_array(matrix), []
+    counts = csr_array(matrix)
     counts.sort_indices()
     return counts, vectorizer.get_feature_names_out().tolist()
 

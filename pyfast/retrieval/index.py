@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyfast.corpus import Corpus, Document, encode
+from pyfast.corpus import Corpus, Document, Level, encode
 from pyfast.errors import InputError
 from pyfast.ops._arrays import Float32, Int32, Int64
 from pyfast.retrieval.forward import cell_terms, count_terms, open_forward, save_forward, weigh
@@ -71,7 +71,7 @@ def build_index(documents: Iterable[Document], out: Path, overwrite: bool = Fals
 def _build(documents: Iterable[Document], folder: Path) -> None:
     corpus = encode(documents)
     units = corpus.units()
-    counts, terms = count_terms(corpus.render(i) for i in units.tolist())
+    counts, terms = count_terms(indexed_text(corpus, i) for i in units.tolist())
     if not terms:
         raise InputError("no usable document: nothing to retrieve in the sources given")
     corpus.save(folder / "corpus")
@@ -83,6 +83,16 @@ def _build(documents: Iterable[Document], folder: Path) -> None:
     build_lexical(folder / "lexical", counts, terms)
     facts = {"documents": corpus.documents, "segments": len(corpus), "units": len(units), "terms": len(terms)}
     write_manifest(folder, {**facts, "corpus": corpus.fingerprint()})
+
+
+def indexed_text(corpus: Corpus, i: int) -> str:
+    """A unit as its words are counted: as the LLM reads it, but a passage always with its title.
+
+    Where a passage begins with its title, the title's words count twice: it is about them.
+    """
+    if corpus.level[i] == Level.PARAGRAPH:
+        return f"{corpus.title(corpus.source[i])} {corpus.content(i)}"
+    return corpus.render(i)
 
 
 class Index:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Prompt
@@ -10,14 +12,17 @@ INSUFFICIENT = "insufficient evidence"
 
 
 class PlanFields(BaseModel):
-    """A reasoning plan of one to three hops."""
+    """A reasoning plan of one to three hops.
+
+    The patterns hold constrained decoding to the placeholder of the hop before, or to leaving the hop out.
+    """
 
     hops: int = Field(ge=1, le=3)
-    query: str = Field(max_length=200)
-    entity_type: str = Field(max_length=60)
-    alternatives: list[str] = Field(max_length=2, examples=[[]])
-    second_query: str = Field(max_length=200, examples=["What is known about {entity1}?"])
-    third_query: str = Field(max_length=200, examples=["What is known about {entity2}?"])
+    query: str = Field(max_length=120)
+    entity_type: str = Field(max_length=30)
+    second_query: str = Field(pattern=r"^([^{}]{0,60}\{entity1\}[^{}]{0,40})?$", examples=["more about {entity1}"])
+    third_query: str = Field(pattern=r"^([^{}]{0,60}\{entity2\}[^{}]{0,40})?$", examples=["more about {entity2}"])
+    alternatives: list[Annotated[str, Field(max_length=100)]] = Field(max_length=2)
 
 
 class EntityFields(BaseModel):
@@ -41,22 +46,27 @@ class ReasonedFields(BaseModel):
 
 PLAN = Prompt(
     name="plan",
-    system=(
-        "You plan how to look up the answer to a question in a collection of passages, table rows and facts. "
-        "A plan has 1, 2 or 3 hops; each hop is one search. Reply in JSON."
-    ),
-    user=(
-        "Decide how many searches the question needs.\n"
-        "hops 1: one search is enough. hops 2: something must be found first; the second search asks about it. "
-        "hops 3: two things must be found one after the other. Prefer fewer hops.\n"
-        "query: the first search. entity_type: what kind of thing it should find.\n"
-        "alternatives: up to two other wordings of the first search.\n"
-        "second_query: the second search, with {entity1} where the thing found first belongs; empty for 1 hop.\n"
-        "third_query: the third search, with {entity2} where the thing found second belongs; empty below 3 hops.\n"
-        "Example: the question 'In which town was the founder of Acme born?' has hops 2, query 'founder of Acme', "
-        "entity_type 'person', second_query 'birthplace of {entity1}', third_query ''.\n\n"
-        "Question: $question"
-    ),
+    system="You plan searches in a collection of passages, table rows and facts. Reply in JSON.",
+    # Complete examples, for models too small to follow a description alone.
+    user="""\
+A question is answered by 1, 2 or 3 searches, one after the other. Write them.
+hops is their number; prefer fewer. query is the first search, entity_type the kind of thing it finds, alternatives
+are other wordings of it. second_query says {entity1} for what the first search found, third_query says {entity2}
+for what the second found; a search that is not needed is empty.
+
+Question: In which year was the University of Oslo founded?
+{"hops": 1, "query": "founding year of the University of Oslo", "entity_type": "year", "second_query": "", \
+"third_query": "", "alternatives": ["University of Oslo founded"]}
+
+Question: What is the capital of the country where the author of Pippi Longstocking was born?
+{"hops": 3, "query": "author of Pippi Longstocking", "entity_type": "person", "second_query": "country where \
+{entity1} was born", "third_query": "capital of {entity2}", "alternatives": ["who wrote Pippi Longstocking"]}
+
+Question: In which country was the inventor of dynamite born?
+{"hops": 2, "query": "inventor of dynamite", "entity_type": "person", "second_query": "country where {entity1} \
+was born", "third_query": "", "alternatives": ["who invented dynamite"]}
+
+Question: $question""",
     answer=PlanFields,
     max_tokens=320,
 )

@@ -11,9 +11,12 @@ namespace pyfast {
 
 // A forward index X in CSR: documents x terms, one TF-IDF weight per stored entry.
 //
-// Term ids of a row are strictly increasing and below `terms`; weights are finite and not negative. Ops check
-// this for the rows that they touch, so a call costs what its pools cost, whatever the size of the corpus.
+// Term ids of a row are strictly increasing and below `terms`; weights lie in [0, largest_weight]. Ops check this
+// for the rows that they touch, so a call costs what its pools cost, whatever the size of the corpus.
 struct Forward {
+    // Sums of a million products of two such weights are still finite in float.
+    static constexpr float largest_weight = 1e16f;
+
     // Row offsets, 64 or 32 bits wide (SciPy narrows them where it can): exactly one of the two is used.
     std::span<const std::int64_t> indptr64;
     std::span<const std::int32_t> indptr32;
@@ -58,6 +61,9 @@ using Pools = Ragged<std::int32_t>;
 
 // Throws Error unless offsets start at 0, never decrease and end at `values`; `name` opens the message.
 void check_offsets(std::span<const std::int64_t> offsets, std::size_t values, const char* name);
+
+// Throws Error where a document is not one of the forward index.
+void check_documents(const Forward& x, std::span<const std::int32_t> documents);
 
 // Throws Error where a score is not finite; `name` opens the message.
 void check_finite(std::span<const float> scores, const char* name);

@@ -1,0 +1,20 @@
+"""For tests and benchmarks alike: where the real data is."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# A shared machine may stall for longer than hypothesis's 200 ms an example.
+settings.register_profile("pyfast", deadline=None)
+settings.load_profile("pyfast")
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of the real data, from PYFAST_DATA; skips where there is none."""
+    folder = Path(os.environ.get("PYFAST_DATA") or Path(__file__).parent / "../shared/data").resolve()
+    if not (folder / "hotpotqa" / "corpus.jsonl").is_file():
+        pytest.skip(f"no real data at {folder} (set PYFAST_DATA)")
+    return folder

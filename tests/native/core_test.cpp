@@ -1,0 +1,340 @@
+// Every op of the C++ library, on good and on malformed input, alone and from many threads: to be run under
+// sanitizers. Numbers are compared with references by the Python tests; here with what the ops promise.
+//
+// `pyfast_tests` runs all; `pyfast_tests --read-past-the-end` and `--race` do what a sanitizer must catch.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "pyfast/bridge_rank.hpp"
+#include "pyfast/bridge_select.hpp"
+#include "pyfast/error.hpp"
+#include "pyfast/evidence_graph.hpp"
+#include "pyfast/graph_rank.hpp"
+#include "pyfast/prune.hpp"
+#include "pyfast/weighted_degree.hpp"
+
+#define CHECK(condition)                                                         \
+    do {                                                                         \
+        if (!(condition)) {                                                      \
+            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            std::exit(1);                                                        \
+        }                                                                        \
+    } while (false)
+
+namespace {
+
+using pyfast::EdgeWeight;
+using pyfast::graph_rank;
+using pyfast::prune;
+
+constexpr EdgeWeight all_weights[] = {EdgeWeight::sum, EdgeWeight::dot, EdgeWeight::min};
+
+// Arrays exactly as large as their contents, so that a sanitizer sees one step too far.
+struct Lists {
+    std::vector<std::int64_t> offsets{0};
+    std::vector<std::int32_t> values;
+
+    void push(const std::vector<std::int32_t>& list) {
+        values.insert(values.end(), list.begin(), list.end());
+        offsets.push_back(static_cast<std::int64_t>(values.size()));
+    }
+    void shrink() {
+        offsets.shrink_to_fit();
+        values.shrink_to_fit();
+    }
+    [[nodiscard]] pyfast::Ragged<std::int32_t> view() const { return {offsets, values}; }
+};
+
+struct Problem {
+    std::vector<std::int64_t> indptr{0};
+    std::vector<std::int32_t> indices;
+    std::vector<float> weights;
+    std::int64_t terms = 0;
+    Lists pools;
+    Lists questions;
+    std::vector<float> semantic;
+    std::vector<std::uint8_t> is_table;
+    std::vector<std::int64_t> value_offsets{0};
+    Lists values;
+
+    [[nodiscard]] pyfast::Forward forward() const { return {indptr, {}, indices, weights, terms}; }
+    [[nodiscard]] pyfast::Cells cells() const { return {value_offsets, values.view()}; }
+};
+
+Problem random_problem(const std::vector<int>& sizes, std::int32_t terms, int per_row, unsigned seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](int n) { return static_cast<std::int32_t>(random() % static_cast<unsigned>(n)); };
+    Problem q;
+    q.terms = terms;
+    const int documents = *std::max_element(sizes.begin(), sizes.end()) + 5;
+    for (int d = 0; d < documents; ++d) {
+        std::vector<std::int32_t> row;
+        for (int e = below(2 * per_row); e > 0; --e) {
+            row.push_back(std::min(below(terms), below(terms)));
+        }
+        std::sort(row.begin(), row.end());
+        row.erase(std::unique(row.begin(), row.end()), row.end());
+        for (const std::int32_t term : row) {
+            q.indices.push_back(term);
+            q.weights.push_back(static_cast<float>(below(1000)) / 1000.0f);
+        }
+        q.indptr.push_back(static_cast<std::int64_t>(q.indices.size()));
+        q.values.push({below(terms)});
+        q.values.push({below(terms), below(terms)});
+        q.value_offsets.push_back(static_cast<std::int64_t>(q.values.offsets.size()) - 1);
+    }
+    for (const int size : sizes) {
+        std::vector<std::int32_t> pool(static_cast<std::size_t>(size));
+        std::generate(pool.begin(), pool.end(), [&] { return below(documents); });
+        q.pools.push(pool);
+        q.questions.push({below(terms), below(terms), below(terms)});
+    }
+    for (std::size_t v = 0; v < q.pools.values.size(); ++v) {
+        q.semantic.push_back(static_cast<float>(below(100)));
+        q.is_table.push_back(static_cast<std::uint8_t>(below(2)));
+    }
+    q.indptr.shrink_to_fit();
+    q.indices.shrink_to_fit();
+    q.weights.shrink_to_fit();
+    q.pools.shrink();
+    q.questions.shrink();
+    q.semantic.shrink_to_fit();
+    q.is_table.shrink_to_fit();
+    q.value_offsets.shrink_to_fit();
+    q.values.shrink();
+    return q;
+}
+
+// The results of all ops, one after the other, as numbers that can be compared for equality.
+std::vector<double> run_all(const Problem& q, int threads) {
+    std::vector<double> out;
+    const auto add = [&](const auto& numbers) { out.insert(out.end(), numbers.begin(), numbers.end()); };
+    const pyfast::Forward x = q.forward();
+    const pyfast::Pools pools = q.pools.view();
+    std::vector<float> degree(pools.values.size());
+    std::vector<float> score(pools.values.size());
+    for (const EdgeWeight weight : all_weights) {
+        for (const bool masked : {false, true}) {
+            for (const std::int64_t k : {0, 3}) {
+                pyfast::EvidenceGraphOptions options;
+                options.weight = weight;
+                options.threads = threads;
+                if (k > 0) {
+                    options.top_k = k;
+                }
+                const auto mask = masked ? q.questions.view() : pyfast::Ragged<std::int32_t>{};
+                const pyfast::Graph graph = evidence_graph(x, pools, mask, options);
+                add(graph.indptr.span());
+                add(graph.indices.span());
+                add(graph.weights.span());
+            }
+        }
+        weighted_degree(x, pools, weight, threads, degree);
+        add(degree);
+    }
+    bridge_rank(x, pools, q.semantic, q.questions.view(), {.threads = threads}, score);
+    add(score);
+    bridge_select(x, pools, q.semantic, q.is_table, q.cells(), 0.2f, score);
+    add(score);
+    graph_rank(q.semantic, degree, pools.offsets, 0.85f, score);
+    add(score);
+    const pyfast::Pruned pruned = prune(score, q.is_table, pools.offsets, {});
+    add(pruned.offsets);
+    add(pruned.nodes);
+    return out;
+}
+
+// The degree is the row sum of the graph; the graph is symmetric.
+void check_meaning(const Problem& q) {
+    for (const EdgeWeight weight : all_weights) {
+        pyfast::EvidenceGraphOptions options;
+        options.weight = weight;
+        const pyfast::Graph graph = evidence_graph(q.forward(), q.pools.view(), {}, options);
+        std::vector<float> degree(q.pools.values.size());
+        weighted_degree(q.forward(), q.pools.view(), weight, 1, degree);
+        const auto weights = graph.weights.span();
+        const auto indices = graph.indices.span();
+        const auto indptr = graph.indptr.span();
+        CHECK(indptr.back() == static_cast<std::int64_t>(weights.size()));
+        for (std::size_t p = 0; p + 1 < q.pools.offsets.size(); ++p) {
+            const auto first = static_cast<std::size_t>(q.pools.offsets[p]);
+            for (std::size_t v = first; v < static_cast<std::size_t>(q.pools.offsets[p + 1]); ++v) {
+                double total = 0.0;
+                for (auto e = static_cast<std::size_t>(indptr[v]); e < static_cast<std::size_t>(indptr[v + 1]);
+                     ++e) {
+                    total += static_cast<double>(weights[e]);
+                    const auto u = first + static_cast<std::size_t>(indices[e]);
+                    const auto row = indices.subspan(static_cast<std::size_t>(indptr[u]),
+                                                     static_cast<std::size_t>(indptr[u + 1] - indptr[u]));
+                    const auto back =
+                        std::lower_bound(row.begin(), row.end(), static_cast<std::int32_t>(v - first));
+                    CHECK(back != row.end() && *back == static_cast<std::int32_t>(v - first));
+                    CHECK(weights[static_cast<std::size_t>(indptr[u] + (back - row.begin()))] == weights[e]);
+                }
+                CHECK(std::abs(total - static_cast<double>(degree[v])) <= 1e-5 * total + 1e-9);
+            }
+        }
+    }
+}
+
+void check_error(const std::function<void()>& call, const std::string& name) {
+    try {
+        call();
+    } catch (const pyfast::Error& error) {
+        if (std::string(error.what()).find(name) != std::string::npos) {
+            return;
+        }
+        std::fprintf(stderr, "expected an error about %s, got: %s\n", name.c_str(), error.what());
+        std::exit(1);
+    }
+    std::fprintf(stderr, "expected an error about %s, got none\n", name.c_str());
+    std::exit(1);
+}
+
+// Each change to a good problem is refused, and leaves no trace in the next call.
+void check_errors() {
+    Problem good = random_problem({0, 6, 3, 9}, 60, 12, 3);
+    std::size_t document = 0;
+    while (good.indptr[document + 1] - good.indptr[document] < 3) {
+        ++document;
+    }
+    const auto begin = static_cast<std::size_t>(good.indptr[document]);
+    const auto end = static_cast<std::size_t>(good.indptr[document + 1]);
+    // The one that most changes spoil comes last, so that work has begun when the error is found.
+    good.pools.values.back() = static_cast<std::int32_t>(document);
+    const std::vector<double> expected = run_all(good, 1);
+    const auto refuse = [&](const char* name, const std::function<void(Problem&)>& change) {
+        for (const int threads : {1, 3}) {
+            Problem bad = good;
+            change(bad);
+            check_error([&] { run_all(bad, threads); }, name);
+            CHECK(run_all(good, threads) == expected);
+        }
+    };
+    refuse("doc_ids", [](Problem& q) { q.pools.values.back() = -1; });
+    refuse("doc_ids", [](Problem& q) { q.pools.values.back() = static_cast<std::int32_t>(q.indptr.size()) - 1; });
+    refuse("doc_ids", [](Problem& q) { q.indptr.clear(); });
+    refuse("pool_offsets", [](Problem& q) { q.pools.offsets.clear(); });
+    refuse("pool_offsets", [](Problem& q) { q.pools.offsets.front() = -1; });
+    refuse("pool_offsets", [](Problem& q) { q.pools.offsets.back() += 1; });
+    refuse("pool_offsets", [](Problem& q) { std::swap(q.pools.offsets[1], q.pools.offsets[3]); });
+    refuse("X", [&](Problem& q) { q.indices[begin + 1] = q.indices[begin]; });
+    refuse("X", [&](Problem& q) { q.indices[begin] = -1; });
+    refuse("X", [&](Problem& q) { q.indices[end - 1] = 60; });
+    refuse("X", [&](Problem& q) { q.weights[begin] = std::numeric_limits<float>::quiet_NaN(); });
+    refuse("X", [&](Problem& q) { q.weights[begin + 1] = -1.0f; });
+    refuse("X", [&](Problem& q) { q.weights[end - 1] = std::numeric_limits<float>::infinity(); });
+    refuse("X", [&](Problem& q) { q.weights.pop_back(); });
+    refuse("X", [&](Problem& q) { q.indptr[document + 1] = std::numeric_limits<std::int64_t>::max(); });
+    refuse("X", [&](Problem& q) { q.indptr[document + 1] = std::numeric_limits<std::int64_t>::min(); });
+    refuse("mask_terms", [](Problem& q) { q.questions.offsets.pop_back(); });
+    refuse("masked term 60", [](Problem& q) { q.questions.values.back() = 60; });
+    refuse("masked term -1", [](Problem& q) { q.questions.values.back() = -1; });
+    refuse("semantic", [](Problem& q) { q.semantic.pop_back(); });
+    refuse("semantic", [](Problem& q) { q.semantic.back() = std::numeric_limits<float>::quiet_NaN(); });
+    refuse("is_table", [](Problem& q) { q.is_table.pop_back(); });
+    refuse("cells.value_offsets", [](Problem& q) { q.value_offsets.pop_back(); });
+    refuse("cells.term_offsets", [](Problem& q) { q.values.offsets.back() += 1; });
+
+    const pyfast::Forward x = good.forward();
+    const pyfast::Pools pools = good.pools.view();
+    std::vector<float> out(pools.values.size());
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    check_error([&] { evidence_graph(x, pools, {}, {.threshold = nan}); }, "threshold");
+    check_error([&] { evidence_graph(x, pools, {}, {.top_k = 0}); }, "top_k");
+    check_error([&] { weighted_degree(x, pools, EdgeWeight::sum, 1, {}); }, "degree");
+    check_error([&] { graph_rank(good.semantic, out, pools.offsets, nan, out); }, "alpha");
+    check_error([&] { bridge_rank(x, pools, good.semantic, good.questions.view(), {.damping = 1.0f}, out); },
+                "damping");
+    check_error([&] { prune(good.semantic, good.is_table, pools.offsets, {.least = 3, .most = 2}); }, "most");
+    CHECK(run_all(good, 2) == expected);
+}
+
+// Offsets of 32 bits are read as those of 64 are.
+void check_narrow_offsets() {
+    const Problem q = random_problem({4, 17}, 50, 10, 5);
+    const std::vector<std::int32_t> narrow(q.indptr.begin(), q.indptr.end());
+    std::vector<float> wide_degree(q.pools.values.size());
+    std::vector<float> narrow_degree(q.pools.values.size());
+    weighted_degree(q.forward(), q.pools.view(), EdgeWeight::sum, 1, wide_degree);
+    weighted_degree({{}, narrow, q.indices, q.weights, q.terms}, q.pools.view(), EdgeWeight::sum, 1,
+                    narrow_degree);
+    CHECK(wide_degree == narrow_degree);
+}
+
+// Callers of their own threads, each of which uses some more, on problems of different sizes: the scratch memory
+// that is kept from call to call goes from hand to hand.
+void check_callers() {
+    const Problem problems[] = {random_problem({20, 0, 70}, 300, 20, 7), random_problem({3, 1}, 5000, 40, 8),
+                                random_problem({130}, 40, 15, 9)};
+    std::vector<std::vector<double>> expected;
+    for (const Problem& q : problems) {
+        expected.push_back(run_all(q, 1));
+    }
+    std::vector<std::jthread> callers;
+    for (std::size_t caller = 0; caller < 4; ++caller) {
+        callers.emplace_back([&, caller] {
+            for (std::size_t turn = 0; turn < 6; ++turn) {
+                const std::size_t which = (caller + turn) % 3;
+                CHECK(run_all(problems[which], 2) == expected[which]);
+                Problem bad = problems[which];
+                bad.pools.values.back() = -1;
+                check_error([&] { run_all(bad, 2); }, "doc_ids");
+            }
+        });
+    }
+}
+
+// What must not pass unnoticed under the sanitizers.
+int read_past_the_end() {
+    const Problem q = random_problem({4}, 50, 10, 1);
+    pyfast::Forward x = q.forward();
+    // The core must trust the length that it is told.
+    x.weights = {q.weights.data() + 1, q.weights.size()};
+    x.indices = {q.indices.data() + 1, q.indices.size()};
+    return checked_row(x, static_cast<std::int32_t>(x.documents()) - 1).weights.empty() ? 1 : 0;
+}
+
+int race() {
+    std::vector<float> degree(4);
+    const Problem q = random_problem({4}, 50, 10, 1);
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([&] {
+            for (int turn = 0; turn < 100; ++turn) {
+                weighted_degree(q.forward(), q.pools.view(), EdgeWeight::sum, 1, degree);
+            }
+        });
+    }
+    return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    if (count > 1) {
+        return std::strcmp(arguments[1], "--race") == 0 ? race() : read_past_the_end();
+    }
+    // Around the widths of vectors, and 512, where the graph of a pool changes to one row at a time.
+    const std::vector<int> sizes{0, 1, 2, 15, 16, 17, 50, 0, 64, 65, 511, 512, 513};
+    const Problem q = random_problem(sizes, 800, 12, 1);
+    const std::vector<double> expected = run_all(q, 1);
+    CHECK(run_all(q, 2) == expected);
+    CHECK(run_all(q, 5) == expected);
+    check_meaning(q);
+    check_narrow_offsets();
+    check_errors();
+    check_callers();
+    std::puts("passed");
+    return 0;
+}

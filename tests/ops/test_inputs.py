@@ -1,0 +1,148 @@
+"""What arrays may come as: DLPack, memory-mapped files, other dtypes; and what happens to them meanwhile."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pool_problems import OPS, random_problem, same
+from scipy.sparse import csr_array, csr_matrix
+
+from pyfast import ops
+from pyfast.errors import ArrayError
+
+PROBLEM = random_problem([0, 20, 3, 60])
+BEFORE = {name: run(PROBLEM) for name, run in OPS.items()}
+
+
+class Foreign:
+    """An array of another library: nothing but DLPack."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+class Broken(Foreign):
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("on another planet")
+
+
+def test_dlpack() -> None:
+    q = PROBLEM
+    offsets, docs, semantic = map(Foreign, (q.offsets, q.docs, q.semantic))
+    words = tuple(map(Foreign, q.question_terms))
+    graph = ops.evidence_graph(q.X, offsets, docs, mask_terms=words)
+    assert np.array_equal(graph.weights, np.concatenate([pool[0] for pool in BEFORE["evidence_graph sum"]]))
+    assert graph.weights.size
+    for name, found in {
+        "weighted_degree sum": ops.weighted_degree(q.X, offsets, docs),
+        "bridge_rank": ops.bridge_rank(q.X, offsets, docs, semantic, words),
+        "bridge_select": ops.bridge_select(q.X, offsets, docs, semantic, Foreign(q.is_table), q.cells),
+    }.items():
+        assert np.array_equal(found, np.concatenate([pool[0] for pool in BEFORE[name]]))
+    assert np.array_equal(
+        ops.graph_rank(semantic, semantic, offsets), ops.graph_rank(q.semantic, q.semantic, q.offsets)
+    )
+    nodes = ops.prune(semantic, Foreign(q.is_table), offsets)[1]
+    assert np.array_equal(nodes, np.concatenate([pool[0] for pool in BEFORE["prune"]]))
+
+
+def test_dlpack_that_fails() -> None:
+    with pytest.raises(ArrayError, match=r"doc_ids.*another planet"):
+        ops.weighted_degree(PROBLEM.X, PROBLEM.offsets, Broken(PROBLEM.docs))
+
+
+def test_read_only_mapped_files(tmp_path: Path) -> None:
+    mapped = {}
+    for name in ("indptr", "indices", "data"):
+        np.save(tmp_path / f"{name}.npy", getattr(PROBLEM.X, name))
+        mapped[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
+    X = csr_array((mapped["data"], mapped["indices"], mapped["indptr"]), shape=PROBLEM.X.shape)
+    for op, run in OPS.items():
+        assert same(run(replace(PROBLEM, X=X)), BEFORE[op])
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_other_dtypes_and_strides_of_the_same_numbers(op: str) -> None:
+    x = PROBLEM.X.astype(np.float64)
+    x.indptr, x.indices = x.indptr.astype(np.int64), x.indices.astype(np.int64)
+    strided = replace(
+        PROBLEM,
+        X=csr_matrix(x),
+        offsets=PROBLEM.offsets.astype(np.uint16),
+        docs=np.repeat(PROBLEM.docs.astype(np.int64), 2)[::2],
+        semantic=PROBLEM.semantic.astype(np.float64),
+        is_table=PROBLEM.is_table.astype(bool),
+    )
+    assert same(OPS[op](strided), BEFORE[op])
+
+
+def reversed_rows(writeable: bool = True) -> csr_array:
+    """X with the entries of each row in reverse."""
+    x = PROBLEM.X
+    rows = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
+    order = np.lexsort((-x.indices, rows))
+    arrays = x.data[order], x.indices[order], x.indptr.copy()
+    for array in arrays:
+        array.flags.writeable = writeable
+    return csr_array(arrays, shape=x.shape)
+
+
+@pytest.mark.parametrize("writeable", [True, False])
+def test_unsorted_rows_are_put_in_order(writeable: bool) -> None:
+    for op, run in OPS.items():
+        x = reversed_rows(writeable)
+        assert same(run(replace(PROBLEM, X=x)), BEFORE[op])
+
+
+def test_unsorted_rows_put_in_order_by_many_threads_at_once() -> None:
+    op = OPS["evidence_graph sum"]
+    for _ in range(20):
+        problem = replace(PROBLEM, X=reversed_rows())
+        with ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(op, [problem] * 8))
+        assert all(same(result, BEFORE["evidence_graph sum"]) for result in results)
+
+
+def test_many_threads_call_at_once() -> None:
+    names = [*OPS] * 6
+    with ThreadPoolExecutor(5) as pool:
+        results = list(pool.map(lambda name: OPS[name](PROBLEM, 2), names))
+    assert all(same(result, BEFORE[name]) for name, result in zip(names, results, strict=True))
+
+
+@pytest.mark.parametrize("op", ["evidence_graph min", "weighted_degree min", "bridge_rank"])
+def test_other_threads_run_during_a_call(op: str) -> None:
+    problem = random_problem([1500] * 6, terms=2000, per_row=100)
+    # A call that holds the GIL stops this thread for nearly as long as it takes. A busy machine may stop it too,
+    # but hardly three times.
+    assert any(longest_pause(lambda: OPS[op](problem)) < 0.5 for _ in range(3))
+
+
+def longest_pause(call: Callable[[], object]) -> float:
+    """The longest that this thread stands still while another makes the call, as a share of the call's time."""
+    took: list[float] = []
+
+    def timed() -> None:
+        began = time.perf_counter()
+        call()
+        took.append(time.perf_counter() - began)
+
+    worker = threading.Thread(target=timed)
+    worker.start()
+    turns = [time.perf_counter()]
+    while worker.is_alive():
+        time.sleep(0.001)
+        turns.append(time.perf_counter())
+    return float(np.diff(turns).max()) / took[0]

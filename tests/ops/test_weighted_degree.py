@@ -1,0 +1,54 @@
+"""weighted_degree against its reference and the row sums of SciPy's adjacency."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pool_problems import Problem, problems, random_problem, scipy_graph
+
+from pyfast import ops
+from pyfast.errors import ArrayError
+from pyfast.ops.evidence_graph import EdgeWeight
+from pyfast.ops.weighted_degree import weighted_degree_reference
+
+WEIGHTS: list[EdgeWeight] = ["sum", "dot", "min"]
+
+
+@given(problem=problems(), weight=st.sampled_from(WEIGHTS))
+def test_reference(problem: Problem, weight: EdgeWeight) -> None:
+    degree = ops.weighted_degree(problem.X, problem.offsets, problem.docs, weight)
+    for p in range(len(problem)):
+        expected = weighted_degree_reference(problem.X, problem.pool(p), weight)
+        np.testing.assert_array_equal(problem.part(degree, p), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 63, 64, 65, 511, 512, 513, 520])
+def test_around_the_widths_of_vectors_and_of_the_small_pool(n: int, weight: EdgeWeight) -> None:
+    problem = random_problem([n], seed=n)
+    degree = ops.weighted_degree(problem.X, problem.offsets, problem.docs, weight)
+    np.testing.assert_allclose(degree, scipy_graph(problem.X, problem.docs, weight).sum(axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_real_pools(real: Problem, weight: EdgeWeight) -> None:
+    degree = ops.weighted_degree(real.X, real.offsets, real.docs, weight)
+    for p in range(0, len(real), 20 if weight == "min" else 1):  # scipy_graph is slow at `min`
+        expected = scipy_graph(real.X, real.pool(p), weight).sum(axis=1)
+        np.testing.assert_allclose(real.part(degree, p), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_is_the_row_sum_of_the_evidence_graph(real: Problem, weight: EdgeWeight) -> None:
+    graph = ops.evidence_graph(real.X, real.offsets, real.docs, weight)
+    degree = ops.weighted_degree(real.X, real.offsets, real.docs, weight)
+    rows = np.repeat(np.arange(len(real.docs)), np.diff(graph.indptr))
+    expected = np.bincount(rows, graph.weights, minlength=len(real.docs))
+    np.testing.assert_allclose(degree, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", ["", "max", None, 3])
+def test_bad_weight(weight: object) -> None:
+    problem = random_problem([3, 4])
+    with pytest.raises(ArrayError, match="weight"):
+        ops.weighted_degree(problem.X, problem.offsets, problem.docs, weight)  # type: ignore[arg-type]
