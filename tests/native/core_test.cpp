@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -297,12 +298,12 @@ void check_callers() {
 
 // What must not pass unnoticed under the sanitizers.
 int read_past_the_end() {
-    const Problem q = random_problem({4}, 50, 10, 1);
-    pyfast::Forward x = q.forward();
-    // The core must trust the length that it is told.
-    x.weights = {q.weights.data() + 1, q.weights.size()};
-    x.indices = {q.indices.data() + 1, q.indices.size()};
-    return checked_row(x, static_cast<std::int32_t>(x.documents()) - 1).weights.empty() ? 1 : 0;
+    const std::vector<std::int64_t> indptr{0, 20};
+    std::vector<std::int32_t> indices(20);
+    std::iota(indices.begin(), indices.end(), 0);
+    const std::vector<float> weights(19);  // the library must trust the length that it is told
+    const pyfast::Forward x{indptr, {}, indices, {weights.data(), 20}, 20};
+    return static_cast<int>(pyfast::checked_row(x, 0).weights[0]);
 }
 
 int race() {

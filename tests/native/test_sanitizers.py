@@ -9,9 +9,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("cmake") is None or shutil.which("c++") is None, reason="needs cmake and a C++ compiler"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("c++")), reason="needs cmake and a compiler"),
+]
 
 
 def build(sanitize: str, folder: Path) -> Path:
@@ -28,13 +29,12 @@ def build(sanitize: str, folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("sanitize", "plant", "report"),
     [
-        ("address,undefined", "--read-past-the-end", "AddressSanitizer: heap-buffer-overflow"),
+        ("address,undefined", "--read-past-the-end", "ERROR: AddressSanitizer"),
         ("thread", "--race", "ThreadSanitizer: data race"),
     ],
 )
 def test_sanitizers(sanitize: str, plant: str, report: str, tmp_path: Path) -> None:
     program = build(sanitize, tmp_path)
-    # An error beyond recovery shall not print a stack for minutes, nor ask the network for symbols.
     environment = os.environ | {"TSAN_OPTIONS": "halt_on_error=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
     run = {"capture_output": True, "text": True, "check": False, "timeout": 300, "env": environment}
     passed = subprocess.run([program], **run)
