@@ -15,13 +15,21 @@ from pyfast.errors import InputError, PyfastError
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
+# What typer raises for a command line that it cannot read: click's class, or that of typer's own copy of click.
+_UsageError: Any = typer.BadParameter.__base__
+
+
 def main() -> None:
-    """Entry point: an expected error is one line on stderr and exit status 1."""
+    """Entry point: an expected error is one line on stderr and exit status 1, or 2 for a wrong command line."""
     try:
-        app()
-    except PyfastError as error:
+        sys.exit(app(standalone_mode=False))
+    except (PyfastError, OSError) as error:
         print(f"pyfast: {error}", file=sys.stderr)
         sys.exit(1)
+    except _UsageError as error:
+        if message := error.format_message():  # none where the help was shown
+            print(f"pyfast: {message} (see `pyfast --help`)", file=sys.stderr)
+        sys.exit(2)
 
 
 def _version(wanted: bool) -> None:
@@ -54,9 +62,9 @@ def index(
     with console.status("reading and indexing"):
         made = build_index(read(sources, skipped=skipped), out, overwrite)
     with console.status("compiling the search (once per machine, some seconds)"):
-        made.search(["warm up"], 1)
+        made.search([next(iter(made.vocabulary))], 1)
     for path in skipped:
-        console.print(f"skipped {path}: not a kind of file that is read", highlight=False)
+        print(f"skipped {path}: not a kind of file that is read", file=sys.stderr)
     facts = made.manifest
     print(f"{out}: {facts['documents']} documents, {facts['units']} units to retrieve, {facts['terms']} terms")
 
@@ -77,17 +85,20 @@ def answer(
     concurrency: Annotated[int, typer.Option(min=1, help="Questions in work at once.")] = 64,
 ) -> None:
     """Answer questions."""
-    from pyfast.engine.questions import check_questions
+    from pyfast.engine import check_questions
     from pyfast.llm import open_llm
     from pyfast.retrieval import Index
     from pyfast.systems import load_system
 
     # All that can be wrong is found before anything is made.
-    ask, _ = load_system(system, dict(_pair(text) for text in setting or []))
+    chosen = load_system(system)
+    ask = chosen.ask(dict(_pair(text) for text in setting or []))
     total = check_questions(questions, limit)
     if (run / "answers.jsonl").exists():
         raise InputError(f"{run}: holds answers already; choose another folder")
-    if index is None and system not in ("direct", "cot"):
+    if run.exists() and not run.is_dir():
+        raise InputError(f"{run}: exists and is not a folder; choose another one")
+    if index is None and chosen.needs_index:
         raise InputError(f"--system {system} retrieves: give --index (made by `pyfast index`)")
     opened = Index(index) if index is not None else None
     backend = open_llm(llm)
@@ -116,16 +127,25 @@ async def _answer(
     with console.status(f"starting {llm.spec}"):
         await llm.start()
     try:
+        new = not run.exists()
         run.mkdir(parents=True, exist_ok=True)
         columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        with (run / "answers.jsonl").open("xb") as file, Progress(*columns, console=console) as progress:
+        bars = Progress(*columns, console=console, disable=not console.is_terminal)
+        with (run / "answers.jsonl").open("xb") as file, bars as progress:
             bar = progress.add_task("", total=total)
 
             def write(record: Record) -> None:
                 file.write(orjson.dumps(record.as_json(), option=orjson.OPT_APPEND_NEWLINE))
                 progress.advance(bar)
 
-            return await answer_all(read_questions(questions, limit), ask, index, llm, write, concurrency)
+            try:
+                return await answer_all(read_questions(questions, limit), ask, index, llm, write, concurrency)
+            except BaseException:
+                if not file.tell():  # not one answer: the next try is to find the folder free
+                    (run / "answers.jsonl").unlink()
+                    if new:
+                        run.rmdir()
+                raise
     finally:
         await llm.close()
 
@@ -138,6 +158,7 @@ def evaluate(
     """Score the answers of a run."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from pyfast.evaluation import evaluate as evaluate_run
 
@@ -145,7 +166,7 @@ def evaluate(
     table = Table("type", "questions", "EM", "F1", "evidence recall")
     for row in report.rows:
         recall = "" if row.recall is None else f"{row.recall:.3f}"
-        table.add_row(row.type, str(row.questions), f"{row.em:.3f}", f"{row.f1:.3f}", recall)
+        table.add_row(Text(row.type), str(row.questions), f"{row.em:.3f}", f"{row.f1:.3f}", recall)
     Console().print(table)
     states = ", ".join(f"{count} {state}" for state, count in sorted(report.states.items()))
     print(f"{states}; {report.missing} gold questions without an answer")

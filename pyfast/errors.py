@@ -22,7 +22,11 @@ class ModelNotFoundError(BackendError):
 
 
 class CallError(PyfastError):
-    """One LLM call failed for good (rejected, too long, malformed): only its question fails."""
+    """One LLM call failed for good (rejected, too long, timed out): only its question fails."""
+
+
+class AnswerError(CallError):
+    """One LLM call was answered, but not as asked: cut off, or not of the schema. A system may do without."""
 
 
 class ArrayError(PyfastError, ValueError):

@@ -133,10 +133,10 @@ void bridge_rank(const Forward& x, const Pools& pools, std::span<const float> se
                     ")");
     }
     check_finite(semantic, "semantic");
-    if (options.edges < 1 || !(options.damping >= 0.0f && options.damping < 1.0f) ||
+    if (options.edges < 1 || !(options.damping >= 0.0f && options.damping <= 0.99f) ||
         !(options.mix >= 0.0f && options.mix <= 1.0f) ||
         !(options.sharpness >= 0.0f && options.sharpness <= 64.0f)) {
-        throw Error("need edges >= 1, damping in [0, 1), mix in [0, 1] and sharpness in [0, 64]");
+        throw Error("need edges >= 1, damping in [0, 0.99], mix in [0, 1] and sharpness in [0, 64]");
     }
     parallel_for(
         pools.size(), options.threads, 1, [] { return Reused<Workspace>(); },

@@ -39,7 +39,9 @@ Pruned prune(std::span<const float> score, std::span<const std::uint8_t> is_tabl
             total += static_cast<double>(score[v]);
         }
         // n * score is exact, as is the total of equals: a mean would round, and equals could fall below it.
-        const auto at_least_mean = [&](float s) { return static_cast<double>(s) * static_cast<double>(n) >= total; };
+        const auto at_least_mean = [&](float s) {
+            return static_cast<double>(s) * static_cast<double>(n) >= total;
+        };
         const std::size_t most = std::min(n, static_cast<std::size_t>(options.most));
         std::size_t good = std::min(n, static_cast<std::size_t>(options.least));
         while (good < most && at_least_mean(score_of(order[good]))) {

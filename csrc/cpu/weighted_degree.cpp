@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "multiversion.hpp"
 #include "parallel.hpp"
 #include "pool_graph.hpp"
 #include "pyfast/error.hpp"
@@ -14,14 +15,13 @@ namespace pyfast {
 namespace {
 
 struct Workspace {
-    // What the closed forms need of a term: S_t and df_t, by the term's id in the index. All zero between pools.
-    struct Term {
-        double sum = 0.0;
-        double df = 0.0;
-    };
+    // What the closed forms need of a term: {S_t, base + df_t}, by the term's id in the index. What is not above
+    // `base` is an earlier pool's, so nothing has to be cleared between pools.
+    using Term [[gnu::vector_size(2 * sizeof(double))]] = double;
 
     std::vector<Row> rows;
     std::vector<Term> terms;
+    double base = 0.0;
     PoolGraph graph;
 
     void trim() { graph.trim(); }
@@ -39,29 +39,37 @@ void degree_from_edges(Workspace& space, EdgeWeight weight, std::span<float> deg
     }
 }
 
-void degree_in_closed_form(Workspace& space, EdgeWeight weight, std::span<float> degree) {
-    Workspace::Term* const terms = space.terms.data();
+PYFAST_MULTIVERSION void degree_in_closed_form(Workspace& space, EdgeWeight weight, std::span<float> degree) {
+    using Term = Workspace::Term;
+    Term* const terms = space.terms.data();
+    const double base = space.base;
     for (const Row& row : space.rows) {
         for (std::size_t e = 0; e < row.terms.size(); ++e) {
-            Workspace::Term& term = terms[row.terms[e]];
-            term = {term.sum + static_cast<double>(row.weights[e]), term.df + 1.0};
+            Term& term = terms[row.terms[e]];
+            // Without a branch: whether a term is new is a coin toss for the processor.
+            const Term known = Term{term[1], term[1]} > base ? term : Term{0.0, base};
+            term = known + Term{static_cast<double>(row.weights[e]), 1.0};
         }
     }
+    space.base += static_cast<double>(degree.size());
     for (std::size_t i = 0; i < degree.size(); ++i) {
         const Row& row = space.rows[i];
-        // Four sums in flight: one alone would wait for each addition.
-        std::array<double, 4> totals{};
-        for (std::size_t e = 0; e < row.terms.size(); ++e) {
-            const Workspace::Term term = terms[row.terms[e]];
+        const auto part = [&](std::size_t e) {
+            const Term term = terms[row.terms[e]];
             const auto x = static_cast<double>(row.weights[e]);
-            totals[e % 4] += weight == EdgeWeight::sum ? (term.df - 2.0) * x + term.sum : x * (term.sum - x);
+            return weight == EdgeWeight::sum ? (term[1] - base - 2.0) * x + term[0] : x * (term[0] - x);
+        };
+        std::array<double, 4> totals{};  // in flight: one sum alone would wait for each addition
+        std::size_t e = 0;
+        for (; e + 4 <= row.terms.size(); e += 4) {
+            for (std::size_t k = 0; k < 4; ++k) {
+                totals[k] += part(e + k);
+            }
+        }
+        for (; e < row.terms.size(); ++e) {
+            totals[0] += part(e);
         }
         degree[i] = static_cast<float>((totals[0] + totals[1]) + (totals[2] + totals[3]));
-    }
-    for (const Row& row : space.rows) {
-        for (const std::int32_t term : row.terms) {
-            terms[term] = {};
-        }
     }
 }
 

@@ -8,6 +8,7 @@ import orjson
 
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
 from pyfast.errors import InputError
+from pyfast.jsonl import read_lines
 
 Record = dict[str, Any]
 
@@ -20,50 +21,29 @@ def read_records(uri: str, path: Path, title: str) -> Iterator[Document]:
     """The documents of a JSON Lines file; `uri` and `title` are those of a table of its flat records.
 
     A text, table or graph without an ``id`` gets the uri of the file and its line number, ``uri#line``.
-    Raises InputError for a line that cannot be read, and OSError.
+    Raises InputError for a line that cannot be read.
     """
     flat: list[Record] = []
-    with path.open("rb") as file:
-        for line, data in enumerate(file, 1):
-            if line == 1:
-                data = data.removeprefix(b"\xef\xbb\xbf")
-            if data.isspace() or not data:
+    for place, record in read_lines(path):
+        try:
+            kind = record.get("kind")
+            if kind is None and "text" in record:
+                kind = "text"
+            if kind is None:
+                flat.append(record)
                 continue
-            try:
-                record = _parse(data)
-                kind = record.get("kind")
-                if kind is None and "text" in record:
-                    kind = "text"
-                if kind is None:
-                    flat.append(record)
-                    continue
-                if not isinstance(kind, str) or kind not in _DOCUMENTS:
-                    raise _Fault(f'"kind" is {_shown(kind)}, not one of {", ".join(_DOCUMENTS)}')
-                document = _DOCUMENTS[kind](_string(record, "id", f"{uri}#{line}"), record)
-            except _Fault as fault:
-                raise InputError(f"{path}:{line}: {fault}") from None
-            yield document
+            if not isinstance(kind, str) or kind not in _DOCUMENTS:
+                raise _Fault(f'"kind" is {_shown(kind)}, not one of {", ".join(_DOCUMENTS)}')
+            line = place.rpartition(" ")[2]
+            document = _DOCUMENTS[kind](_string(record, "id", f"{uri}#{line}"), record)
+        except _Fault as fault:
+            raise InputError(f"{place}: {fault}") from None
+        yield document
     if flat:
         header = tuple(dict.fromkeys(key for record in flat for key in record))
         yield Table(
             uri, title, "", header, tuple(tuple(_cell(record.get(key)) for key in header) for record in flat)
         )
-
-
-def _parse(data: bytes) -> Record:
-    try:
-        record = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        try:
-            data.decode()
-        except UnicodeDecodeError as cause:
-            raise _Fault(
-                f"not UTF-8: byte 0x{data[cause.start]:02x} at offset {cause.start} of the line"
-            ) from None
-        raise _Fault(f"not JSON: {error.msg} at character {error.pos + 1}") from None
-    if not isinstance(record, dict):
-        raise _Fault(f"not a record: {_shown(record)}")
-    return record
 
 
 def _text(uri: str, record: Record) -> TextDocument:

@@ -12,11 +12,11 @@ R = TypeVar("R")
 
 
 class BatchPoint(Generic[T, R]):
-    """`await point(item)` joins the next batch.
+    """`await point(item)` joins the next batch; `await point.all(items)` joins it with several.
 
     A batch starts when no coroutine can go further, or when `limit` items wait. `work` runs in `executor`, one
-    batch at a time: what arrives meanwhile makes the next batch. Where it raises, the items are tried one by one,
-    so that an item that cannot be worked on fails alone.
+    batch at a time: what arrives meanwhile makes the next batch. Where it raises, the batch is halved until the
+    items that cannot be worked on fail alone.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 4096) -> None:
@@ -28,13 +28,28 @@ class BatchPoint(Generic[T, R]):
         self._running: asyncio.Task[None] | None = None
 
     async def __call__(self, item: T) -> R:
+        return await self._join(item)
+
+    async def all(self, items: Sequence[T]) -> list[R]:
+        """One result per item, in order. Raises the first error."""
+        futures = [self._join(item) for item in items]
+        try:
+            return [await future for future in futures]
+        finally:
+            for future in futures:  # of an error or a cancellation: nobody waits for the rest
+                future.cancel()
+
+    def _join(self, item: T) -> asyncio.Future[R]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, future))
-        if not self._armed and self._running is None:
+        self._arm(loop)
+        return future
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._waiting and not self._armed and self._running is None:
             self._armed = True
             loop.call_soon(self._settle, loop, 0)
-        return await future
 
     def _settle(self, loop: asyncio.AbstractEventLoop, seen: int) -> None:
         # The loop has run everything that was ready since the last look. Did anybody join meanwhile?
@@ -42,32 +57,42 @@ class BatchPoint(Generic[T, R]):
             loop.call_soon(self._settle, loop, len(self._waiting))
             return
         self._armed = False
-        self._running = loop.create_task(self._drain(loop))
+        self._running = loop.create_task(self._run_batch(loop))
 
-    async def _drain(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting[: self._limit], self._waiting[self._limit :]
-            # Nobody waits for the answer of a cancelled coroutine.
-            batch = [(item, future) for item, future in batch if not future.done()]
+    async def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
+        batch, self._waiting = self._waiting[: self._limit], self._waiting[self._limit :]
+        # Nobody waits for the answer of a cancelled coroutine.
+        batch = [(item, future) for item, future in batch if not future.done()]
+        try:
             outcomes = await loop.run_in_executor(self._executor, self._attempt, [item for item, _ in batch])
-            for (_, future), outcome in zip(batch, outcomes, strict=True):
-                if future.done():
-                    continue
-                if isinstance(outcome, Exception):
-                    future.set_exception(outcome)
-                else:
-                    future.set_result(outcome)
-            # Let those who got their answers run up to their next call before the next batch is cut.
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        self._running = None
+        except BaseException as error:  # the executor is shut down, or the loop is closing
+            outcomes = [RuntimeError(f"the batch could not run: {error}")] * len(batch)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._running = None
+            self._arm(loop)
+        for (_, future), outcome in zip(batch, outcomes, strict=True):
+            if future.done():
+                continue
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
 
     def _attempt(self, items: Sequence[T]) -> Sequence[R | Exception]:
         if not items:
             return []
         try:
-            return self._work(items)
+            results = self._work(items)
+            if len(results) != len(items):  # else some would wait for ever
+                raise RuntimeError(f"{len(results)} results for {len(items)} items")
+            return results
+        except StopIteration as error:  # a future cannot carry it
+            failure: Exception = RuntimeError(f"StopIteration: {error}")
         except Exception as error:
-            if len(items) == 1:
-                return [error]
-            return [outcome for item in items for outcome in self._attempt([item])]
+            failure = error
+        if len(items) == 1:
+            return [failure]
+        half = len(items) // 2
+        return [*self._attempt(items[:half]), *self._attempt(items[half:])]

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from string import Template
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pyfast.errors import CallError
+from pyfast.errors import AnswerError
 from pyfast.llm import Completion, Request
 
 M = TypeVar("M", bound=BaseModel)
+
+# What chat templates use to mark turns: <|im_start|>, <|eot_id|>, <start_of_turn>, </s>, [INST], <<SYS>>, ...
+_CONTROL = re.compile(
+    r"<(?=\|[^<>]{0,40}>|[^<>|]{0,40}\|>|/?s>|(?:start|end)_of_turn>|<SYS>|</SYS>)|\[(?=/?INST\])"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,17 +41,25 @@ class Prompt(Generic[M]):
         object.__setattr__(self, "_template", Template(self.user))
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
-        """The request for one call; `fields` must fill every place."""
-        user = self._template.substitute(fields)
+        """The request for one call; `fields` must fill every place, and are taken as plain text."""
+        user = self._template.substitute({name: plain(text) for name, text in fields.items()})
         return Request(self.system, user, self.max_tokens, self.schema, temperature, seed)
 
     def parse(self, completion: Completion) -> M:
-        """The answer. Raises `CallError` where the completion was cut off or breaks the schema."""
+        """The answer. Raises `AnswerError` where the completion was cut off or breaks the schema."""
         if completion.finish_reason == "length":
-            raise CallError(f"{self.name}: answer cut off after {self.max_tokens} tokens")
+            raise AnswerError(f"{self.name}: answer cut off after {self.max_tokens} tokens")
         try:
             return self.answer.model_validate_json(completion.text)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"])) or "answer"
-            raise CallError(f"{self.name}: malformed answer: {place}: {first['msg']}") from None
+            raise AnswerError(f"{self.name}: malformed answer: {place}: {first['msg']}") from None
+
+
+def plain(text: str) -> str:
+    """Text from documents and users, with the control tokens of chat templates broken by a space.
+
+    Many servers read them anywhere in a message: a document could else speak as the system.
+    """
+    return _CONTROL.sub(lambda mark: f"{mark[0]} ", text) if "<" in text or "[" in text else text

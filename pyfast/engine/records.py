@@ -10,12 +10,21 @@ State = Literal["answered", "abstained", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """A segment that an answer rests on."""
+
+    segment: int
+    """Its position in the corpus"""
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a system found out. `text` None: it looked, and abstains."""
 
     text: str | None
-    evidence: Sequence[tuple[int, float]] = ()
-    """(unit, score), best first"""
+    evidence: Sequence[Evidence] = ()
+    """Best first"""
     trace: dict[str, Any] = field(default_factory=dict)
     """How it got there, in JSON types"""
 
@@ -26,16 +35,22 @@ class Record:
 
     id: str
     state: State
-    answer: str | None
-    evidence: list[dict[str, Any]]
-    trace: dict[str, Any]
+    answer: str | None = None
+    reason: str | None = None
+    """Why it failed"""
+    evidence: Sequence[dict[str, Any]] = ()
+    trace: dict[str, Any] = field(default_factory=dict)
+    llm_calls: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """As a JSON object; `reason` only where there is one."""
+        reason = {} if self.reason is None else {"reason": self.reason}
         return {
             "id": self.id,
             "state": self.state,
             "answer": self.answer,
-            "evidence": self.evidence,
+            **reason,
+            "evidence": list(self.evidence),
             "trace": self.trace,
+            "usage": {"llm_calls": self.llm_calls},
         }

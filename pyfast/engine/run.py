@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
+
+import orjson
 
 from pyfast.engine.context import Context, Engine
 from pyfast.engine.questions import Question
-from pyfast.engine.records import Answer, Record, State
-from pyfast.errors import BackendError, CallError
+from pyfast.engine.records import Answer, Evidence, Record, State
+from pyfast.errors import BackendError, InputError, PyfastError
 from pyfast.llm import Backend
 from pyfast.retrieval import Index
 
-System = Callable[[Question, Context], Awaitable[Answer]]
+Ask = Callable[[Question, Context], Awaitable[Answer]]
+"""A system with its settings."""
+
+_AHEAD = 4096  # answers that may wait for an earlier one
 
 
 @dataclass(slots=True)
@@ -30,7 +36,7 @@ class Summary:
 
 async def answer_all(
     questions: Iterator[Question],
-    system: System,
+    ask: Ask,
     index: Index | None,
     llm: Backend,
     write: Callable[[Record], None],
@@ -38,20 +44,22 @@ async def answer_all(
 ) -> Summary:
     """Answer all questions, at most `concurrency` at a time; `write` gets the records in the questions' order.
 
-    Memory does not grow with the number of questions: answers that wait for an earlier one hold back admission.
-    Every question ends as answered, abstained or failed. Raises `BackendError` when the LLM is gone; what was
-    written by then stays.
+    Every question ends as answered, abstained or failed. Memory does not grow with their number: answers that
+    wait for an earlier one hold back admission. Raises `BackendError` when the LLM is gone, and `InputError`
+    where the run makes no sense as it is set up; whatever stops it, all that was finished is written first.
     """
     summary = Summary()
     started = perf_counter()
+    numbered = enumerate(questions)
     finished: dict[int, Record] = {}
     written = 0
-    ahead = asyncio.Semaphore(4 * concurrency + 256)
+    ahead = asyncio.Semaphore(max(_AHEAD, 4 * concurrency))
 
-    def finish(ordinal: int, record: Record) -> None:
+    def finish(number: int, record: Record) -> None:
         nonlocal written
-        finished[ordinal] = record
+        finished[number] = record
         summary.states[record.state] += 1
+        summary.llm_calls += record.llm_calls
         while (ready := finished.pop(written, None)) is not None:
             write(ready)
             written += 1
@@ -63,14 +71,11 @@ async def answer_all(
         async def work() -> None:
             while True:
                 await ahead.acquire()
-                question = next(questions, None)
+                number, question = next(numbered, (0, None))
                 if question is None:
                     ahead.release()
                     return
-                context = Context(engine, question.text)
-                record = await _answer(question, system, context)
-                summary.llm_calls += context.llm_calls
-                finish(question.ordinal, record)
+                finish(number, await _answer(question, ask, Context(engine, question)))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -78,30 +83,40 @@ async def answer_all(
                     group.create_task(work())
         except ExceptionGroup as errors:  # the others were cancelled by the first
             raise errors.exceptions[0] from None
+        finally:
+            for number in sorted(finished):
+                write(finished[number])
     summary.seconds = perf_counter() - started
     return summary
 
 
-async def _answer(question: Question, system: System, context: Context) -> Record:
+async def _answer(question: Question, ask: Ask, context: Context) -> Record:
     try:
-        answer = await system(question, context)
-    except BackendError:
+        answer = await ask(question, context)
+        evidence = _as_written(context, answer.evidence)
+        orjson.dumps(answer.trace)  # a trace that cannot be written fails its own question
+    except (BackendError, InputError):
         raise
-    except CallError as error:
-        return Record(question.id, "failed", None, [], {"reason": str(error)})
     except Exception as error:  # a poison question fails alone, and says how
-        return Record(question.id, "failed", None, [], {"reason": f"{type(error).__name__}: {error}"})
-    evidence = [_evidence(context.index, unit, score) for unit, score in answer.evidence]
+        reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
+        return Record(question.id, "failed", reason=reason, llm_calls=context.llm_calls)
     state: State = "answered" if answer.text is not None else "abstained"
-    return Record(question.id, state, answer.text, evidence, answer.trace)
+    return Record(
+        question.id, state, answer.text, evidence=evidence, trace=answer.trace, llm_calls=context.llm_calls
+    )
 
 
-def _evidence(index: Index, unit: int, score: float) -> dict[str, object]:
-    segment = index.corpus.segment(int(index.units[unit]))
-    return {
-        "segment": segment["id"],
-        "uri": segment["uri"],
-        "offsets": segment["offsets"],
-        "snippet": segment["snippet"],
-        "score": round(score, 6),
-    }
+def _as_written(context: Context, evidence: Sequence[Evidence]) -> list[dict[str, Any]]:
+    pieces = []
+    for piece in evidence:
+        segment = context.index.corpus.segment(piece.segment)
+        pieces.append(
+            {
+                "segment": segment["id"],
+                "uri": segment["uri"],
+                "offsets": segment["offsets"],
+                "snippet": segment["snippet"],
+                "score": round(piece.score, 6),
+            }
+        )
+    return pieces

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TypeVar
 
-import orjson
+from pydantic import BaseModel, ValidationError
 
 from pyfast.errors import InputError
 from pyfast.evaluation.scoring import Score, score, score_set
+from pyfast.jsonl import read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +47,16 @@ def evaluate(run: Path, gold: Path) -> Report:
     path = run / "answers.jsonl"
     if not path.is_file():
         raise InputError(f"{run}: not a run folder (it has no answers.jsonl)")
-    answers = {record["id"]: record for record in _lines(path, ("id", "state"))}
+    answers = {record.id: record for record in _lines(path, _Answered)}
     by_type: dict[str, list[tuple[Score, float | None]]] = defaultdict(list)
     missing, total = 0, 0
-    for question in _lines(gold, ("id", "answers")):
+    for question in _lines(gold, _Gold):
         total += 1
-        record = answers.get(question["id"])
+        record = answers.get(question.id)
         missing += record is None
-        scorer = score_set if question.get("answer_mode") == "all" else score
-        scored = scorer(record.get("answer") if record else None, question["answers"])
-        by_type[str(question.get("type", ""))].append((scored, _recall(record, question.get("supporting"))))
+        scorer = score_set if question.answer_mode == "all" else score
+        scored = scorer(record.answer if record else None, question.answers)
+        by_type[question.type or ""].append((scored, _recall(record, question.supporting)))
     if not total:
         raise InputError(f"{gold}: holds no question")
     if missing == total:
@@ -64,7 +65,7 @@ def evaluate(run: Path, gold: Path) -> Report:
     rows = [_row("all", everything)]
     if len(by_type) > 1:
         rows += [_row(name or "(none)", by_type[name]) for name in sorted(by_type)]
-    return Report(rows, dict(Counter(r["state"] for r in answers.values())), missing)
+    return Report(rows, dict(Counter(r.state for r in answers.values())), missing)
 
 
 def _row(name: str, items: list[tuple[Score, float | None]]) -> Row:
@@ -78,27 +79,48 @@ def _row(name: str, items: list[tuple[Score, float | None]]) -> Row:
     )
 
 
-def _recall(record: dict[str, Any] | None, supporting: list[str] | None) -> float | None:
+def _recall(record: _Answered | None, supporting: Sequence[str] | None) -> float | None:
     if not supporting:
         return None
-    found = {piece["uri"] for piece in record.get("evidence", [])} if record else set()
+    found = {piece.uri for piece in record.evidence} if record else set()
     return len(found & set(supporting)) / len(set(supporting))
 
 
-def _lines(path: Path, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    with file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                record = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number}: not JSON: {error.msg}") from None
-            lacking = [key for key in keys if not isinstance(record, dict) or key not in record]
-            if lacking:
-                raise InputError(f"{path}, line {number}: has no `{lacking[0]}`")
-            yield record
+class _Piece(BaseModel):
+    uri: str
+
+
+class _Answered(BaseModel):
+    """What is needed of a line of answers.jsonl."""
+
+    id: str
+    state: str
+    answer: str | None = None
+    evidence: tuple[_Piece, ...] = ()
+
+
+class _Gold(BaseModel):
+    """What is needed of a line of gold."""
+
+    id: str
+    answers: tuple[str, ...]
+    answer_mode: str = ""
+    type: str | None = None
+    supporting: tuple[str, ...] | None = None
+
+
+L = TypeVar("L", _Answered, _Gold)
+
+
+def _lines(path: Path, kind: type[L]) -> Iterator[L]:
+    seen: set[str] = set()
+    for place, line in read_lines(path):
+        try:
+            record = kind.model_validate(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise InputError(f"{place}: `{'.'.join(map(str, first['loc']))}`: {first['msg']}") from None
+        if record.id in seen:
+            raise InputError(f"{place}: the id {record.id!r} came before")
+        seen.add(record.id)
+        yield record

@@ -1,4 +1,8 @@
-"""Exact match and token F1, as the official scripts of SQuAD, HotpotQA and HybridQA compute them."""
+"""Exact match and token F1, as the official scripts of SQuAD, HotpotQA and HybridQA compute them.
+
+The scripts agree but in two details, where one rule holds here for all sets: `yes` and `no` earn no partial F1
+(HotpotQA, 2Wiki), and two answers of which nothing is left, such as "The" and "A", have F1 1 (SQuAD 2, HybridQA).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ def exact_match(prediction: str, gold: str) -> float:
 
 
 def f1(prediction: str, gold: str) -> float:
-    """Harmonic mean of token precision and recall; yes and no must match exactly (HotpotQA's rule)."""
+    """Harmonic mean of token precision and recall; `yes` and `no` must match exactly."""
     p, g = normalise(prediction), normalise(gold)
     if p != g and (p in _VERDICTS or g in _VERDICTS):
         return 0.0

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from pyfast import _native
-from pyfast.ops._arrays import Float32, Ragged, array, call, forward, pools, ragged, thread_count
+from pyfast.ops.arrays import Float32, Ragged, array, call, forward, pools, ragged, thread_count
 from pyfast.ops.evidence_graph import evidence_graph_reference
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from pyfast import _native
-from pyfast.ops._arrays import Float32, Int32, Int64, array, call, forward, pools
+from pyfast.ops.arrays import Float32, Int32, Int64, array, call, forward, pools
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from pyfast import _native
-from pyfast.ops._arrays import Float32, Int32, Int64, Ragged, call, forward, pools, ragged, thread_count
+from pyfast.ops.arrays import Float32, Int32, Int64, Ragged, call, forward, pools, ragged, thread_count
 
 EdgeWeight = Literal["sum", "dot", "min"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyfast import _native
-from pyfast.ops._arrays import Float32, array, call
+from pyfast.ops.arrays import Float32, array, call
 
 
 def graph_rank(

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyfast import _native
-from pyfast.ops._arrays import Int32, Int64, array, call
+from pyfast.ops.arrays import Int32, Int64, array, call
 
 
 def prune(

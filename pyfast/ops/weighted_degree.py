@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from pyfast import _native
-from pyfast.ops._arrays import Float32, call, forward, pools, thread_count
+from pyfast.ops.arrays import Float32, call, forward, pools, thread_count
 from pyfast.ops.evidence_graph import EdgeWeight, evidence_graph_reference
 
 

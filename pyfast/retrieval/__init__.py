@@ -1,5 +1,17 @@
-"""The index of a corpus: its forward index, its lexical index, and the folder that holds them."""
+"""The index of a corpus: its forward index, its lexical index, the folder that holds them; and pools from it."""
 
-from pyfast.retrieval.index import Index, Pool, build_index
+from pyfast.retrieval.curation import Curation, Rank, bridge_select, curate, narrate
+from pyfast.retrieval.index import Index, build_index
+from pyfast.retrieval.pools import Pool, merge
 
-__all__ = ["Index", "Pool", "build_index"]
+__all__ = [
+    "Curation",
+    "Index",
+    "Pool",
+    "Rank",
+    "bridge_select",
+    "build_index",
+    "curate",
+    "merge",
+    "narrate",
+]

@@ -12,6 +12,9 @@ from scipy.sparse import csr_array
 from pyfast.ops import Cells
 from pyfast.retrieval.terms import term_ids
 
+FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
+"""How `weigh` weighs, in scikit-learn's words"""
+
 
 def count_terms(texts: Iterable[str]) -> tuple[csr_array, list[str]]:
     """(counts float32, documents x terms, rows sorted; the terms in the order of the columns)."""
@@ -88,6 +91,8 @@ def open_forward(folder: Path, terms: int) -> tuple[csr_array, Cells]:
         for name in ("indptr", "indices", "weights", "value_offsets", "term_offsets", "term_ids")
     }
     shape = (len(arrays["indptr"]) - 1, terms)
-    x = csr_array((arrays["weights"], arrays["indices"], arrays["indptr"]), shape=shape)
+    x: Any = csr_array(shape, dtype=np.float32)
+    # Set one by one: given together, SciPy would copy the indices, to make them int64 as indptr is.
+    x.data, x.indices, x.indptr = arrays["weights"], arrays["indices"], arrays["indptr"]
     x.has_sorted_indices = x.has_canonical_format = True  # as built; else SciPy would read all of it to see
     return x, Cells(arrays["value_offsets"], arrays["term_offsets"], arrays["term_ids"])

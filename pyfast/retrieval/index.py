@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from pyfast.corpus import Corpus, Document, Level, encode
 from pyfast.errors import InputError
-from pyfast.ops._arrays import Float32, Int32, Int64
-from pyfast.retrieval.forward import cell_terms, count_terms, open_forward, save_forward, weigh
-from pyfast.retrieval.lexical import Lexical, build_lexical
+from pyfast.ops.arrays import Int64
+from pyfast.retrieval.forward import FORWARD, cell_terms, count_terms, open_forward, save_forward, weigh
+from pyfast.retrieval.lexical import LEXICAL, Lexical, build_lexical
 from pyfast.retrieval.manifest import is_index, read_manifest, write_manifest
-from pyfast.retrieval.terms import term_ids
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pool:
-    """What was retrieved for one query, best first."""
-
-    units: Int32
-    """[n] rows of the forward index"""
-    scores: Float32
-    """[n] the retriever's scores"""
-
-    def __len__(self) -> int:
-        return len(self.units)
-
-    def __iter__(self) -> Iterator[tuple[int, float]]:
-        """(unit, score) pairs."""
-        return zip(self.units.tolist(), self.scores.tolist(), strict=True)
-
-    def head(self, n: int) -> Pool:
-        """The first `n` of it."""
-        return Pool(self.units[:n], self.scores[:n])
+from pyfast.retrieval.pools import Pool
+from pyfast.retrieval.terms import TOKENS, term_ids
 
 
 def build_index(documents: Iterable[Document], out: Path, overwrite: bool = False) -> Index:
@@ -47,12 +28,17 @@ def build_index(documents: Iterable[Document], out: Path, overwrite: bool = Fals
     The folder appears whole or not at all. Raises `InputError` where `out` is in the way, or where no document
     has anything to retrieve.
     """
+    out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
     if out.exists() and not (out.is_dir() and (is_index(out) or not any(out.iterdir()))):
         raise InputError(f"{out}: exists and is not a pyfast index; choose another folder")
     if is_index(out) and not overwrite:
         raise InputError(f"{out}: holds an index already; give --overwrite to replace it")
     aside = out.with_name(f"{out.name}.building-{os.getpid()}")
-    aside.mkdir(parents=True)
+    new_parents = [folder for folder in aside.parents if not folder.exists()]
+    try:
+        aside.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"{out}: cannot be made: {error.strerror}") from None
     try:
         _build(documents, aside)
         if out.exists():
@@ -64,6 +50,9 @@ def build_index(documents: Iterable[Document], out: Path, overwrite: bool = Fals
             aside.rename(out)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
+        for folder in new_parents:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
         raise
     return Index(out)
 
@@ -82,7 +71,8 @@ def _build(documents: Iterable[Document], folder: Path) -> None:
     save_forward(folder / "forward", x, cell_terms(rows, vocabulary, x))
     build_lexical(folder / "lexical", counts, terms)
     facts = {"documents": corpus.documents, "segments": len(corpus), "units": len(units), "terms": len(terms)}
-    write_manifest(folder, {**facts, "corpus": corpus.fingerprint()})
+    parameters = {"tokens": TOKENS, "forward": FORWARD, "lexical": LEXICAL}
+    write_manifest(folder, {**facts, "corpus": corpus.fingerprint(), "parameters": parameters})
 
 
 def indexed_text(corpus: Corpus, i: int) -> str:
@@ -107,10 +97,8 @@ class Index:
         terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
         self.vocabulary: dict[str, int] = {term: i for i, term in enumerate(terms)}
         self.X, self.cells = open_forward(folder / "forward", len(terms))
-        levels = self.corpus.level[self.units]
-        self.is_table: np.ndarray[tuple[int], np.dtype[np.uint8]] = np.fromiter(
-            (self.corpus.is_table(int(i)) for i in self.units), dtype=np.uint8, count=len(levels)
-        )
+        in_table = self.corpus.level[self.units] == Level.TABLE_ROW
+        self.is_table: npt.NDArray[np.uint8] = in_table.view(np.uint8)
         """[units] 1 for table rows"""
         self._lexical = Lexical(folder / "lexical", len(terms))
 

@@ -12,22 +12,28 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from pyfast.ops._arrays import Float32, Int32, thread_count
+from pyfast.errors import InputError
+from pyfast.ops.arrays import Float32, Int32, thread_count
 from pyfast.retrieval.forward import stop_columns, without_columns
+
+LEXICAL = {"method": "lucene", "k1": 1.5, "b": 0.75}
+"""Parameters of BM25"""
 
 
 def build_lexical(folder: Path, counts: csr_array, terms: Sequence[str]) -> None:
-    """Score the terms of every document (Lucene's BM25, k1 = 1.5, b = 0.75) and save them in `folder`."""
+    """Score the terms of every document, Lucene's stop words left out, and save them in `folder`."""
     import bm25s
     from bm25s.stopwords import STOPWORDS_EN
 
     content = without_columns(counts, stop_columns(terms, STOPWORDS_EN))
+    if not content.nnz:
+        raise InputError("no usable document: the sources given hold nothing but stop words")
     # bm25s takes lists of tokens; their order does not matter, so the counts are enough to make them.
     times = content.data.astype(np.int64)
     ends = np.concatenate([[0], np.cumsum(times)])[content.indptr]
     repeated = np.repeat(content.indices, times).tolist()
     tokens = [repeated[begin:end] for begin, end in pairwise(ends.tolist())]
-    engine = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+    engine = bm25s.BM25(**LEXICAL)
     engine.index((tokens, {term: i for i, term in enumerate(terms)}), show_progress=False)
     engine.save(folder, show_progress=False)
 
@@ -46,7 +52,8 @@ class Lexical:
     def search(self, queries: Sequence[Sequence[int]], k: int) -> list[tuple[Int32, Float32]]:
         """For each list of term ids the (documents, scores) of the at most `k` best that share a term with it.
 
-        Best first, ties by document. Each query is one thread's work: its result does not depend on the others.
+        Best first, ties by document (which of those that tie for the last place are in, bm25s's heap decides, the
+        same each time). Each query is one thread's work: its result does not depend on the others.
         """
         found: list[tuple[Int32, Float32]] = [_NOTHING] * len(queries)
         asked = [i for i, query in enumerate(queries) if query]

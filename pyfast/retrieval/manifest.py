@@ -30,7 +30,13 @@ def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
         if path.is_file()
     }
     manifest = {"format": FORMAT, "version": VERSION, **facts, "files": files}
-    (folder / _NAME).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    (folder / _NAME).write_text(_sealed(manifest), encoding="utf-8")
+
+
+def _sealed(manifest: dict[str, Any]) -> str:
+    """The text of the manifest, with its own checksum in it."""
+    digest = blake2b(json.dumps(manifest).encode(), digest_size=16).hexdigest()
+    return json.dumps({**manifest, "blake2b": digest}, indent=1) + "\n"
 
 
 def is_index(folder: Path) -> bool:
@@ -47,13 +53,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not is_index(folder):
         raise IndexFormatError(f"{folder}: not a pyfast index (it has no {_NAME})")
     try:
-        manifest = json.loads((folder / _NAME).read_text(encoding="utf-8"))
-        format_, version, files = manifest["format"], manifest["version"], dict(manifest["files"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        text = (folder / _NAME).read_text(encoding="utf-8")
+        manifest = json.loads(text)
+        format_, version = manifest["format"], manifest["version"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise IndexFormatError(f"{folder}: {_NAME} is damaged; build the index again") from error
     if format_ != FORMAT or version != VERSION:
         raise IndexFormatError(f"{folder}: format {format_} {version}, this pyfast reads {FORMAT} {VERSION}")
-    for name, expected in files.items():
+    manifest.pop("blake2b", None)
+    if _sealed(manifest) != text:
+        raise IndexFormatError(f"{folder}: {_NAME} is damaged (checksum); build the index again")
+    for name, expected in manifest["files"].items():
         path = folder / name
         if not path.is_file():
             raise IndexFormatError(f"{folder}: {name} is missing; build the index again")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_TOKEN = re.compile(r"(?u)\b\w\w+\b")
+TOKENS = r"(?u)\b\w\w+\b"
+_TOKEN = re.compile(TOKENS)
 
 
 def tokenize(text: str) -> list[str]:

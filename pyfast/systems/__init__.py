@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from importlib import import_module
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from pyfast.engine.run import System
 from pyfast.errors import InputError
+from pyfast.systems.system import System
 
 NAMES = ("n2n", "rag", "decompose", "cot", "direct")
 
+__all__ = ["NAMES", "System", "load_system"]
 
-def load_system(name: str, settings: dict[str, str]) -> tuple[System, BaseModel]:
-    """The system called `name` with its settings, and all of these as they were resolved.
 
-    `settings` overrides defaults, by name, with values as text. Raises `InputError` for an unknown system, name
-    or value.
-    """
+def load_system(name: str) -> System:
+    """The system of that name. Raises `InputError` for an unknown one."""
     if name not in NAMES:
         raise InputError(f"unknown system {name!r}; there are: {', '.join(NAMES)}")
-    module: Any = import_module(f"pyfast.systems.{name}")
-    known = module.Settings.model_fields
-    for key in settings:
-        if key not in known:
-            raise InputError(f"{name} has no setting {key!r}; it has: {', '.join(known)}")
-    try:
-        resolved: BaseModel = module.Settings.model_validate(settings)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise InputError(f"{name}: setting {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    return partial(module.answer, settings=resolved), resolved
+    system: System = import_module(f"pyfast.systems.{name}").SYSTEM
+    return system

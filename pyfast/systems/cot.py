@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from pyfast.engine import Answer, Context, Question
 from pyfast.systems.prompts import COT, final_text
-
-
-class Settings(BaseModel):
-    """None."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from pyfast.systems.system import Settings, System
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
     """Ask for steps, then for the answer."""
     reply = await ctx.generate(COT, question=question.text)
     return Answer(final_text(reply.answer), trace={"reasoning": reply.reasoning})
+
+
+SYSTEM = System("cot", answer, Settings, (COT,), needs_index=False)

@@ -1,16 +1,17 @@
-"""Baseline: RAG with query decomposition. N2N-GQA's plan and hops, but lists instead of graphs."""
+"""Baseline: RAG with query decomposition. N2N-GQA's plan and hops, but lists in place of graphs."""
 
 from __future__ import annotations
 
-from pyfast.engine import Answer, Context, Question
+from typing import Literal
+
 from pyfast.systems import n2n
+from pyfast.systems.system import System
 
 
 class Settings(n2n.Settings):
-    """Those of n2n; the graph is off."""
+    """Those of n2n, without the graph."""
 
-    graph: bool = False
+    graph: Literal[False] = False
 
 
-answer = n2n.answer
-__all__ = ["Answer", "Context", "Question", "Settings", "answer"]
+SYSTEM = System("decompose", n2n.answer, Settings, n2n.SYSTEM.prompts)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from pyfast.engine import Answer, Context, Question
 from pyfast.systems.prompts import DIRECT, final_text
-
-
-class Settings(BaseModel):
-    """None."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from pyfast.systems.system import Settings, System
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
     """Ask."""
     reply = await ctx.generate(DIRECT, question=question.text)
     return Answer(final_text(reply.answer))
+
+
+SYSTEM = System("direct", answer, Settings, (DIRECT,), needs_index=False)

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from asyncio import gather
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pyfast.engine import Answer, Context, Question
-from pyfast.engine.context import Curation, Rank
-from pyfast.errors import CallError
-from pyfast.retrieval import Pool
+from pyfast.errors import AnswerError
+from pyfast.retrieval import Curation, Pool, Rank, bridge_select, curate, merge
+from pyfast.systems import system
 from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, final_text
 
+ANYTHING = "name or value"
+_PLACE = re.compile(r"\{entity([12])\}")
 
-class Settings(BaseModel):
+
+class Settings(system.Settings):
     """The paper's hyperparameters, and its ablations as switches."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     decompose: bool = True
     """Plan hops; off: one hop, the question itself."""
     graph: bool = True
-    """Evidence graphs; off: the retrieved list, cut off (with `decompose` on: RAG with query decomposition)."""
+    """Evidence graphs; off: the retrieved list, cut off."""
     alpha: float = Field(default=0.85, ge=0, le=1)
     """GraphRank's balance; 1 leaves structure out (the paper's "w/o GraphRank")."""
     rank: Rank = "graph_rank"
     """`graph_rank` is the paper's; `bridge_rank` is pyfast's own."""
-    beta: float = Field(default=0.2, ge=0)
+    beta: float = Field(default=0.2, ge=0, allow_inf_nan=False)
     """The selector's boost, on scores in [0, 1]. The paper does not give its value."""
     hop_k: int = Field(default=20, ge=1)
     hop_least: int = Field(default=5, ge=1)
@@ -47,9 +46,9 @@ class Plan:
 
     queries: tuple[str, ...]
     alternatives: tuple[str, ...] = ()
-    entity_type: str = "name or value"
+    entity_type: str = ANYTHING
     degraded: str | None = None
-    """Why the LLM's plan could not be used."""
+    """What of the LLM's plan could not be used, and why."""
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
@@ -57,112 +56,88 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     plan = await make_plan(question.text, ctx, settings)
     evidence: list[Pool] = []
     entities: list[str] = []
-    path: list[dict[str, Any]] = []
+    path: list[dict[str, str]] = []
 
     # Iterative evidence gathering and entity extraction
     for hop, template in enumerate(plan.queries):
         query = fill(template, entities)
         wordings = (query, *plan.alternatives) if hop == 0 else (query,)
-        pool = merge(await gather(*(ctx.retrieve(w, settings.hop_k) for w in wordings)), settings.hop_k)
-        kept = await curate(pool, ctx, settings, settings.hop_least, settings.hop_most)
+        pool = merge(await ctx.retrieve_all(wordings, settings.hop_k), settings.hop_k)
         evidence.append(pool)
-        step: dict[str, Any] = {"query": query}
-        path.append(step)
-        if hop + 1 < len(plan.queries):
-            entity = await extract(query, plan.entity_type if hop == 0 else "name or value", kept, ctx)
-            if entity is None:
-                step["stopped"] = "no entity found: the later hops have nothing to ask about"
-                break
-            entities.append(entity)
-            step["entity"] = entity
+        path.append({"query": query})
+        if hop + 1 == len(plan.queries):
+            break  # what the last hop found is evidence for the answer
+        kept = await curated(pool, query, ctx, settings, settings.hop_least, settings.hop_most)
+        entity_type = plan.entity_type if hop == 0 else ANYTHING
+        try:
+            found = await ctx.generate(
+                EXTRACT, context=await ctx.narrative(kept, EXTRACT), entity_type=entity_type, question=query
+            )
+        except AnswerError as error:
+            path[-1]["stopped"] = str(error)
+            break
+        if not found.entity.strip():
+            path[-1]["stopped"] = "no entity found"
+            break
+        entities.append(found.entity.strip())
+        path[-1]["entity"] = entities[-1]
 
     # Final context curation and answer synthesis
     evidence.append(await ctx.retrieve(question.text, settings.final_k))
     candidates = merge(evidence, settings.final_k)
     if settings.graph and len(plan.queries) > 1:
-        boosted = await ctx.bridge_select(candidates, settings.beta)
-        order = np.argsort(-boosted, kind="stable")
-        candidates = Pool(candidates.units[order], boosted[order])
-    final = await curate(
-        candidates.head(settings.final_unique), ctx, settings, settings.final_least, settings.final_most
-    )
+        candidates = await ctx.call(bridge_select, candidates, settings.beta)
+    candidates = candidates.head(settings.final_unique)
+    final = await curated(candidates, question.text, ctx, settings, settings.final_least, settings.final_most)
     reply = await ctx.generate(
-        ANSWER,
-        context=ctx.narrative(final, ANSWER.max_tokens),
-        path=reasoning_path(path),
-        question=question.text,
+        ANSWER, context=await ctx.narrative(final, ANSWER), path=reasoning_path(path), question=question.text
     )
-    trace = {"hops": path} if plan.degraded is None else {"hops": path, "plan_degraded": plan.degraded}
-    return Answer(final_text(reply.answer), list(final), trace)
+    trace: dict[str, Any] = {"hops": path}
+    if plan.degraded is not None:
+        trace["plan_degraded"] = plan.degraded
+    return Answer(final_text(reply.answer), ctx.evidence(final), trace)
 
 
 async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
-    """Structured query planning. A plan that cannot be used becomes one hop, the question itself."""
+    """Structured query planning. Of a broken plan the hops before the break stay, at least the question itself."""
     if not settings.decompose:
         return Plan((question,))
     try:
         fields = await ctx.generate(PLAN, question=question)
-    except CallError as error:
+    except AnswerError as error:
         return Plan((question,), degraded=str(error))
-    queries = (fields.query, fields.second_query, fields.third_query)[: fields.hops]
     if not fields.query.strip():
         return Plan((question,), degraded="plan: the first query is empty")
-    for hop, query in enumerate(queries[1:], start=1):
-        if f"{{entity{hop}}}" not in query:
-            return Plan((question,), degraded=f"plan: query {hop + 1} does not use {{entity{hop}}}")
-    alternatives = tuple(a for a in fields.alternatives if a.strip())
-    return Plan(queries, alternatives, fields.entity_type.strip() or "name or value")
+    queries = [fields.query]
+    degraded = None
+    for hop, query in enumerate((fields.second_query, fields.third_query)[: fields.hops - 1], start=1):
+        if not any(f"{{entity{earlier}}}" in query for earlier in range(1, hop + 1)):
+            degraded = f"plan: query {hop + 1} uses no earlier entity"
+            break
+        queries.append(query)
+    if len(queries) == 1 and degraded is not None:
+        return Plan((question,), degraded=degraded)
+    alternatives = tuple(wording for wording in fields.alternatives if wording.strip())
+    return Plan(tuple(queries), alternatives, fields.entity_type.strip() or ANYTHING, degraded)
 
 
 def fill(template: str, entities: list[str]) -> str:
-    """The query of a hop, with what earlier hops found in place of `{entity1}`, `{entity2}`."""
-    for number, entity in enumerate(entities, start=1):
-        template = template.replace(f"{{entity{number}}}", entity)
-    return template
+    """The query of a hop, with what earlier hops found in place of `{entity1}`, `{entity2}`; in one pass."""
+    found = {str(number): entity for number, entity in enumerate(entities, start=1)}
+    return _PLACE.sub(lambda place: found.get(place[1], place[0]), template)
 
 
-async def extract(query: str, entity_type: str, kept: Pool, ctx: Context) -> str | None:
-    """Intermediate entity extraction from a hop's context; None where the LLM finds none."""
-    context = ctx.narrative(kept, EXTRACT.max_tokens)
-    try:
-        reply = await ctx.generate(EXTRACT, context=context, entity_type=entity_type, question=query)
-    except CallError:
-        return None
-    return reply.entity.strip() or None
-
-
-async def curate(pool: Pool, ctx: Context, settings: Settings, least: int, most: int) -> Pool:
+async def curated(pool: Pool, query: str, ctx: Context, settings: Settings, least: int, most: int) -> Pool:
     """Graph, GraphRank and pruning; without the graph, the head of the list."""
     if not settings.graph:
         return pool.head(most)
-    least = min(least, most)
-    return await ctx.curate(pool, Curation(least, most, settings.alpha, settings.rank))
+    return await ctx.call(curate, (pool, query), Curation(min(least, most), most, settings.alpha, settings.rank))
 
 
-def merge(pools: Sequence[Pool], k: int) -> Pool:
-    """The `k` best units of several pools, each once.
-
-    Scores of different queries do not compare, so they are min-max normalised per pool (a pool of one score: 1);
-    a unit keeps its best. Ties: the earlier pool, then its order.
-    """
-    best: dict[int, float] = {}
-    for pool in pools:
-        if not len(pool):
-            continue
-        low, high = float(pool.scores.min()), float(pool.scores.max())
-        span = high - low
-        for unit, score in pool:
-            normal = (score - low) / span if span > 0 else 1.0
-            if normal > best.get(unit, -1.0):
-                best[unit] = normal
-    ranked = sorted(best.items(), key=lambda item: -item[1])[:k]
-    return Pool(
-        np.array([unit for unit, _ in ranked], dtype=np.int32),
-        np.array([score for _, score in ranked], dtype=np.float32),
-    )
-
-
-def reasoning_path(path: list[dict[str, Any]]) -> str:
+def reasoning_path(path: list[dict[str, str]]) -> str:
     """The steps taken, for the final prompt; nothing for a single hop."""
     found = [f"{step['query']} -> {step['entity']}" for step in path if "entity" in step]
     return "".join(f"Found before: {line}\n" for line in found)
+
+
+SYSTEM = system.System("n2n", answer, Settings, (PLAN, EXTRACT, ANSWER))

@@ -14,14 +14,16 @@ INSUFFICIENT = "insufficient evidence"
 class PlanFields(BaseModel):
     """A reasoning plan of one to three hops.
 
-    The patterns hold constrained decoding to the placeholder of the hop before, or to leaving the hop out.
+    The patterns hold constrained decoding to the placeholder of an earlier hop, or to leaving the hop out.
     """
 
     hops: int = Field(ge=1, le=3)
     query: str = Field(max_length=120)
     entity_type: str = Field(max_length=30)
-    second_query: str = Field(pattern=r"^([^{}]{0,60}\{entity1\}[^{}]{0,40})?$", examples=["more about {entity1}"])
-    third_query: str = Field(pattern=r"^([^{}]{0,60}\{entity2\}[^{}]{0,40})?$", examples=["more about {entity2}"])
+    second_query: str = Field(pattern=r"^([^{}]{0,80}\{entity1\}[^{}]{0,80})?$", examples=["more about {entity1}"])
+    third_query: str = Field(
+        pattern=r"^([^{}]{0,80}\{entity[12]\}[^{}]{0,80})?$", examples=["more about {entity2}"]
+    )
     alternatives: list[Annotated[str, Field(max_length=100)]] = Field(max_length=2)
 
 

@@ -96,6 +96,14 @@ def ragged(name: str, value: Ragged | Sequence[Any]) -> tuple[Int64, Int32]:
     return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], np.int32)
 
 
+def stack(lists: Sequence[npt.ArrayLike], dtype: type[np.generic]) -> tuple[Int64, npt.NDArray[Any]]:
+    """Lists as one ragged array: (offsets int64[len(lists) + 1], all values)."""
+    arrays = [np.asarray(values, dtype=dtype) for values in lists]
+    offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
+    np.cumsum([len(values) for values in arrays], out=offsets[1:])
+    return offsets, np.concatenate([np.empty(0, dtype), *arrays])
+
+
 def call(op: Callable[..., Any], *arguments: Any) -> Any:
     """The native op's result; what it refuses is raised as `ArrayError`."""
     try:

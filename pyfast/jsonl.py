@@ -1,0 +1,43 @@
+"""JSON lines, read the same way everywhere: questions, gold, corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pyfast.errors import InputError
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(the place for messages, the object) of each line; blank lines are skipped, a byte order mark is accepted.
+
+    Raises `InputError` for a file that cannot be read, and for a line that is not UTF-8, JSON and an object.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    with file:
+        for number, line in enumerate(file, start=1):
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if line and not line.isspace():
+                place = f"{path}, line {number}"
+                yield place, _json_object(line, place)
+
+
+def _json_object(line: bytes, place: str) -> dict[str, Any]:
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as broken:
+            raise InputError(f"{place}: not UTF-8 (byte {broken.start} of the line)") from None
+        raise InputError(f"{place}: not JSON: {error.msg} at character {error.pos + 1}") from None
+    if not isinstance(record, dict):
+        raise InputError(f"{place}: not a JSON object")
+    return record

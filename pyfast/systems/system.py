@@ -1,0 +1,48 @@
+"""What a system is, to those who run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pyfast.engine import Answer, Ask, Prompt
+from pyfast.errors import InputError
+
+
+class Settings(BaseModel):
+    """Base of the settings of systems; as it stands, those of a system that has none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class System:
+    """One system, in one file."""
+
+    name: str
+    answer: Callable[..., Coroutine[Any, Any, Answer]]
+    """answer(question, context, settings)"""
+    settings: type[Settings]
+    prompts: tuple[Prompt[Any], ...]
+    needs_index: bool = True
+
+    def ask(self, given: Mapping[str, str]) -> Ask:
+        """The system with its settings: the defaults, but for those `given` by name, as text.
+
+        Raises `InputError` for an unknown name or a value that does not fit.
+        """
+        known = self.settings.model_fields
+        for name in given:
+            if name not in known:
+                has = f"it has: {', '.join(known)}" if known else "it has none"
+                raise InputError(f"{self.name} has no setting {name!r}; {has}")
+        try:
+            settings = self.settings.model_validate(given)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise InputError(f"{self.name}: setting {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        return partial(self.answer, settings=settings)

@@ -1,0 +1,81 @@
+"""A language model that says what a test tells it to, and remembers what it was asked."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pyfast.engine import Question, Record, answer_all
+from pyfast.llm import Backend, Completion, Request
+from pyfast.retrieval import Index
+from pyfast.systems import load_system
+from pyfast.systems.prompts import ANSWER, COT, DIRECT, EXTRACT, PLAN
+
+Reply = str | dict[str, Any] | Completion | Exception
+
+
+class Scripted:
+    """Replies per kind of prompt: a reply, or a function of the request. What it was asked: `calls`."""
+
+    spec = "scripted"
+    context_window = 1_000_000
+    slots = 1_000
+
+    def __init__(self, **replies: Reply | Callable[[Request], Reply]) -> None:
+        self.replies: dict[str, Any] = {"answer": {"answer": "yes"}, **replies}
+        self.calls: list[tuple[str, Request]] = []
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.calls]
+
+    def users(self, kind: str) -> list[str]:
+        return [request.user for asked, request in self.calls if asked == kind]
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def fingerprint(self) -> str:
+        return "scripted"
+
+    async def complete(self, request: Request) -> Completion:
+        kind = next(p.name for p in (PLAN, EXTRACT, ANSWER, DIRECT, COT) if p.system == request.system)
+        self.calls.append((kind, request))
+        await asyncio.sleep(0)
+        reply = self.replies[kind]
+        reply = reply(request) if callable(reply) else reply
+        if isinstance(reply, Exception):
+            raise reply
+        if isinstance(reply, Completion):
+            return reply
+        return Completion(reply if isinstance(reply, str) else json.dumps(reply), "stop")
+
+
+def plan(*queries: str, hops: int | None = None, alternatives: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A reply to the plan prompt."""
+    first, second, third = (*queries, "", "")[:3]
+    return {
+        "hops": len(queries) if hops is None else hops,
+        "query": first,
+        "entity_type": "thing",
+        "second_query": second,
+        "third_query": third,
+        "alternatives": list(alternatives),
+    }
+
+
+def run(
+    index: Index | None,
+    llm: Backend,
+    questions: Iterable[str | Question],
+    system: str = "n2n",
+    concurrency: int = 64,
+    **settings: str,
+) -> list[Record]:
+    """The records of a run, one a question."""
+    asked = [q if isinstance(q, Question) else Question(str(i), q) for i, q in enumerate(questions)]
+    ask = load_system(system).ask(settings)
+    records: list[Record] = []
+    asyncio.run(answer_all(iter(asked), ask, index, llm, records.append, concurrency))
+    return records
