@@ -62,4 +62,4 @@ def plain(text: str) -> str:
 
     Many servers read them anywhere in a message: a document could else speak as the system.
     """
-    return _CONTROL.sub(lambda mark: f"{mark[0]} ", text) if "<" in text or "[" in text else text
+    return _CONTROL.sub(lambda mark: f"{mark[0]} ", text) if "<" in text or "INST]" in text else text
