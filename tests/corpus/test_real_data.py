@@ -1,14 +1,12 @@
 """Every corpus of the real data goes there and back exactly."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from pyfast.corpus import Document, KnowledgeGraph, Table, TextDocument, Triple, decode, encode, read
 
-DATA = Path(os.environ.get("PYFAST_DATA") or Path(__file__).parents[2] / "../shared/data").resolve()
 SETS = ("2wiki", "convmix", "hotpotqa", "hybridqa", "metaqa", "musique", "nq", "tatqa")
 
 
@@ -29,10 +27,8 @@ def document(record: dict[str, object]) -> Document:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_there_and_back(name: str) -> None:
-    path = DATA / name / "corpus.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no real data at {DATA} (set PYFAST_DATA)")
+def test_there_and_back(name: str, data: Path) -> None:
+    path = data / name / "corpus.jsonl"
     with path.open(encoding="utf-8") as file:
         expected = [document(json.loads(line)) for line in file]
     found = list(read([path]))

@@ -307,16 +307,12 @@ int read_past_the_end() {
 }
 
 int race() {
-    std::vector<float> degree(4);
-    const Problem q = random_problem({4}, 50, 10, 1);
-    std::vector<std::jthread> threads;
-    for (int t = 0; t < 4; ++t) {
-        threads.emplace_back([&] {
-            for (int turn = 0; turn < 100; ++turn) {
-                weighted_degree(q.forward(), q.pools.view(), EdgeWeight::sum, 1, degree);
-            }
-        });
-    }
+    const std::vector<float> scores{1.0f, 2.0f};
+    const std::vector<std::int64_t> offsets{0, 2};
+    std::vector<float> shared(2);
+    const auto write = [&] { graph_rank(scores, scores, offsets, 0.5f, shared); };
+    const std::jthread one(write);
+    const std::jthread other(write);
     return 0;
 }
 

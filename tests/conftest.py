@@ -1,0 +1,40 @@
+"""Indexes that several rooms' tests use, built once; and a language model that says what a test wants."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from pyfast.corpus import read
+from pyfast.engine import Question, read_questions
+from pyfast.retrieval import Index, build_index
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def examples() -> Path:
+    return ROOT / "examples"
+
+
+@pytest.fixture(scope="session")
+def small(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """The index of the example corpus: passages, tables and triples, some 180 units."""
+    return build_index(read([examples / "corpus"]), tmp_path_factory.mktemp("index") / "examples")
+
+
+@pytest.fixture(scope="session")
+def hybridqa(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """The index of HybridQA's tables and passages, some 26,000 units."""
+    source = data / "hybridqa" / "corpus.jsonl"
+    return build_index(read([source]), tmp_path_factory.mktemp("index") / "hybridqa")
+
+
+@pytest.fixture(scope="session")
+def hybridqa_questions(data: Path) -> list[Question]:
+    return list(read_questions(data / "hybridqa" / "questions.jsonl"))
+
+
+@pytest.fixture(scope="session")
+def example_questions(examples: Path) -> list[dict[str, object]]:
+    return [orjson.loads(line) for line in (examples / "questions.jsonl").read_bytes().splitlines()]

@@ -1,0 +1,197 @@
+"""A run gives each question exactly one record, in order, in bounded memory, whatever the others do."""
+
+import asyncio
+import gc
+import random
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pyfast.engine import Answer, Ask, Context, Evidence, Question, Record, Summary, answer_all
+from pyfast.errors import BackendError, CallError, InputError
+from pyfast.llm import Backend, open_llm
+from pyfast.retrieval import Index
+from pyfast.systems import load_system
+
+INSTANT = open_llm("instant")
+
+
+def ask(n: int) -> Iterator[Question]:
+    return (Question(f"q{i}", f"question {i}") for i in range(n))
+
+
+def run(
+    questions: Iterator[Question],
+    system: Ask,
+    write: Callable[[Record], None],
+    index: Index | None = None,
+    llm: Backend = INSTANT,
+    concurrency: int = 8,
+) -> Summary:
+    """A run that may not hang, nor leave errors that nobody sees behind."""
+    unseen: list[dict[str, Any]] = []
+
+    async def inside() -> Summary:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+        try:
+            return await asyncio.wait_for(
+                answer_all(questions, system, index, llm, write, concurrency), timeout=60
+            )
+        finally:
+            await asyncio.sleep(0.05)
+            gc.collect()
+
+    try:
+        return asyncio.run(inside())
+    finally:
+        gc.collect()
+        assert unseen == []
+
+
+async def mixed(question: Question, ctx: Context) -> Answer:
+    """Every third abstains, every fifth fails, all take a while."""
+    number = int(question.id[1:])
+    await asyncio.sleep(random.Random(number).random() / 200)
+    if number % 5 == 4:
+        raise CallError(f"no luck with {number}") if number % 2 else KeyError(number)
+    return Answer(None if number % 3 == 0 else f"answer {number}", trace={"number": number})
+
+
+@pytest.mark.parametrize("concurrency", [1, 8, 500])
+def test_one_record_each_in_order_and_states_add_up(concurrency: int) -> None:
+    records: list[Record] = []
+    summary = run(ask(200), mixed, records.append, concurrency=concurrency)
+    assert [record.id for record in records] == [f"q{i}" for i in range(200)]
+    for i, record in enumerate(records):
+        state = "failed" if i % 5 == 4 else "abstained" if i % 3 == 0 else "answered"
+        assert record.state == state
+        assert record.answer == (f"answer {i}" if state == "answered" else None)
+    assert summary.states == {"failed": 40, "abstained": 54, "answered": 106}
+    assert records[9].reason == "no luck with 9"
+    assert records[4].reason == "KeyError: 4"
+
+
+def test_no_questions() -> None:
+    assert run(ask(0), mixed, print).states == {}
+
+
+def test_any_iterator_of_questions_will_do() -> None:
+    records: list[Record] = []
+    run(iter([Question("b", "?"), Question("a", "?")]), direct, records.append)
+    assert [record.id for record in records] == ["b", "a"]
+
+
+async def direct(question: Question, ctx: Context) -> Answer:
+    return Answer(question.text)
+
+
+def test_a_slow_question_holds_back_admission_not_memory() -> None:
+    admitted, records = 0, []
+    enough = asyncio.Event()
+
+    def questions() -> Iterator[Question]:
+        nonlocal admitted
+        for question in ask(10_000):
+            admitted += 1
+            yield question
+
+    async def system(question: Question, ctx: Context) -> Answer:
+        if question.id == "q0":
+            await enough.wait()
+        return Answer("done")
+
+    async def patience() -> None:
+        before = -1
+        while before != admitted:  # until nothing moves any more
+            before = admitted
+            await asyncio.sleep(0.1)
+        assert records == [] and 8 < admitted <= 4096
+        enough.set()
+
+    async def inside() -> None:
+        watching = asyncio.create_task(patience())
+        await asyncio.wait_for(answer_all(questions(), system, None, INSTANT, records.append, 8), 60)
+        await watching
+
+    asyncio.run(inside())
+    assert len(records) == admitted == 10_000
+
+
+def test_a_unit_that_does_not_exist_fails_its_question_alone(small: Index) -> None:
+    async def system(question: Question, ctx: Context) -> Answer:
+        return Answer("x", [Evidence(10**6 if question.id == "q3" else 0, 1.0)])
+
+    records: list[Record] = []
+    run(ask(8), system, records.append, small)
+    assert [r.id for r in records if r.state == "failed"] == ["q3"]
+    assert records[3].answer is None and "IndexError" in str(records[3].reason)
+
+
+def test_a_trace_that_cannot_be_written_fails_its_question_alone() -> None:
+    async def system(question: Question, ctx: Context) -> Answer:
+        return Answer("x", trace={"set": {1}} if question.id == "q3" else {})
+
+    records: list[Record] = []
+    run(ask(8), system, records.append)
+    assert [r.id for r in records if r.state == "failed"] == ["q3"]
+
+
+def test_retrieval_without_an_index_stops_the_run() -> None:
+    with pytest.raises(InputError, match="the run needs an index"):
+        run(ask(2), load_system("rag").ask({}), print)
+
+
+@pytest.mark.parametrize("concurrency", [1, 8, 300])
+def test_a_dead_backend_stops_the_run_with_what_was_written(small: Index, concurrency: int) -> None:
+    async def system(question: Question, ctx: Context) -> Answer:
+        pool = await ctx.retrieve("moon of Jupiter", 5)
+        if question.id == "q500":
+            raise BackendError("the server is gone")
+        pool = await ctx.retrieve("mission to Saturn", 5)
+        return Answer("found", ctx.evidence(pool))
+
+    records: list[Record] = []
+    with pytest.raises(BackendError, match="the server is gone"):
+        run(ask(100_000), system, records.append, small, concurrency=concurrency)
+    # All that was finished: whole up to the slowest, and of those after it what was done by then.
+    numbers = [int(record.id[1:]) for record in records]
+    assert numbers == sorted(set(numbers)) and 500 not in numbers
+    assert len(numbers) < 500 + concurrency
+    assert all(record.state == "answered" and len(record.evidence) == 5 for record in records)
+
+
+def test_what_cannot_be_written_stops_the_run() -> None:
+    def write(record: Record) -> None:
+        if record.id == "q20":
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        run(ask(1000), direct, write)
+
+
+def test_questions_that_break_midway_stop_the_run() -> None:
+    def questions() -> Iterator[Question]:
+        yield from ask(50)
+        raise ValueError("the file has changed")
+
+    records: list[Record] = []
+    with pytest.raises(ValueError, match="the file has changed"):
+        run(questions(), direct, records.append)
+    assert len(records) <= 50
+
+
+def test_memory_does_not_grow_with_the_number_of_questions() -> None:
+    system = load_system("direct").ask({})
+
+    def peak(n: int) -> int:
+        tracemalloc.start()
+        asyncio.run(answer_all(ask(n), system, None, INSTANT, lambda record: None, 64))
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(100)  # what is made once
+    # pydantic remembers short strings, 1.2 MB of them and no more. 9,000 records more would be 5 MB.
+    assert peak(10_000) < peak(1_000) + 2_000_000

@@ -1,0 +1,113 @@
+"""What is filled into a prompt stays as it is; what comes back is parsed, never believed or evaluated."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from pyfast.engine import Prompt
+from pyfast.engine.prompt import plain
+from pyfast.errors import AnswerError
+from pyfast.llm import Completion
+from pyfast.systems.prompts import ANSWER, COT, DIRECT, EXTRACT, PLAN
+
+
+class Fields(BaseModel):
+    """What a test's prompt must be answered with."""
+
+    number: int
+    name: str = Field(max_length=20)
+
+
+PROMPT = Prompt("test", "Be brief.", "Find $a in ${b}: {} $$5", Fields, max_tokens=50)
+HOSTILE = ["$a", "${b}", "$$", "$", "{}", "{a}", "%s", "{0.__class__}", "\\1", "\x00", '"', "\n$b\n"]
+
+
+@given(*[st.one_of(st.text(), st.sampled_from(HOSTILE))] * 2)
+def test_fields_are_inserted_verbatim(a: str, b: str) -> None:
+    request = PROMPT.request({"a": a, "b": b}, temperature=0.0, seed=3)
+    assert request.user == "Find " + plain(a) + " in " + plain(b) + ": {} $5"
+    assert (request.system, request.max_tokens, request.seed) == ("Be brief.", 50, 3)
+    assert request.schema is PROMPT.schema  # one object for all calls: backends compile it once
+
+
+CONTROL = ["<|im_start|>", "<|im_end|>", "<|eot_id|>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "[INST]"]
+CONTROL += ["[/INST]", "<<SYS>>", "<</SYS>>", "<|start_header_id|>", "<|endoftext|>"]
+
+
+@given(st.lists(st.sampled_from([*CONTROL, "<", ">", "|", "[", "/", "s", "a"])).map("".join))
+def test_no_text_can_speak_as_a_chat_template(text: str) -> None:
+    assert [token for token in CONTROL if token in plain(text)] == []
+    assert plain(text).replace(" ", "") == text  # a space is all that is added
+
+
+@pytest.mark.parametrize(
+    "text", ["a < b > c", "x[1]", "[in]", "<b>bold</b>", "<span>", "|a|b|", "1 <| 2", "", *HOSTILE]
+)
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert plain(text) == text
+
+
+def test_a_place_left_empty_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        PROMPT.request({"a": "x"}, temperature=0.0, seed=0)
+
+
+@pytest.mark.parametrize("prompt", [PLAN, EXTRACT, ANSWER, DIRECT, COT], ids=lambda p: p.name)
+def test_the_systems_prompts_can_be_filled(prompt: Prompt[Any]) -> None:
+    names = ("question", "context", "path", "entity_type")
+    fields = {name: f"<{name} $x>" for name in names if f"${name}" in prompt.user or f"${{{name}}}" in prompt.user}
+    user = prompt.request(fields, temperature=0.0, seed=0).user
+    assert all(text in user for text in fields.values()) and "<question $x>" in user
+    # What differs comes last, for the sake of prefix caches.
+    assert user.startswith(prompt.user[: prompt.user.index("$")])
+
+
+def test_a_whole_answer() -> None:
+    assert PROMPT.parse(Completion('{"number": 3, "name": "Io", "more": 1}', "stop")) == Fields(
+        number=3, name="Io"
+    )
+
+
+def test_a_cut_off_answer_is_refused_even_if_it_parses() -> None:
+    with pytest.raises(AnswerError, match="test: answer cut off after 50 tokens"):
+        PROMPT.parse(Completion('{"number": 3, "name": "Io"}', "length"))
+
+
+MALFORMED = {
+    "empty": "",
+    "half": '{"number": 3, "name": "I',
+    "prose": "The answer is 3.",
+    "fenced": '```json\n{"number": 3, "name": "Io"}\n```',
+    "two": '{"number": 3, "name": "Io"} {"number": 4, "name": "Io"}',
+    "list": '[3, "Io"]',
+    "null": "null",
+    "missing": '{"number": 3}',
+    "wrong type": '{"number": "three", "name": "Io"}',
+    "too long": '{"number": 3, "name": "' + "o" * 21 + '"}',
+    "python": "__import__('os').system('false')",
+    "python in JSON": '{"number": __import__("os"), "name": ""}',
+    "ten megabytes": '{"number": 3, "name": "' + "o" * 10_000_000 + '"}',
+    "nested": "[" * 1_000_000,
+    "nested objects": '{"number":' * 200_000,
+    "huge number": '{"number": ' + "9" * 5_000 + ', "name": "Io"}',
+    "not a number": '{"number": NaN, "name": "Io"}',
+    "infinite": '{"number": 1e999, "name": "Io"}',
+    "surrogate": '{"number": 3, "name": "\ud800"}',
+    "escaped surrogate": '{"number": 3, "name": "\\ud800"}',
+}
+
+
+@pytest.mark.parametrize("text", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_answer_is_one_short_line(text: str) -> None:
+    with pytest.raises(AnswerError, match=r"^test: malformed answer: ") as error:
+        PROMPT.parse(Completion(text, "stop"))
+    assert "\n" not in str(error.value) and len(str(error.value)) < 200
+
+
+@given(st.text())
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    with pytest.raises(AnswerError):
+        PROMPT.parse(Completion(text, "stop"))

@@ -1,0 +1,99 @@
+"""From pools to contexts: the reference ops in turn, whatever the company; and text that fits."""
+
+import numpy as np
+import pytest
+
+from pyfast.engine import Question
+from pyfast.ops.bridge_rank import bridge_rank_reference
+from pyfast.ops.bridge_select import bridge_select_reference
+from pyfast.ops.graph_rank import graph_rank_reference
+from pyfast.ops.prune import prune_reference
+from pyfast.ops.weighted_degree import weighted_degree_reference
+from pyfast.retrieval import Curation, Index, Pool, Rank, bridge_select, curate, narrate
+
+
+@pytest.fixture(scope="module")
+def questions(hybridqa_questions: list[Question]) -> list[str]:
+    return [question.text for question in hybridqa_questions[:40]]
+
+
+@pytest.mark.parametrize("rank", ["graph_rank", "bridge_rank"])
+@pytest.mark.parametrize("alpha", [0.85, 1.0])
+def test_curate_is_the_reference_ops_in_turn(
+    hybridqa: Index, questions: list[str], rank: Rank, alpha: float
+) -> None:
+    items = list(zip(hybridqa.search(questions[:8], 50), questions, strict=False))
+    for (pool, query), kept in zip(items, curate(hybridqa, items, Curation(12, 25, alpha, rank)), strict=True):
+        if rank == "bridge_rank":
+            masked = hybridqa.question_terms(query)
+            scores = bridge_rank_reference(hybridqa.X, pool.units, pool.scores, masked)
+        else:
+            degree = weighted_degree_reference(hybridqa.X, pool.units)
+            scores = graph_rank_reference(pool.scores, degree, alpha)
+        places = prune_reference(scores, hybridqa.is_table[pool.units], 12, 25)
+        assert set(kept.units.tolist()) == set(pool.units[places].tolist())
+        expected = dict(zip(pool.units.tolist(), np.asarray(scores).tolist(), strict=True))
+        np.testing.assert_allclose(kept.scores, [expected[u] for u in kept.units.tolist()], rtol=1e-4, atol=1e-6)
+        assert np.all(np.diff(kept.scores) <= 0)
+
+
+def same(a: Pool, b: Pool) -> bool:
+    return a.units.tobytes() == b.units.tobytes() and a.scores.tobytes() == b.scores.tobytes()
+
+
+def test_company_does_not_matter(hybridqa: Index, questions: list[str]) -> None:
+    asked = ["", "unheardofword", *questions]  # empty pools among them
+    pools = hybridqa.search(asked, 20)
+    items = list(zip(pools, asked, strict=True))
+    for how in (Curation(5, 10), Curation(1, 3, rank="bridge_rank", per_kind=0)):
+        together = curate(hybridqa, items, how)
+        assert all(
+            same(curate(hybridqa, [item], how)[0], kept) for item, kept in zip(items, together, strict=True)
+        )
+    together = bridge_select(hybridqa, pools, 0.2)
+    assert all(same(bridge_select(hybridqa, [p], 0.2)[0], b) for p, b in zip(pools, together, strict=True))
+
+
+def test_bridge_select_is_the_reference(hybridqa: Index, questions: list[str]) -> None:
+    pools = hybridqa.search(questions, 50)
+    X, cells = hybridqa.X, hybridqa.cells
+    linked = 0
+    for pool, boosted in zip(pools, bridge_select(hybridqa, pools, 0.2), strict=True):
+        terms = [set(X.indices[X.indptr[u] : X.indptr[u + 1]].tolist()) for u in pool.units]
+        values = [
+            [
+                set(cells.term_ids[cells.term_offsets[v] : cells.term_offsets[v + 1]].tolist())
+                for v in range(cells.value_offsets[u], cells.value_offsets[u + 1])
+            ]
+            for u in pool.units
+        ]
+        scores = bridge_select_reference(terms, pool.scores, hybridqa.is_table[pool.units], values, 0.2)
+        assert same(boosted, pool.rescored(scores))
+        linked += int(np.count_nonzero(scores != pool.scores) == 1)
+    assert 0 < linked < 40  # both ways of the algorithm were gone
+
+
+@pytest.fixture(scope="module")
+def pool(hybridqa: Index, questions: list[str]) -> Pool:
+    return hybridqa.search(questions, 50)[0]
+
+
+def test_the_whole_pool_as_numbered_lines(hybridqa: Index, pool: Pool) -> None:
+    expected = [f"[{n}] {hybridqa.text(u)}" for n, u in enumerate(pool.units.tolist(), start=1)]
+    assert narrate(hybridqa, [pool], 10**6)[0].split("\n") == expected
+
+
+def test_as_many_lines_as_the_room_holds(hybridqa: Index, pool: Pool) -> None:
+    (whole,) = narrate(hybridqa, [pool], 10**6)
+    for room in range(1, len(whole) + 20, 97):
+        (text,) = narrate(hybridqa, [pool], room)
+        assert 0 < len(text) <= room and whole.startswith(text)
+        if "\n" in text:  # whole lines, and the next would not have fitted
+            following = whole[len(text) :].split("\n")
+            assert following[0] == ""
+            assert len(following) == 1 or len(text) + 1 + len(following[1]) > room
+
+
+def test_nothing_is_no_text(small: Index) -> None:
+    assert narrate(small, small.search(["", "unheardofword"], 5), 100) == ["", ""]
+    assert narrate(small, [], 100) == []

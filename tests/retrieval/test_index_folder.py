@@ -1,0 +1,234 @@
+"""An index folder is there whole or not at all; what is damaged or foreign is refused, never half-read."""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyfast.corpus import Document, TextDocument, read
+from pyfast.errors import IndexFormatError, InputError
+from pyfast.retrieval import Index, build_index
+
+
+@pytest.fixture(scope="module")
+def built(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built") / "index"
+    build_index(read([examples / "corpus"]), folder)
+    return folder
+
+
+@pytest.fixture
+def copy(built: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(built, tmp_path / "copy"))
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def mapped(array: Any) -> bool:
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return array is not None
+
+
+def test_reopened_it_is_the_same(small: Index, built: Path) -> None:
+    again = Index(built)
+    assert again.manifest == small.manifest
+    assert again.vocabulary == small.vocabulary
+    assert (again.X != small.X).nnz == 0
+    queries = ["Which moon did Cassini visit?", "launch site of Apollo 11"]
+    for a, b in zip(again.search(queries, 20), small.search(queries, 20), strict=True):
+        assert list(a) == list(b)
+    assert [again.text(u) for u in range(20)] == [small.text(u) for u in range(20)]
+
+
+def test_the_same_documents_make_the_same_files(built: Path, examples: Path, tmp_path: Path) -> None:
+    build_index(read([examples / "corpus"]), tmp_path / "again")
+    for path in files(built):
+        assert (tmp_path / "again" / path.relative_to(built)).read_bytes() == path.read_bytes(), path.name
+
+
+def test_everything_large_is_mapped(small: Index) -> None:
+    lexical = small._lexical._engine.scores
+    arrays = {
+        "X.data": small.X.data,
+        "X.indices": small.X.indices,
+        "X.indptr": small.X.indptr,
+        "cells.value_offsets": small.cells.value_offsets,
+        "cells.term_offsets": small.cells.term_offsets,
+        "cells.term_ids": small.cells.term_ids,
+        **{f"lexical.{name}": lexical[name] for name in ("data", "indices", "indptr")},
+    }
+    assert [name for name, array in arrays.items() if not mapped(array)] == []
+
+
+def test_any_flipped_byte_is_noticed(copy: Path) -> None:
+    chance = random.Random(5)
+    for path in files(copy):
+        whole = path.read_bytes()
+        places = {0, len(whole) - 1, *(chance.randrange(len(whole)) for _ in range(12))}
+        for place in places:
+            broken = bytearray(whole)
+            broken[place] ^= 1 << chance.randrange(8)
+            path.write_bytes(broken)
+            with pytest.raises(IndexFormatError) as error:
+                Index(copy)
+            assert "\n" not in str(error.value), (path.name, place)
+        path.write_bytes(whole)
+    Index(copy)
+
+
+def test_every_byte_of_the_manifest_counts(copy: Path) -> None:
+    # Else a wrong count, or another corpus's fingerprint, would pass.
+    manifest = copy / "manifest.json"
+    whole = manifest.read_bytes()
+    for place in range(len(whole)):
+        manifest.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(IndexFormatError):
+            Index(copy)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def grow(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\0")
+
+
+@pytest.mark.parametrize("damage", [cut, empty, grow, Path.unlink])
+def test_cut_emptied_grown_or_missing_files(copy: Path, damage: Callable[[Path], None]) -> None:
+    for path in files(copy):
+        whole = path.read_bytes()
+        damage(path)
+        with pytest.raises(IndexFormatError):
+            Index(copy)
+        path.write_bytes(whole)
+    Index(copy)
+
+
+FOREIGN = ["{}", "[]", "null", "3", '{"format": "pyfast-index"}', "[" * 100_000, "\xff", ""]
+
+
+@pytest.mark.parametrize("text", FOREIGN, ids=[text[:24] for text in FOREIGN])
+def test_a_foreign_manifest(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.json").write_text(text, encoding="latin-1")
+    with pytest.raises(IndexFormatError):
+        Index(tmp_path)
+
+
+def test_folders_that_are_none(tmp_path: Path, copy: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "nothing", tmp_path / "file", tmp_path, copy / "corpus"):
+        with pytest.raises(IndexFormatError, match=str(path)):
+            Index(path)
+
+
+def test_another_version_is_named(copy: Path) -> None:
+    manifest = json.loads((copy / "manifest.json").read_text())
+    (copy / "manifest.json").write_text(json.dumps({**manifest, "version": 2}))
+    with pytest.raises(IndexFormatError, match="pyfast-index 2"):
+        Index(copy)
+
+
+def texts(n: int, fail: bool = False) -> Iterator[Document]:
+    for i in range(n):
+        yield TextDocument(f"{i}.txt", "", f"moon number{i}")
+    if fail:
+        raise KeyboardInterrupt
+
+
+def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build_index(texts(10, fail=True), tmp_path / "new" / "deep" / "index")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", [None, "", " \n", "?!", "a b c", "the of and"])
+def test_nothing_to_retrieve(tmp_path: Path, text: str | None) -> None:
+    documents = [] if text is None else [TextDocument("a", "", text)]
+    with pytest.raises(InputError, match="no usable document"):
+        build_index(documents, tmp_path / "index")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_document_without_words_does_no_harm(tmp_path: Path) -> None:
+    documents = [TextDocument("a", "", ""), TextDocument("b", "", "the of"), TextDocument("c", "", "moon")]
+    index = build_index(documents, tmp_path / "index")
+    assert [index.text(u) for u, _ in index.search(["the moon"], 5)[0]] == ["moon"]
+
+
+def test_an_index_is_replaced_only_when_told_to(tmp_path: Path) -> None:
+    out = tmp_path / "index"
+    build_index(texts(3), out)
+    with pytest.raises(InputError, match="--overwrite"):
+        build_index(texts(4), out)
+    assert Index(out).manifest["documents"] == 3
+    with pytest.raises(KeyboardInterrupt):
+        build_index(texts(4, fail=True), out, overwrite=True)
+    assert Index(out).manifest["documents"] == 3
+    assert build_index(texts(4), out, overwrite=True).manifest["documents"] == 4
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_other_things_are_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("mine")
+    for name in ("file", "folder", "file/index"):
+        with pytest.raises(InputError):
+            build_index(texts(3), tmp_path / name, overwrite=True)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["file", "file", "folder"]
+
+
+def test_an_empty_folder_or_a_link_may_be_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    build_index(texts(2), Path("."))
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    build_index(texts(3), tmp_path / "link", overwrite=True)
+    assert (tmp_path / "link").is_symlink() and Index(tmp_path / "empty").manifest["documents"] == 3
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from pyfast.corpus import TextDocument
+from pyfast.retrieval import build_index
+def documents():
+    for i in range(20_000):
+        if i == 10_000:
+            print("half", flush=True)
+        yield TextDocument(f"{i}.txt", "", f"moon number{i} of planet{i % 97}")
+build_index(documents(), Path(sys.argv[1]))
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.15, 0.4, 0.8])
+def test_killed_half_way_there_is_no_index(tmp_path: Path, delay: float) -> None:
+    out = tmp_path / "index"
+    with subprocess.Popen([sys.executable, "-c", BUILD, str(out)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"half\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        done = process.stdout.read() == b"done\n"
+    if out.exists() or done:  # the machine was faster than the delay: then it is whole
+        assert Index(out).manifest["documents"] == 20_000
+    else:
+        build_index(texts(3), out)  # and what the dead one left is not in the way
+        assert Index(out).manifest["documents"] == 3

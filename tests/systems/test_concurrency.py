@@ -1,0 +1,36 @@
+"""A run writes the same bytes whatever the concurrency, and in whatever order the model answers."""
+
+import asyncio
+import random
+
+import orjson
+import pytest
+from scripted import run
+
+from pyfast.engine import Question
+from pyfast.llm import Completion, Request
+from pyfast.llm.instant import Instant
+from pyfast.retrieval import Index
+
+
+class Jittery(Instant):
+    """The instant backend, except that its answers take each time another while."""
+
+    async def complete(self, request: Request) -> Completion:
+        await asyncio.sleep(random.random() / 100)
+        return await super().complete(request)
+
+
+def written(index: Index, questions: list[Question], concurrency: int, **settings: str) -> bytes:
+    records = run(index, Jittery(), questions, concurrency=concurrency, **settings)
+    return b"\n".join(orjson.dumps(record.as_json()) for record in records)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"rank": "bridge_rank"}, {"system": "rag"}, {"system": "decompose"}], ids=str
+)
+def test_the_same_bytes(hybridqa: Index, hybridqa_questions: list[Question], settings: dict[str, str]) -> None:
+    whole = written(hybridqa, hybridqa_questions, 64, **settings)
+    assert whole.count(b'"state":"answered"') == len(hybridqa_questions) == 239
+    assert written(hybridqa, hybridqa_questions, 512, **settings) == whole
+    assert whole.startswith(written(hybridqa, hybridqa_questions[:40], 1, **settings))

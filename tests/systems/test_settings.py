@@ -1,0 +1,49 @@
+"""Settings are read by name, and refused, in one line that tells what there is, where they make no sense."""
+
+import pytest
+
+from pyfast.errors import InputError
+from pyfast.systems import NAMES, load_system
+
+BAD = [
+    ("n2n", "frob", "1", "n2n has no setting 'frob'; it has: decompose, graph, alpha"),
+    ("n2n", "", "1", "no setting ''"),
+    ("rag", "alpha", "1", "it has: k"),
+    ("direct", "k", "1", "it has none"),
+    ("n2n", "graph", "perhaps", "graph"),
+    ("n2n", "graph", "", "graph"),
+    ("n2n", "alpha", "1.01", "alpha"),
+    ("n2n", "alpha", "-0.01", "alpha"),
+    ("n2n", "alpha", "nan", "alpha"),
+    ("n2n", "alpha", "0,5", "alpha"),
+    ("n2n", "beta", "inf", "beta"),
+    ("n2n", "beta", "nan", "beta"),
+    ("n2n", "rank", "page_rank", "rank"),
+    ("n2n", "hop_k", "0", "hop_k"),
+    ("n2n", "hop_k", "2.5", "hop_k"),
+    ("n2n", "hop_most", "many", "hop_most"),
+    ("rag", "k", "-1", "k"),
+    ("decompose", "graph", "on", "graph"),  # that would be n2n
+]
+
+
+@pytest.mark.parametrize(("system", "name", "value", "told"), BAD)
+def test_bad_settings_are_refused(system: str, name: str, value: str, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_system(system).ask({name: value})
+    assert told in str(error.value) and "\n" not in str(error.value)
+
+
+GOOD = [("n2n", {"graph": "off", "alpha": "1", "decompose": "0"}), ("decompose", {"alpha": "0.5", "hop_k": "7"})]
+GOOD += [("n2n", {"rank": "bridge_rank", "beta": "0"}), ("rag", {"k": "1"}), ("cot", {})]
+
+
+@pytest.mark.parametrize(("system", "settings"), GOOD)
+def test_good_settings_are_taken(system: str, settings: dict[str, str]) -> None:
+    assert load_system(system).ask(settings)
+
+
+def test_unknown_systems_are_told_the_known() -> None:
+    with pytest.raises(InputError, match=r"unknown system '\.\./n2n'; there are: n2n, rag"):
+        load_system("../n2n")
+    assert [load_system(name).name for name in NAMES] == list(NAMES)

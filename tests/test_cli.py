@@ -1,0 +1,196 @@
+"""The command line, as real processes: what works; bad input is one clear line and leaves nothing behind."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+QUESTION = '{"id": "a", "question": "Which planet does Titan circle?", "answers": ["Saturn"]}\n'
+
+
+def pyfast(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pyfast.cli", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def listing(folder: Path) -> dict[str, bytes | None]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Path:
+    """A folder with all that could be given: `index`, `run` with answers, and broken ones of each kind."""
+    folder = tmp_path_factory.mktemp("cli")
+    assert pyfast("index", examples / "corpus", "--out", folder / "index").returncode == 0
+    files = {
+        "good.jsonl": QUESTION.encode(),
+        "empty.jsonl": b"",
+        "broken.jsonl": QUESTION.encode() + b'{"id": "b", "question": "Wh\n',
+        "no-id.jsonl": QUESTION.encode() + b'{"question": "Who?"}\n',
+        "same-id.jsonl": QUESTION.encode() * 2,
+        "latin-1.jsonl": b'{"id": "a", "question": "Qu\xe9?"}\n',
+        "no-answers.jsonl": b'{"id": "a", "question": "Who?"}\n',
+        "other-ids.jsonl": QUESTION.replace('"a"', '"z"').encode(),
+        "run/answers.jsonl": b'{"id": "a", "state": "answered", "answer": "Saturn", "evidence": []}\n',
+        "broken-run/answers.jsonl": b'{"id": "a", "sta\n',
+        "folder/mine.txt": b"mine",
+        "model.gguf": b"no model",
+        "no-corpus/empty.txt": b"",
+        "no-corpus/page.html": b"<p>not read</p>",
+        "stop-words/a.txt": b"the of and",
+        "latin-1/a.txt": b"caf\xe9",
+        "damaged/manifest.json": b"{}",
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+ANSWER = "answer good.jsonl --run new/run --index index --llm instant"
+BAD = {
+    "a question that is no JSON": (ANSWER.replace("good", "broken"), "broken.jsonl, line 2"),
+    "a question without an id": (ANSWER.replace("good", "no-id"), "no-id.jsonl, line 2"),
+    "an id that came before": (ANSWER.replace("good", "same-id"), "same-id.jsonl, line 2"),
+    "a question in Latin-1": (ANSWER.replace("good", "latin-1"), "latin-1.jsonl, line 1: not UTF-8"),
+    "no questions": (ANSWER.replace("good", "empty"), "empty.jsonl"),
+    "no question file": (ANSWER.replace("good", "missing"), "missing.jsonl"),
+    "a folder of questions": (ANSWER.replace("good.jsonl", "folder"), "folder"),
+    "questions from a pipe": (ANSWER.replace("good.jsonl", "/dev/stdin"), "not a regular file"),
+    "no index given": (ANSWER.replace("--index index", ""), "--index"),
+    "no index there": (ANSWER.replace("--index index", "--index missing"), "missing"),
+    "an index that is another folder": (ANSWER.replace("--index index", "--index folder"), "not a pyfast index"),
+    "an index that is a file": (ANSWER.replace("--index index", "--index good.jsonl"), "good.jsonl"),
+    "a damaged index": (ANSWER.replace("--index index", "--index damaged"), "damaged"),
+    "a run that holds answers": (ANSWER.replace("new/run", "run"), "holds answers"),
+    "a run that is a file": (ANSWER.replace("new/run", "good.jsonl"), "good.jsonl"),
+    "an unknown system": (ANSWER + " --system frob", "n2n, rag"),
+    "an unknown setting": (ANSWER + " --set frob=1", "'frob'"),
+    "a setting without a value": (ANSWER + " --set alpha", "NAME=VALUE"),
+    "a setting out of range": (ANSWER + " --set alpha=1.5", "alpha"),
+    "a limit of 0": (ANSWER + " --limit 0", "--limit"),
+    "a concurrency of 0": (ANSWER + " --concurrency 0", "--concurrency"),
+    "an unknown LLM": (ANSWER.replace("instant", "frob"), "frob"),
+    "no model file": (ANSWER.replace("instant", "llamacpp:missing.gguf"), "missing.gguf"),
+    "a model file that is none": (ANSWER.replace("instant", "llamacpp:model.gguf"), "model.gguf"),
+    "an LLM where nobody listens": (ANSWER.replace("instant", "openai:m@http://127.0.0.1:9/v1"), "127.0.0.1:9"),
+    "an LLM without a URL": (ANSWER.replace("instant", "openai:m"), "openai:m"),
+    "no run": ("answer good.jsonl", "--run"),
+    "an unknown option": (ANSWER + " --frob", "--frob"),
+    "an unknown command": ("frob", "frob"),
+    "a source that is missing": ("index missing --out new/index", "missing"),
+    "no usable document": ("index no-corpus --out new/index", "no usable document"),
+    "nothing but stop words": ("index stop-words --out new/index", "no usable document"),
+    "a source in Latin-1": ("index latin-1 --out new/index", "a.txt:1: not UTF-8"),
+    "a source of another kind": ("index model.gguf --out new/index", "suffix"),
+    "an index that is there": ("index folder --out index", "--overwrite"),
+    "a target that is another folder": ("index folder --out run --overwrite", "not a pyfast index"),
+    "a target that is a file": ("index folder --out good.jsonl --overwrite", "good.jsonl"),
+    "a target in a file": ("index folder --out good.jsonl/index", "good.jsonl"),
+    "no target": ("index folder", "--out"),
+    "no run to evaluate": ("evaluate folder --gold good.jsonl", "folder"),
+    "a broken run": ("evaluate broken-run --gold good.jsonl", "answers.jsonl, line 1"),
+    "no gold file": ("evaluate run --gold missing.jsonl", "missing.jsonl"),
+    "a broken gold file": ("evaluate run --gold broken.jsonl", "broken.jsonl, line 2"),
+    "gold without answers": ("evaluate run --gold no-answers.jsonl", "answers"),
+    "gold of other questions": ("evaluate run --gold other-ids.jsonl", "none of its ids"),
+}
+
+
+@pytest.mark.parametrize(("command", "told"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_line_and_leaves_nothing(place: Path, command: str, told: str) -> None:
+    before = listing(place)
+    done = pyfast(*command.split(), cwd=place)
+    assert done.returncode in (1, 2)
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("pyfast: ") and done.stderr.endswith("\n")
+    assert told in done.stderr
+    assert done.stdout == ""
+    assert listing(place) == before
+
+
+def test_the_whole_way_on_the_examples(place: Path, examples: Path) -> None:
+    runs = []
+    for concurrency in (1, 512):
+        run = place / f"run-{concurrency}"
+        options = ["--index", place / "index", "--llm", "instant", "--run", run, "--concurrency", concurrency]
+        done = pyfast("answer", examples / "questions.jsonl", *options)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("25 questions: 25 answered; ")
+        runs.append((run / "answers.jsonl").read_bytes())
+    assert runs[0] == runs[1]
+    records = [json.loads(line) for line in runs[0].splitlines()]
+    asked = [json.loads(line)["id"] for line in (examples / "questions.jsonl").read_text().splitlines()]
+    assert [record["id"] for record in records] == asked
+    for record in records:
+        assert list(record) == ["id", "state", "answer", "evidence", "trace", "usage"]
+        assert {tuple(piece) for piece in record["evidence"]} == {
+            ("segment", "uri", "offsets", "snippet", "score")
+        }
+    done = pyfast("evaluate", place / "run-1", "--gold", examples / "questions.jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(word in done.stdout for word in ("evidence recall", "1-hop", "25 answered; 0 gold questions"))
+
+
+def test_a_limit_and_a_system_without_an_index(place: Path, examples: Path) -> None:
+    run = place / "limited"
+    questions = examples / "questions.jsonl"
+    done = pyfast("answer", questions, "--system", "cot", "--llm", "instant", "--limit", 3, "--run", run)
+    assert done.stdout.startswith("3 questions: 3 answered; 3 LLM calls")
+    assert len((run / "answers.jsonl").read_text().splitlines()) == 3
+    done = pyfast("evaluate", run, "--gold", questions)
+    assert "3 answered; 22 gold questions without an answer" in done.stdout
+
+
+def test_an_index_tells_what_it_left_out(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("Titan circles Saturn.")
+    (tmp_path / "corpus" / "[b]old.html").write_text("")
+    done = pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index")
+    assert done.returncode == 0 and "1 documents, 1 units" in done.stdout
+    assert done.stderr == f"skipped {tmp_path}/corpus/[b]old.html: not a kind of file that is read\n"
+    assert pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index", "--overwrite").returncode == 0
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    questions = tmp_path / "q.jsonl"
+    questions.write_text(
+        "".join(f'{{"id": "{i}", "question": "Which planet does {i} circle?"}}\n' for i in range(99))
+    )
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
+    command = [sys.executable, "-B", "-c", f"{limited}; from pyfast.cli import main; main()"]
+    command += ["answer", str(questions), "--system", "direct", "--llm", "instant", "--run", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "File too large" in done.stderr
+
+
+def test_version_and_help() -> None:
+    from pyfast import __version__
+
+    assert pyfast("--version").stdout == f"{__version__}\n"
+    assert all(word in pyfast("--help").stdout for word in ("index", "answer", "evaluate"))
+    nothing = pyfast()
+    assert nothing.returncode == 2 and "Usage" in nothing.stdout and nothing.stderr == ""
+
+
+HEAVY = ("torch", "vllm", "ray", "transformers", "sklearn", "numba", "llvmlite", "bm25s", "aiohttp", "xllamacpp")
+
+
+@pytest.mark.parametrize(
+    ("module", "light"),
+    [("pyfast", (*HEAVY, "numpy", "scipy", "pydantic")), ("pyfast.cli", (*HEAVY, "numpy", "scipy"))]
+    + [
+        (f"pyfast.{room}", HEAVY)
+        for room in ("ops", "llm", "corpus", "retrieval", "engine", "systems", "evaluation")
+    ],
+)
+def test_importing_loads_nothing_heavy(module: str, light: tuple[str, ...]) -> None:
+    code = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) & set(light) == set()

@@ -1,0 +1,125 @@
+"""The rules of the house: imports go one way, one op is one name, dependencies have reasons, no `eval`."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyfast import ops
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "pyfast").rglob("*.py"))
+NAMES = [str(path.relative_to(ROOT)) for path in SOURCES]
+
+# A room stands above all that it imports; rooms of one storey do not see each other.
+STOREYS = [
+    {"pyfast", "errors", "_native"},
+    {"jsonl"},
+    {"ops", "llm"},
+    {"corpus"},
+    {"retrieval"},
+    {"engine"},
+    {"knowledge"},
+    {"systems"},
+    {"training", "evaluation", "report"},
+    {"cli", "integrations"},
+]
+STOREY = {room: height for height, rooms in enumerate(STOREYS) for room in rooms}
+
+
+def room(path: Path) -> str:
+    first = path.relative_to(ROOT / "pyfast").parts[0]
+    return "pyfast" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: imports are absolute"
+            if node.module == "pyfast":
+                yield from (f"pyfast.{alias.name}" for alias in node.names)
+            else:
+                yield str(node.module)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=NAMES)
+def test_imports_go_one_way(path: Path) -> None:
+    own = room(path)
+    for module in imports(path):
+        top, *rest = module.split(".")
+        if top == "pyfast":
+            other = rest[0] if rest and not rest[0].startswith("__") else "pyfast"
+            assert other == own or STOREY[other] < STOREY[own], f"{own} imports {module}"
+
+
+def test_every_room_has_its_storey() -> None:
+    assert {room(path) for path in SOURCES} <= STOREY.keys()
+
+
+OPS = [name for name in ops.__all__ if name.islower()]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_one_op_is_one_name_in_every_folder(op: str) -> None:
+    expected = ["csrc/include/pyfast/{}.hpp", "csrc/cpu/{}.cpp", "bindings/{}.cpp", "pyfast/ops/{}.py"]
+    expected += ["tests/ops/test_{}.py"]
+    assert [path for path in (name.format(op) for name in expected) if not (ROOT / path).is_file()] == []
+    assert f"{op}_reference" in (ROOT / f"pyfast/ops/{op}.py").read_text()
+
+
+def test_every_bound_op_is_offered() -> None:
+    bound = {path.stem for path in (ROOT / "bindings").glob("*.cpp")} - {"module"}
+    assert bound == set(OPS)
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def declared() -> set[str]:
+    """The names of all packages that pyproject.toml asks for."""
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    lists = [PROJECT["build-system"]["requires"], PROJECT["project"]["dependencies"], *extras]
+    return {re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0] for group in lists for requirement in group}
+
+
+def test_every_dependency_has_its_reason() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|", (ROOT / "docs/dependencies.md").read_text(), re.MULTILINE)
+    explained = {word for names, _ in rows for word in re.findall(r"[\w-]+", names)}
+    assert declared() - explained == set()
+    assert all(reason.strip() for _, reason in rows)
+
+
+# yarl's URLs are a part of aiohttp's interface.
+PACKAGE = {"markdown_it": "markdown-it-py", "sklearn": "scikit-learn", "yarl": "aiohttp"}
+
+
+def test_what_is_imported_is_declared() -> None:
+    found = {module.split(".")[0] for path in SOURCES for module in imports(path)}
+    foreign = found - {"pyfast"} - sys.stdlib_module_names
+    assert {PACKAGE.get(name, name) for name in foreign} <= declared()
+
+
+def test_heavy_packages_stay_out_of_the_core() -> None:
+    asked = {name for name in declared() if name in ("torch", "vllm", "ray", "transformers")}
+    assert asked == set()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=NAMES)
+def test_nothing_is_evaluated_or_unpickled(path: Path) -> None:
+    assert not set(imports(path)) & {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec", "compile", "__import__"), node.lineno
+            for keyword in node.keywords:
+                allows = isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+                assert allows or keyword.arg not in ("allow_pickle", "shell"), node.lineno
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "numpy.load"):
+            assert any(keyword.arg == "allow_pickle" for keyword in node.keywords), node.lineno
