@@ -82,7 +82,7 @@ def answer(
         list[str] | None, typer.Option("--set", help="A setting of the system, such as graph=off; repeatable.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Answer only the first ones.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Questions in work at once.")] = 64,
+    concurrency: Annotated[int, typer.Option(min=1, max=65_536, help="Questions in work at once.")] = 64,
 ) -> None:
     """Answer questions."""
     from pyfast.engine import check_questions

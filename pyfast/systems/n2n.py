@@ -31,13 +31,13 @@ class Settings(system.Settings):
     """`graph_rank` is the paper's; `bridge_rank` is pyfast's own."""
     beta: float = Field(default=0.2, ge=0, allow_inf_nan=False)
     """The selector's boost, on scores in [0, 1]. The paper does not give its value."""
-    hop_k: int = Field(default=20, ge=1)
-    hop_least: int = Field(default=5, ge=1)
-    hop_most: int = Field(default=10, ge=1)
-    final_k: int = Field(default=100, ge=1)
-    final_unique: int = Field(default=50, ge=1)
-    final_least: int = Field(default=12, ge=1)
-    final_most: int = Field(default=25, ge=1)
+    hop_k: int = Field(default=20, ge=1, le=10_000)
+    hop_least: int = Field(default=5, ge=1, le=10_000)
+    hop_most: int = Field(default=10, ge=1, le=10_000)
+    final_k: int = Field(default=100, ge=1, le=10_000)
+    final_unique: int = Field(default=50, ge=1, le=10_000)
+    final_least: int = Field(default=12, ge=1, le=10_000)
+    final_most: int = Field(default=25, ge=1, le=10_000)
 
 
 @dataclass(frozen=True, slots=True)

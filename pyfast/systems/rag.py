@@ -12,7 +12,7 @@ from pyfast.systems.prompts import ANSWER, final_text
 class Settings(system.Settings):
     """`k`: units retrieved."""
 
-    k: int = Field(default=10, ge=1)
+    k: int = Field(default=10, ge=1, le=10_000)
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:

