@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pyfast import __version__
-from pyfast.errors import InputError, PyfastError
+from pyfast.errors import CallError, InputError, PyfastError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -21,11 +22,16 @@ _UsageError: Any = typer.BadParameter.__base__
 
 def main() -> None:
     """Entry point: an expected error is one line on stderr and exit status 1, or 2 for a wrong command line."""
+    # Asked to end, from the keyboard or by another process, it ends in the same way.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         sys.exit(app(standalone_mode=False))
     except (PyfastError, OSError) as error:
-        print(f"pyfast: {error}", file=sys.stderr)
+        print("pyfast:", *str(error).splitlines(), file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        print("pyfast: stopped", file=sys.stderr)
+        sys.exit(130)
     except _UsageError as error:
         if message := error.format_message():  # none where the help was shown
             print(f"pyfast: {message} (see `pyfast --help`)", file=sys.stderr)
@@ -81,7 +87,7 @@ def answer(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the system, such as graph=off; repeatable.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Answer only the first ones.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, max=10**9, help="Answer only the first ones.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=65_536, help="Questions in work at once.")] = 64,
 ) -> None:
     """Answer questions."""
@@ -105,7 +111,9 @@ def answer(
     try:
         summary = asyncio.run(_answer(questions, limit, total, ask, opened, backend, run, concurrency))
     except KeyboardInterrupt:
-        print(f"pyfast: stopped; {run / 'answers.jsonl'} holds what was answered", file=sys.stderr)
+        kept = run / "answers.jsonl"
+        held = f"{kept} holds what was answered" if kept.exists() else "nothing was answered yet"
+        print(f"pyfast: stopped; {held}", file=sys.stderr)
         sys.exit(130)
     states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
     rate = total / max(summary.seconds, 1e-9)
@@ -113,6 +121,8 @@ def answer(
         f"{total} questions: {states}; {summary.llm_calls} LLM calls; "
         f"{summary.seconds:.1f} s, {rate:.1f} questions/s; {run / 'answers.jsonl'}"
     )
+    if summary.states["failed"] == total:
+        raise CallError(f"every question failed, the first because: {summary.first_failure}")
 
 
 async def _answer(
@@ -136,6 +146,7 @@ async def _answer(
 
             def write(record: Record) -> None:
                 file.write(orjson.dumps(record.as_json(), option=orjson.OPT_APPEND_NEWLINE))
+                file.flush()  # a killed process loses no answer that was given
                 progress.advance(bar)
 
             try:

@@ -1,9 +1,12 @@
 """The command line, as real processes: what works; bad input is one clear line and leaves nothing behind."""
 
+import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +48,9 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Path:
         "no-corpus/page.html": b"<p>not read</p>",
         "stop-words/a.txt": b"the of and",
         "latin-1/a.txt": b"caf\xe9",
+        "quote/a.csv": b'a,b\n"unterminated,1\n2,3\n',
+        "deep/a.jsonl": b'{"a": ' + b"[" * 900 + b"]" * 900 + b"}\n",
+        "keys/a.jsonl": b"".join(b'{"k%d": "v"}\n' % i for i in range(3000)),
         "damaged/manifest.json": b"{}",
     }
     for name, content in files.items():
@@ -87,7 +93,7 @@ BAD = {
     "a source that is missing": ("index missing --out new/index", "missing"),
     "no usable document": ("index no-corpus --out new/index", "no usable document"),
     "nothing but stop words": ("index stop-words --out new/index", "no usable document"),
-    "a source in Latin-1": ("index latin-1 --out new/index", "a.txt:1: not UTF-8"),
+    "a source in Latin-1": ("index latin-1 --out new/index", "a.txt, line 1: not UTF-8"),
     "a source of another kind": ("index model.gguf --out new/index", "suffix"),
     "an index that is there": ("index folder --out index", "--overwrite"),
     "a target that is another folder": ("index folder --out run --overwrite", "not a pyfast index"),
@@ -97,6 +103,11 @@ BAD = {
     "no run to evaluate": ("evaluate folder --gold good.jsonl", "folder"),
     "a broken run": ("evaluate broken-run --gold good.jsonl", "answers.jsonl, line 1"),
     "no gold file": ("evaluate run --gold missing.jsonl", "missing.jsonl"),
+    "a quote without an end": ("index quote --out new/index", "a.csv, line 3"),
+    "a value nested too deeply": ("index deep --out new/index", "nested too deeply"),
+    "records that make no table": ("index keys --out new/index", "too few in common"),
+    "a limit beyond all numbers": (f"{ANSWER} --limit 99999999999999999999", "--limit"),
+    "as many in work as there are atoms": (f"{ANSWER} --concurrency 99999999999999999999", "--concurrency"),
     "a broken gold file": ("evaluate run --gold broken.jsonl", "broken.jsonl, line 2"),
     "gold without answers": ("evaluate run --gold no-answers.jsonl", "answers"),
     "gold of other questions": ("evaluate run --gold other-ids.jsonl", "none of its ids"),
@@ -167,6 +178,52 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     command += ["answer", str(questions), "--system", "direct", "--llm", "instant", "--run", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "File too large" in done.stderr
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_keeps_whole_lines(tmp_path: Path, sent: signal.Signals) -> None:
+    questions, answers = tmp_path / "q.jsonl", tmp_path / "run" / "answers.jsonl"
+    many = (json.dumps({"id": str(i), "question": f"Which planet does {i} circle?"}) for i in range(400_000))
+    questions.write_text("\n".join(many))
+    command = [sys.executable, "-m", "pyfast.cli", "answer", str(questions), "--system", "direct"]
+    command += ["--llm", "instant", "--run", str(tmp_path / "run"), "--concurrency", "4"]
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (answers.exists() and answers.stat().st_size > 10_000):
+        time.sleep(0.02)
+    run.send_signal(sent)
+    _, told = run.communicate(timeout=60)
+    assert run.returncode == 130 and told.count("\n") == 1 and "holds what was answered" in told
+    records = [json.loads(line) for line in answers.read_text().splitlines()]
+    assert [record["id"] for record in records] == [str(i) for i in range(len(records))]
+    assert 0 < len(records) < 400_000
+
+
+def test_a_run_in_which_everything_fails_says_so(place: Path) -> None:
+    from aiohttp import web
+
+    async def broken(_: web.Request) -> web.Response:
+        return web.json_response({"error": "no"}, status=400)
+
+    async def serve_and_ask() -> tuple[int, str]:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", broken)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        command = [sys.executable, "-m", "pyfast.cli", "answer", "good.jsonl", "--run", "all-failed"]
+        command += ["--index", "index", "--llm", f"openai:m@{url}"]
+        process = await asyncio.create_subprocess_exec(*command, cwd=place, stderr=asyncio.subprocess.PIPE)
+        _, told = await asyncio.wait_for(process.communicate(), 60)
+        await runner.cleanup()
+        return process.returncode or 0, told.decode()
+
+    status, told = asyncio.run(serve_and_ask())
+    assert status == 1 and told.count("\n") == 1 and "every question failed" in told
+    (record,) = [json.loads(line) for line in (place / "all-failed" / "answers.jsonl").read_text().splitlines()]
+    assert record["state"] == "failed" and record["reason"]
 
 
 def test_version_and_help() -> None:

@@ -109,7 +109,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         offset = error.start + (len(_BOM) if data.startswith(_BOM) else 0)
         line = data.count(b"\n", 0, offset) + 1
-        raise InputError(f"{path}:{line}: not UTF-8: byte 0x{data[offset]:02x} at offset {offset}") from None
+        raise InputError(f"{path}, line {line}: not UTF-8: byte 0x{data[offset]:02x} at offset {offset}") from None
 
 
 class _PlainTabs(csv.excel_tab):
@@ -121,12 +121,12 @@ class _PlainTabs(csv.excel_tab):
 def _rows(path: Path, dialect: type[csv.Dialect]) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Line number and fields of every line of a file that is not empty."""
     csv.field_size_limit(sys.maxsize)
-    lines = csv.reader(io.StringIO(_text(path), newline=""), dialect)
+    lines = csv.reader(io.StringIO(_text(path), newline=""), dialect, strict=True)
     while True:
         try:
             row = next(lines, None)
         except csv.Error as error:
-            raise InputError(f"{path}:{lines.line_num}: {error}") from error
+            raise InputError(f"{path}, line {lines.line_num}: {error}") from error
         if row is None:
             return
         if row:
@@ -138,7 +138,7 @@ def _triples(path: Path) -> Iterator[Triple]:
     for line, row in _rows(path, _PlainTabs):
         columns = columns or len(row)
         if len(row) not in (3, 4):
-            raise InputError(f"{path}:{line}: a triple has 3 columns, or 4 with its time, not {len(row)}")
+            raise InputError(f"{path}, line {line}: a triple has 3 columns, or 4 with its time, not {len(row)}")
         if len(row) != columns:
-            raise InputError(f"{path}:{line}: {len(row)} columns where the lines before have {columns}")
+            raise InputError(f"{path}, line {line}: {len(row)} columns where the lines before have {columns}")
         yield Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None)

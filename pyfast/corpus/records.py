@@ -41,9 +41,15 @@ def read_records(uri: str, path: Path, title: str) -> Iterator[Document]:
         yield document
     if flat:
         header = tuple(dict.fromkeys(key for record in flat for key in record))
-        yield Table(
-            uri, title, "", header, tuple(tuple(_cell(record.get(key)) for key in header) for record in flat)
-        )
+        if len(header) * len(flat) > 1_000_000 + 100 * sum(map(len, flat)):
+            raise InputError(
+                f"{path}: {len(flat)} records with {len(header)} keys, too few in common for one table"
+            )
+        try:
+            rows = tuple(tuple(_cell(record.get(key)) for key in header) for record in flat)
+        except _Fault as fault:
+            raise InputError(f"{path}: {fault}") from None
+        yield Table(uri, title, "", header, rows)
 
 
 def _text(uri: str, record: Record) -> TextDocument:
@@ -111,10 +117,17 @@ def _place(key: str, rows: tuple[tuple[str, ...], ...]) -> tuple[int, int]:
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return value if isinstance(value, str) else _json(value)
 
 
 def _shown(value: object) -> str:
     """A value in a message: as JSON, on one line and not too long."""
-    shown = orjson.dumps(value).decode()
+    shown = _json(value)
     return shown if len(shown) <= 40 else shown[:40] + "..."
+
+
+def _json(value: object) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # orjson reads deeper than it writes
+        raise _Fault("a value is nested too deeply") from None

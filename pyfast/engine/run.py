@@ -32,6 +32,7 @@ class Summary:
     states: Counter[str] = field(default_factory=Counter)
     llm_calls: int = 0
     seconds: float = 0.0
+    first_failure: str | None = None
 
 
 async def answer_all(
@@ -60,6 +61,8 @@ async def answer_all(
         finished[number] = record
         summary.states[record.state] += 1
         summary.llm_calls += record.llm_calls
+        if summary.first_failure is None:
+            summary.first_failure = record.reason
         while (ready := finished.pop(written, None)) is not None:
             write(ready)
             written += 1
@@ -76,6 +79,7 @@ async def answer_all(
                     ahead.release()
                     return
                 finish(number, await _answer(question, ask, Context(engine, question)))
+                await asyncio.sleep(0)  # an LLM that answers at once must not keep a signal from being heard
 
         try:
             async with asyncio.TaskGroup() as group:

@@ -45,7 +45,8 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
         limits = np.iinfo(wanted)
         if int(given.min()) < limits.min or int(given.max()) > limits.max:
             raise ArrayError(f"{name}: holds a number that does not fit {wanted}")
-    return np.ascontiguousarray(given, dtype=wanted)
+    with np.errstate(over="ignore"):  # becomes inf, which the core refuses by name
+        return np.ascontiguousarray(given, dtype=wanted)
 
 
 def forward(x: Any) -> ForwardArrays:
@@ -57,6 +58,12 @@ def forward(x: Any) -> ForwardArrays:
     """
     if getattr(x, "format", None) != "csr":
         raise ArrayError(f"X: expected a scipy.sparse csr_array, got {type(x).__name__}")
+    if len(x.shape) != 2 or not 0 <= x.shape[1] <= np.iinfo(np.int32).max:
+        raise ArrayError(f"X: expected documents x terms, with term ids that fit int32, got shape {x.shape}")
+    for name, kinds in (("indptr", "i"), ("indices", "i"), ("data", "f")):
+        dtype = getattr(getattr(x, name), "dtype", None)
+        if dtype is None or dtype.kind not in kinds:
+            raise ArrayError(f"X.{name}: expected {'integers' if kinds == 'i' else 'floats'}, got {dtype}")
     if not getattr(x, "_has_canonical_format", False):  # SciPy's property would look for itself, see _in_order
         x = _in_order(x)
     indptr = np.asarray(x.indptr)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from pyfast import _native
+from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Float32, Int32, Int64, array, call, forward, pools
 
 
@@ -40,6 +41,8 @@ def bridge_select(
     value of the row, E(t), has all its terms in the passage, T(p), a row of `X`. Raises `ArrayError` on
     malformed input.
     """
+    if not isinstance(cells, Cells):
+        raise ArrayError(f"cells: expected Cells, got {type(cells).__name__}")
     offsets, documents = pools(pool_offsets, doc_ids)
     boosted: Float32 = call(
         _native.bridge_select,

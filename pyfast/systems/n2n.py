@@ -25,7 +25,7 @@ class Settings(system.Settings):
     """Plan hops; off: one hop, the question itself."""
     graph: bool = True
     """Evidence graphs; off: the retrieved list, cut off."""
-    alpha: float = Field(default=0.85, ge=0, le=1)
+    alpha: float = Field(default=0.85, ge=0, le=1, allow_inf_nan=False)
     """GraphRank's balance; 1 leaves structure out (the paper's "w/o GraphRank")."""
     rank: Rank = "graph_rank"
     """`graph_rank` is the paper's; `bridge_rank` is pyfast's own."""

@@ -98,7 +98,7 @@ def test_records(tmp_path: Path) -> None:
         ("x.jsonl", b'{"text": "x"}\n{"text": \n', 2, "not JSON"),
         ("x.jsonl", b'{"text": "\xff"}\n', 1, "not UTF-8"),
         ("x.jsonl", b'{"text": "\\ud800"}\n', 1, "not JSON"),
-        ("x.jsonl", b"[1]\n", 1, "not a record"),
+        ("x.jsonl", b"[1]\n", 1, "not a JSON object"),
         ("x.jsonl", b'{"text": 3}\n', 1, '"text" is 3'),
         ("x.jsonl", b'{"text": "x", "id": 3}\n', 1, '"id" is 3'),
         ("x.jsonl", b'{"text": "x", "title": ["a\\nb"]}\n', 1, '"title" is'),
@@ -129,7 +129,7 @@ def test_bad_input(tmp_path: Path, name: str, data: bytes, line: int, says: str)
     with pytest.raises(InputError) as caught:
         one(tmp_path / name, data)
     message = str(caught.value)
-    assert message.startswith(f"{tmp_path / name}:{line}: ") and says in message and "\n" not in message
+    assert message.startswith(f"{tmp_path / name}, line {line}: ") and says in message and "\n" not in message
 
 
 def test_sources_that_cannot_be_read(tmp_path: Path) -> None:

@@ -166,3 +166,25 @@ def test_threads(op: str, threads: Any) -> None:
     else:
         with pytest.raises(ArrayError, match="threads"):
             run(GOOD, threads)
+
+
+@pytest.mark.parametrize("op", READS_X)
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("indptr", GOOD.X.indptr.astype(np.float64)),
+        ("indices", GOOD.X.indices.astype(object)),
+        ("indices", None),
+        ("data", None),
+        ("data", GOOD.X.data.astype(np.int32)),
+        ("_shape", (GOOD.X.shape[0], 2**40)),
+        ("_shape", (-1, -1)),
+        ("_shape", (GOOD.X.shape[0],)),
+    ],
+)
+def test_an_index_whose_parts_were_replaced(op: str, attribute: str, value: Any) -> None:
+    X = GOOD.X.copy()
+    setattr(X, attribute, value)
+    with pytest.raises(ArrayError, match="X"):
+        OPS[op](replace(GOOD, X=X), 2)
+    check_undisturbed()
