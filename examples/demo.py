@@ -71,8 +71,9 @@ def main() -> None:
     pyfast("evaluate", DEMO / "run", "--gold", questions)
     print(
         "\nThe model is SmolLM2-135M, small enough to come with pip. It plans clumsily, reads off names that\n"
-        "stand next to the question's words, and is often wrong where facts must be combined. What you see is\n"
-        "the machinery (plan, hops, evidence graph, answer with evidence), not the quality of the method. With a\n"
+        "stand next to the question's words, and is wrong most of the time, nearly always where facts must be\n"
+        "combined. What you see is the machinery (plan, hops, evidence graph, answer with evidence; the evidence\n"
+        "is mostly right), not the quality of the method. With a\n"
         "server of your own: pyfast answer QUESTIONS --index IDX --run RUN --llm openai:MODEL@http://HOST:PORT"
     )
 
