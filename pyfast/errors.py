@@ -1,5 +1,12 @@
 """The errors that pyfast raises on purpose: one line that says what is wrong and what to do about it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 
 class PyfastError(Exception):
     """Base of all errors that pyfast raises on purpose. The command line prints it as one line."""
@@ -31,3 +38,9 @@ class AnswerError(CallError):
 
 class ArrayError(PyfastError, ValueError):
     """An array given to an op has the wrong dtype, shape or content; the message names the argument."""
+
+
+def first_fault(error: ValidationError) -> tuple[str, str]:
+    """(the field, empty for the whole; what is wrong with it): the first thing that pydantic objects to."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ".".join(map(str, first["loc"])), first["msg"]

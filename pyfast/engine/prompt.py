@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pyfast.errors import AnswerError
+from pyfast.errors import AnswerError, first_fault
 from pyfast.llm import Completion, Request
 
 M = TypeVar("M", bound=BaseModel)
@@ -52,9 +52,8 @@ class Prompt(Generic[M]):
         try:
             return self.answer.model_validate_json(completion.text)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"])) or "answer"
-            raise AnswerError(f"{self.name}: malformed answer: {place}: {first['msg']}") from None
+            field_name, fault = first_fault(error)
+            raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}") from None
 
 
 def plain(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pyfast.errors import InputError
+from pyfast.errors import InputError, first_fault
 from pyfast.evaluation.scoring import Score, score, score_set
 from pyfast.jsonl import read_lines
 
@@ -118,8 +118,8 @@ def _lines(path: Path, kind: type[L]) -> Iterator[L]:
         try:
             record = kind.model_validate(line)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            raise InputError(f"{place}: `{'.'.join(map(str, first['loc']))}`: {first['msg']}") from None
+            name, fault = first_fault(error)
+            raise InputError(f"{place}: `{name}`: {fault}") from None
         if record.id in seen:
             raise InputError(f"{place}: the id {record.id!r} came before")
         seen.add(record.id)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pyfast.engine import Answer, Ask, Prompt
-from pyfast.errors import InputError
+from pyfast.errors import InputError, first_fault
 
 
 class Settings(BaseModel):
@@ -43,6 +43,6 @@ class System:
         try:
             settings = self.settings.model_validate(given)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise InputError(f"{self.name}: setting {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            setting, fault = first_fault(error)
+            raise InputError(f"{self.name}: setting {setting}: {fault}") from None
         return partial(self.answer, settings=settings)
