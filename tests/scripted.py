@@ -30,7 +30,7 @@ class Scripted:
         return [kind for kind, _ in self.calls]
 
     def users(self, kind: str) -> list[str]:
-        return [request.user for asked, request in self.calls if asked == kind]
+        return [request.messages[-1].content for asked, request in self.calls if asked == kind]
 
     async def start(self) -> None: ...
 
@@ -40,7 +40,9 @@ class Scripted:
         return "scripted"
 
     async def complete(self, request: Request) -> Completion:
-        kind = next(p.name for p in (PLAN, EXTRACT, ANSWER, DIRECT, COT) if p.system == request.system)
+        kind = next(
+            p.name for p in (PLAN, EXTRACT, ANSWER, DIRECT, COT) if p.system == request.messages[0].content
+        )
         self.calls.append((kind, request))
         await asyncio.sleep(0)
         reply = self.replies[kind]

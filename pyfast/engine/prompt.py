@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from pyfast.errors import AnswerError, first_fault
-from pyfast.llm import Completion, Request
+from pyfast.llm import Completion, Request, dialogue
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -43,7 +43,7 @@ class Prompt(Generic[M]):
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
         """The request for one call; `fields` must fill every place, and are taken as plain text."""
         user = self._template.substitute({name: plain(text) for name, text in fields.items()})
-        return Request(self.system, user, self.max_tokens, self.schema, temperature, seed)
+        return Request(dialogue(user, self.system), self.max_tokens, self.schema, temperature, seed)
 
     def parse(self, completion: Completion) -> M:
         """The answer. Raises `AnswerError` where the completion was cut off or breaks the schema."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pyfast.errors import InputError
-from pyfast.llm.protocol import Backend, Completion, Request
+from pyfast.llm.protocol import Backend, Completion, Message, Request, dialogue
 
-__all__ = ["Backend", "Completion", "Request", "open_llm"]
+__all__ = ["Backend", "Completion", "Message", "Request", "dialogue", "open_llm"]
 
 ACCEPTED = "embedded, llamacpp:PATH.gguf, openai:MODEL@URL, instant (benchmarks only)"
 

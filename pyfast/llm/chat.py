@@ -37,12 +37,13 @@ def closed(schema: Any) -> Any:
 def request_body(request: Request, fields: Mapping[str, Any]) -> bytes:
     """The JSON body of one request, without its schema. `fields` are the backend's own.
 
-    Raises `CallError` if the prompt is not valid Unicode.
+    Raises `CallError` if the prompt is not valid Unicode, or not text.
     """
-    user = {"role": "user", "content": request.user}
+    if request.embeds is not None:
+        raise CallError("this LLM takes text, not embeddings")
     body = {
         **fields,
-        "messages": [{"role": "system", "content": request.system}, user] if request.system else [user],
+        "messages": request.messages,
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
         "seed": request.seed,

@@ -46,14 +46,16 @@ class Instant:
 
     async def complete(self, request: Request) -> Completion:
         """Answer at once. Raises `InputError` for a schema with keywords that it cannot honour."""
-        prompt = request.user.encode(errors="replace")
+        prompt = request.messages[-1].content.encode(errors="replace")
         number = crc32(prompt, request.seed & 0xFFFFFFFF)
         words = _last_line(prompt).split() or ["instant"]
         if request.schema is None:
             text = " ".join(_some(words, number))
         else:
             text = _compiled(request.schema)(words, number)
-        return Completion(text, "stop", (len(prompt) + len(request.system)) // 4, 0, len(text) // 4 + 1)
+        return Completion(
+            text, "stop", sum([len(said.content) for said in request.messages]) // 4, 0, len(text) // 4 + 1
+        )
 
 
 def _last_line(prompt: bytes) -> str:

@@ -4,23 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from hashlib import blake2b
+from typing import Any, Literal, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from pyfast.errors import CallError
 
 Schema = Mapping[str, Any]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """One prompt. Equal requests mean equal work: a backend uses nothing but these fields."""
+class Message:
+    """One turn of a conversation with the LLM."""
 
-    system: str
-    user: str
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+def dialogue(user: str, system: str = "") -> tuple[Message, ...]:
+    """The messages that open a conversation: the system's, if there is one, and the user's."""
+    asked = Message("user", user)
+    return (Message("system", system), asked) if system else (asked,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """One call of the LLM. A backend uses nothing but these fields."""
+
+    messages: tuple[Message, ...]
     max_tokens: int
     schema: Schema | None = None
     """JSON schema of the answer: constrained decoding where the backend has it. It may still be broken."""
     temperature: float = 0.0
     seed: int = 0
+    embeds: npt.NDArray[np.float32] | None = None
+    """[tokens, hidden size] the whole prompt as embeddings, in place of `messages`; only vLLM takes them"""
+
+    def digest(self) -> bytes:
+        """16 bytes that name the work: equal for equal requests, in any process.
+
+        Raises `CallError` if the text is not valid Unicode.
+        """
+        try:
+            head = orjson.dumps((self.messages, self.max_tokens, self.temperature, self.seed))
+        except orjson.JSONEncodeError as error:
+            raise CallError(f"the prompt cannot be sent as JSON: {error}") from None
+        digest = blake2b(head, digest_size=16)
+        if self.schema is not None:
+            digest.update(_canonical(self.schema))
+        if self.embeds is not None:
+            digest.update(repr(self.embeds.shape).encode())
+            digest.update(np.ascontiguousarray(self.embeds, np.float32).data)
+        return digest.digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +122,8 @@ def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:
         return found[1]
 
     return remembered
+
+
+@once_per_schema
+def _canonical(schema: Schema) -> bytes:
+    return orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)

@@ -78,7 +78,7 @@ def test_a_context_leaves_room_for_the_instructions_and_the_answer(hybridqa: Ind
 
 def test_calls_are_counted_also_those_that_fail() -> None:
     def reply(request: Request) -> Any:
-        return CallError("no") if "bad" in request.user else {"answer": "yes"}
+        return CallError("no") if "bad" in request.messages[-1].content else {"answer": "yes"}
 
     async def main(context: Callable[[], Context]) -> None:
         ctx = context()

@@ -28,8 +28,8 @@ HOSTILE = ["$a", "${b}", "$$", "$", "{}", "{a}", "%s", "{0.__class__}", "\\1", "
 @given(*[st.one_of(st.text(), st.sampled_from(HOSTILE))] * 2)
 def test_fields_are_inserted_verbatim(a: str, b: str) -> None:
     request = PROMPT.request({"a": a, "b": b}, temperature=0.0, seed=3)
-    assert request.user == "Find " + plain(a) + " in " + plain(b) + ": {} $5"
-    assert (request.system, request.max_tokens, request.seed) == ("Be brief.", 50, 3)
+    assert request.messages[-1].content == "Find " + plain(a) + " in " + plain(b) + ": {} $5"
+    assert (request.messages[0].content, request.max_tokens, request.seed) == ("Be brief.", 50, 3)
     assert request.schema is PROMPT.schema  # one object for all calls: backends compile it once
 
 
@@ -59,7 +59,7 @@ def test_a_place_left_empty_is_an_error() -> None:
 def test_the_systems_prompts_can_be_filled(prompt: Prompt[Any]) -> None:
     names = ("question", "context", "path", "entity_type")
     fields = {name: f"<{name} $x>" for name in names if f"${name}" in prompt.user or f"${{{name}}}" in prompt.user}
-    user = prompt.request(fields, temperature=0.0, seed=0).user
+    user = prompt.request(fields, temperature=0.0, seed=0).messages[-1].content
     assert all(text in user for text in fields.values()) and "<question $x>" in user
     # What differs comes last, for the sake of prefix caches.
     assert user.startswith(prompt.user[: prompt.user.index("$")])

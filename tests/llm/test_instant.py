@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model
 
 from pyfast.errors import InputError
-from pyfast.llm import Request, open_llm
+from pyfast.llm import Request, dialogue, open_llm
 
 PROMPT = "Passages:\n[1] Paris is in France.\n\nQuestion: who directed the film that won the prize in 1999?\n"
 
 
 async def answer(schema: dict[str, Any] | None, user: str = PROMPT, seed: int = 0) -> str:
-    return (await open_llm("instant").complete(Request("Answer.", user, 100, schema, seed=seed))).text
+    return (await open_llm("instant").complete(Request(dialogue(user, "Answer."), 100, schema, seed=seed))).text
 
 
 class Colour(enum.Enum):
@@ -100,10 +100,10 @@ async def test_numbers_depend_on_the_request_and_nothing_else() -> None:
 def test_hash_seed_does_not_matter() -> None:
     code = """if True:
         import asyncio
-        from pyfast.llm import Request, open_llm
+        from pyfast.llm import Request, dialogue, open_llm
         fields = {"a": {"type": "string"}, "b": {"type": "integer"}, "c": {"enum": ["x", "y", "z"]}}
         schema = {"type": "object", "properties": fields}
-        request = Request("system", "one\\ntwo three four five six seven eight", 10, schema)
+        request = Request(dialogue("one\\ntwo three four five six seven eight", "system"), 10, schema)
         print(asyncio.run(open_llm("instant").complete(request)).text)"""
     answers = {
         subprocess.check_output([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed})

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
-from pyfast.llm import Backend, Completion, Request, open_llm
+from pyfast.llm import Backend, Completion, Request, dialogue, open_llm
 from pyfast.llm.llamacpp import LlamaCpp, embedded_model
 
 
@@ -26,7 +26,7 @@ SCHEMA = Capital.model_json_schema()
 
 
 def ask(country: str, max_tokens: int = 60) -> Request:
-    return Request("Answer with JSON.", f"What is the capital of {country}?", max_tokens, SCHEMA)
+    return Request(dialogue(f"What is the capital of {country}?", "Answer with JSON."), max_tokens, SCHEMA)
 
 
 async def test_an_answer_obeys_its_schema_and_is_repeatable(embedded: Backend) -> None:
@@ -40,13 +40,13 @@ async def test_an_answer_obeys_its_schema_and_is_repeatable(embedded: Backend) -
 
 
 async def test_text_without_a_schema_is_cut_off_at_the_limit(embedded: Backend) -> None:
-    done = await embedded.complete(Request("", "Tell me a long story about a river.", 5))
+    done = await embedded.complete(Request(dialogue("Tell me a long story about a river."), 5))
     assert done.finish_reason == "length" and done.completion_tokens == 5 and done.text
 
 
 async def test_the_seed_is_used(embedded: Backend) -> None:
     def story(seed: int) -> Request:
-        return Request("", "Tell me a story.", 12, temperature=1.0, seed=seed)
+        return Request(dialogue("Tell me a story."), 12, temperature=1.0, seed=seed)
 
     texts = [(await embedded.complete(story(seed))).text for seed in (1, 2, 3)]
     assert len(set(texts)) > 1
@@ -54,7 +54,7 @@ async def test_the_seed_is_used(embedded: Backend) -> None:
 
 async def test_more_calls_than_slots(embedded: Backend) -> None:
     capitals = {"France": "Paris", "Italy": "Rome", "Japan": "Tokyo", "Peru": "Lima", "Egypt": "Cairo"}
-    free = [Request("", f"What is the capital of {country}?", 20) for country in capitals]
+    free = [Request(dialogue(f"What is the capital of {country}?"), 20) for country in capitals]
     assert 2 * len(free) > 2 * embedded.slots
     done = await asyncio.gather(
         *(embedded.complete(request) for request in free),
@@ -69,9 +69,9 @@ async def test_more_calls_than_slots(embedded: Backend) -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        Request("", "word " * 5000, 10),
-        Request("", "lone surrogate \ud800", 10),
-        Request("", "hello", 10, temperature="hot"),  # type: ignore[arg-type]
+        Request(dialogue("word " * 5000), 10),
+        Request(dialogue("lone surrogate \ud800"), 10),
+        Request(dialogue("hello"), 10, temperature="hot"),  # type: ignore[arg-type]
     ],
     ids=["too long", "not unicode", "no number"],
 )
@@ -87,7 +87,7 @@ async def test_an_impossible_request_fails_alone(embedded: Backend, request_: Re
 
 async def test_the_error_tells_the_sizes(embedded: Backend) -> None:
     with pytest.raises(CallError, match=r"\d+ tokens.*2048"):
-        await embedded.complete(Request("", "word " * 5000, 10))
+        await embedded.complete(Request(dialogue("word " * 5000), 10))
     assert embedded.context_window == 2048
 
 
@@ -99,7 +99,7 @@ async def test_cancelled_calls_free_their_slots(embedded: Backend) -> None:
         "minItems": 5000,
     }  # cannot end before the context does
     calls = [
-        asyncio.create_task(embedded.complete(Request("", f"Count. {i}", 2000, long)))
+        asyncio.create_task(embedded.complete(Request(dialogue(f"Count. {i}"), 2000, long)))
         for i in range(embedded.slots + 2)
     ]
     await asyncio.sleep(0.5)
@@ -119,7 +119,7 @@ async def test_closing_under_a_call(model_installed: None) -> None:
     await backend.start()
     await backend.start()
     assert backend.context_window == 512
-    calls = [asyncio.create_task(backend.complete(Request("", "Tell a story.", 400))) for _ in range(3)]
+    calls = [asyncio.create_task(backend.complete(Request(dialogue("Tell a story."), 400))) for _ in range(3)]
     await asyncio.sleep(0.3)
     await backend.close()
     for result in await asyncio.gather(*calls, return_exceptions=True):
@@ -133,14 +133,14 @@ async def test_closing_under_a_call(model_installed: None) -> None:
 def test_the_interpreter_ends_without_close(model_installed: None, end: str) -> None:
     code = f"""if True:
         import asyncio, os
-        from pyfast.llm import Request, open_llm
+        from pyfast.llm import Request, dialogue, open_llm
         before = dict(os.environ)
-        story = Request("", "Tell a very long story.", 1500)
+        story = Request(dialogue("Tell a very long story."), 1500)
         async def main():
             global llm
             llm = open_llm("embedded")
             await llm.start()
-            print((await llm.complete(Request("", "Hi", 1))).completion_tokens)
+            print((await llm.complete(Request(dialogue("Hi"), 1))).completion_tokens)
             {end}
         asyncio.run(main())
         assert dict(os.environ) == before"""

@@ -14,11 +14,11 @@ from aiohttp.test_utils import TestServer, unused_port
 from pydantic import BaseModel
 
 from pyfast.errors import BackendError, CallError
-from pyfast.llm import Backend, Request, open_llm
+from pyfast.llm import Backend, Request, dialogue, open_llm
 from pyfast.llm.llamacpp import embedded_model, import_runtime
 from pyfast.llm.openai import LARGEST_ANSWER
 
-ASK = Request("Be brief.", "What is the capital of France?", 16)
+ASK = Request(dialogue("What is the capital of France?", "Be brief."), 16)
 KEY = "sk-test-4711"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -84,7 +84,7 @@ async def test_a_real_server(llama_server: str, monkeypatch: pytest.MonkeyPatch)
     backend = open_llm(f"openai:smollm2@{llama_server}/")
     await backend.start()
     assert backend.context_window == 2048
-    request = Request(ASK.system, ASK.user, 60, Capital.model_json_schema())
+    request = Request(ASK.messages, 60, Capital.model_json_schema())
     first, *others = await asyncio.gather(*(backend.complete(request) for _ in range(4)))
     assert "paris" in Capital.model_validate_json(first.text).capital.lower()
     assert first.finish_reason == "stop" and first.prompt_tokens > 10 and first.completion_tokens > 3
@@ -92,9 +92,9 @@ async def test_a_real_server(llama_server: str, monkeypatch: pytest.MonkeyPatch)
         Capital.model_validate_json(other.text)
     again = await backend.complete(request)
     assert again.cached_tokens > 0
-    assert (await backend.complete(Request("", ASK.user, 2))).finish_reason == "length"
+    assert (await backend.complete(Request(ASK.messages, 2))).finish_reason == "length"
     with pytest.raises(CallError, match="exceeds the available context size"):
-        await backend.complete(Request("", "word " * 4000, 10))
+        await backend.complete(Request(dialogue("word " * 4000), 10))
     assert (await backend.complete(request)).text == again.text
     await backend.close()
 
@@ -116,8 +116,8 @@ async def test_the_request_says_all() -> None:
     schema = {"title": "Plan of [hops]", "type": "object", "properties": {"ü": {"type": "string"}}}
     closed = {**schema, "additionalProperties": False}
     async with serving(handler, extra={"top_k": 1}) as backend:
-        await backend.complete(Request("sys", "use\n“r”", 7, schema, 0.5, 3))
-        await backend.complete(Request("", "u", 7))
+        await backend.complete(Request(dialogue("use\n“r”", "sys"), 7, schema, 0.5, 3))
+        await backend.complete(Request(dialogue("u"), 7))
     assert asked[0] == {
         "model": "m",
         "top_k": 1,
@@ -352,7 +352,7 @@ async def test_a_server_that_never_answers() -> None:
 async def test_prompts_that_are_not_unicode_fail_alone() -> None:
     async with serving(replying(body())[0]) as backend:
         with pytest.raises(CallError):
-            await backend.complete(Request("", "broken \ud800", 5))
+            await backend.complete(Request(dialogue("broken \ud800"), 5))
         assert (await backend.complete(ASK)).text == "Paris"
 
 

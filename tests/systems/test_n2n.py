@@ -144,7 +144,11 @@ def test_of_a_plan_broken_late_the_first_hops_stay(small: Index) -> None:
 
 def test_a_call_that_fails_fails_its_question_alone(small: Index) -> None:
     def reply(request: Request) -> Any:
-        return CallError("the server refuses") if "two" in request.user.rpartition("\n")[2] else plan("moon")
+        return (
+            CallError("the server refuses")
+            if "two" in request.messages[-1].content.rpartition("\n")[2]
+            else plan("moon")
+        )
 
     records = run(small, Scripted(plan=reply), ["one", "two", "three"])
     assert [record.state for record in records] == ["answered", "failed", "answered"]
@@ -205,7 +209,7 @@ def contexts(index: Index, question: Question, **settings: str) -> list[str]:
         extract={"entity": "Jenson Button"},
     )
     run(index, llm, [question], **settings)
-    return [request.user for kind, request in llm.calls if kind != "plan"]
+    return [request.messages[-1].content for kind, request in llm.calls if kind != "plan"]
 
 
 def test_ablations_change_what_they_say(hybridqa: Index, hybridqa_questions: list[Question]) -> None:
