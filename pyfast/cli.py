@@ -1,17 +1,23 @@
-"""The command line: `pyfast index`, `pyfast answer`, `pyfast evaluate`."""
+"""The command line: `pyfast index`, `pyfast answer`, `pyfast status`, `pyfast evaluate`."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
 from pyfast import __version__
-from pyfast.errors import CallError, InputError, PyfastError
+from pyfast.errors import CallError, InputError, PyfastError, RunError
+
+if TYPE_CHECKING:
+    from pyfast.engine import Job, Summary
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -78,87 +84,178 @@ def index(
 @app.command()
 def answer(
     questions: Annotated[Path, typer.Argument(help="JSON lines with `id` and `question`.")],
-    run: Annotated[Path, typer.Option(help="The folder to write answers.jsonl to.")],
+    run: Annotated[Path, typer.Option(help="The folder of the run; one that was begun goes on.")],
     index: Annotated[Path | None, typer.Option(help="An index; `direct` and `cot` need none.")] = None,
     system: Annotated[str, typer.Option(help="n2n, rag, decompose, cot or direct.")] = "n2n",
     llm: Annotated[
-        str, typer.Option(help="embedded, llamacpp:PATH.gguf, openai:MODEL@URL or instant.")
+        str, typer.Option(help="embedded, vllm:MODEL, llamacpp:PATH.gguf, openai:MODEL@URL or instant.")
     ] = "embedded",
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the system, such as graph=off; repeatable.")
     ] = None,
+    llm_option: Annotated[
+        list[str] | None, typer.Option(help="An option of the LLM, such as timeout_s=60; repeatable.")
+    ] = None,
+    budget: Annotated[
+        list[str] | None, typer.Option(help="A limit, such as seconds=60 or tokens=20000; repeatable.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, max=10**9, help="Answer only the first ones.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=65_536, help="Questions in work at once.")] = 64,
+    max_failures: Annotated[
+        str | None, typer.Option(help="Stop when more than so many failed: a number, or a share such as 5%.")
+    ] = None,
+    sync: Annotated[
+        Literal["normal", "full"], typer.Option(help="full: not even a power cut costs an LLM call.")
+    ] = "normal",
+    restart: Annotated[bool, typer.Option("--restart", help="Begin anew; the old folder is kept aside.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try those questions again that failed.")
+    ] = False,
 ) -> None:
-    """Answer questions."""
-    from pyfast.engine import check_questions
+    """Answer questions, or go on with a run that was stopped."""
+    from pyfast.engine import Budget, Job, check_questions, check_run, configuration, read_questions, set_aside
     from pyfast.llm import open_llm
     from pyfast.retrieval import Index
     from pyfast.systems import load_system
 
     # All that can be wrong is found before anything is made.
     chosen = load_system(system)
-    ask = chosen.ask(dict(_pair(text) for text in setting or []))
-    total = check_questions(questions, limit)
-    if (run / "answers.jsonl").exists():
-        raise InputError(f"{run}: holds answers already; choose another folder")
-    if run.exists() and not run.is_dir():
-        raise InputError(f"{run}: exists and is not a folder; choose another one")
+    settings = chosen.configure(_pairs("--set", setting))
+    limits = Budget.parse(_pairs("--budget", budget))
+    total, digest = check_questions(questions, limit)
+    failures = _failures(max_failures, total)
     if index is None and chosen.needs_index:
         raise InputError(f"--system {system} retrieves: give --index (made by `pyfast index`)")
     opened = Index(index) if index is not None else None
-    backend = open_llm(llm)
-    try:
-        summary = asyncio.run(_answer(questions, limit, total, ask, opened, backend, run, concurrency))
-    except KeyboardInterrupt:
-        kept = run / "answers.jsonl"
-        held = f"{kept} holds what was answered" if kept.exists() else "nothing was answered yet"
-        print(f"pyfast: stopped; {held}", file=sys.stderr)
-        sys.exit(130)
-    states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
-    rate = total / max(summary.seconds, 1e-9)
-    print(
-        f"{total} questions: {states}; {summary.llm_calls} LLM calls; "
-        f"{summary.seconds:.1f} s, {rate:.1f} questions/s; {run / 'answers.jsonl'}"
+    backend = open_llm(llm, **_values(_pairs("--llm-option", llm_option)))
+    describe = partial(
+        configuration,
+        system=system,
+        settings=settings.model_dump(mode="json"),
+        prompts=chosen.prompts,
+        llm=backend,
+        index=opened,
+        budget=limits.shaping(),
+        questions={"count": total, "digest": digest},
+        places={"questions": str(questions), "index": str(index or ""), "llm": llm},
     )
-    if summary.states["failed"] == total:
+    if restart:
+        if (aside := set_aside(run)) is not None:
+            print(f"the old run is now {aside}", file=sys.stderr)
+    else:
+        check_run(run, describe(), unknown=["llm.context_window"])  # before a model is loaded
+    job = Job(
+        folder=run,
+        questions=partial(read_questions, questions, limit),
+        ask=chosen.ask(settings),
+        index=opened,
+        llm=backend,
+        describe=describe,
+        concurrency=concurrency,
+        budget=limits,
+        failures=failures,
+        sync=sync,
+        retry_failed=retry_failed,
+    )
+    try:
+        summary = asyncio.run(_watched(job, total))
+    except RunError as error:
+        if (run / "run.toml").exists():
+            raise RunError(f"{error}; the same command goes on with {run}") from None
+        raise
+    ended = sum(summary.states.values())
+    if not ended:
+        print(f"nothing was left to do; {run / 'answers.jsonl'}")
+        return
+    states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
+    replayed = f" ({summary.replayed} from the journal)" if summary.replayed else ""
+    print(
+        f"{ended} questions: {states}; {summary.llm_calls} LLM calls{replayed};"
+        f" {_tokens(summary.prompt_tokens, summary.cached_tokens, summary.completion_tokens)};"
+        f" {summary.seconds:.1f} s, {ended / max(summary.seconds, 1e-9):.1f} questions/s; {run / 'answers.jsonl'}"
+    )
+    if summary.states["failed"] == ended:
         raise CallError(f"every question failed, the first because: {summary.first_failure}")
 
 
-async def _answer(
-    questions: Path, limit: int | None, total: int, ask: Any, index: Any, llm: Any, run: Path, concurrency: int
-) -> Any:
-    import orjson
+async def _watched(job: Job, total: int) -> Summary:
+    """The run, with its progress shown. Ctrl-C lets it finish what is in work, a second one ends it at once."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-    from pyfast.engine import Record, answer_all, read_questions
+    from pyfast.engine import RunFolder, work_on
 
     console = _console()
-    with console.status(f"starting {llm.spec}"):
-        await llm.start()
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    bars = Progress(*columns, console=console, disable=not console.is_terminal)
+    bar = bars.add_task("", total=total)
+    stop = asyncio.Event()
+    answering = asyncio.Event()
+    started = console.status(f"starting {job.llm.spec}")
+    task = asyncio.current_task()
+    assert task is not None
+
+    def begun(folder: RunFolder, done: int) -> None:
+        answering.set()
+        started.stop()
+        if folder.journal.salvaged is not None:
+            aside = folder.journal.salvaged
+            print(f"the journal was damaged; what can be read was taken over from {aside}", file=sys.stderr)
+        if done:
+            print(f"{done} of {total} questions are answered; going on", file=sys.stderr)
+        bars.update(bar, completed=done)
+        bars.start()
+
+    def interrupted() -> None:
+        if stop.is_set() or not answering.is_set():
+            task.cancel()
+        else:
+            stop.set()
+            print("pyfast: finishing what is in work; once more to stop at once", file=sys.stderr)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupted)
     try:
-        new = not run.exists()
-        run.mkdir(parents=True, exist_ok=True)
-        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        bars = Progress(*columns, console=console, disable=not console.is_terminal)
-        with (run / "answers.jsonl").open("xb") as file, bars as progress:
-            bar = progress.add_task("", total=total)
+        with started, bars:
+            summary = await work_on(job, stop, begun, lambda: bars.advance(bar))
+    except asyncio.CancelledError:
+        _stopped(job.folder)
+    if stop.is_set():
+        _stopped(job.folder)
+    return summary
 
-            def write(record: Record) -> None:
-                file.write(orjson.dumps(record.as_json(), option=orjson.OPT_APPEND_NEWLINE))
-                file.flush()  # a killed process loses no answer that was given
-                progress.advance(bar)
 
-            try:
-                return await answer_all(read_questions(questions, limit), ask, index, llm, write, concurrency)
-            except BaseException:
-                if not file.tell():  # not one answer: the next try is to find the folder free
-                    (run / "answers.jsonl").unlink()
-                    if new:
-                        run.rmdir()
-                raise
-    finally:
-        await llm.close()
+def _stopped(run: Path) -> NoReturn:
+    """End the process: threads of a backend that is busy must not hold it."""
+    print(f"pyfast: stopped; the same command goes on with {run}", file=sys.stderr, flush=True)
+    os._exit(130)
+
+
+@app.command()
+def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
+    """Show how far a run is."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from pyfast.engine import read_status
+
+    found = read_status(run)
+    console = Console()
+    states = ", ".join(f"{count} {state}" for state, count in sorted(found.states.items())) or "none yet"
+    left = "" if found.seconds_left is None else f", about {timedelta(seconds=round(found.seconds_left))} left"
+    running = "running" if found.running else "done" if found.ended == found.questions else "stopped"
+    print(f"{found.ended} of {found.questions} questions ended: {states}; {running}{left}")
+    tokens = _tokens(found.prompt_tokens, found.cached_tokens, found.completion_tokens)
+    print(f"{found.llm_calls} LLM calls; {tokens}")
+    if found.stages:
+        table = Table("stage", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
+        for stage in found.stages:
+            figures = (f"{stage.queued_ms:.2f}", f"{stage.running_ms:.2f}", f"{stage.batch:.1f}")
+            table.add_row(stage.name, str(stage.calls), *figures)
+        console.print(table)
+    for reason, count in found.failures:
+        console.print(Text(f"{count} failed: {reason}"))
 
 
 @app.command()
@@ -183,11 +280,43 @@ def evaluate(
     print(f"{states}; {report.missing} gold questions without an answer")
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError(f"--set {text}: expected NAME=VALUE")
-    return name, value
+def _tokens(prompt: int, cached: int, completion: int) -> str:
+    share = f" ({cached / prompt:.1%} cached)" if cached else ""
+    return f"{prompt} tokens in{share}, {completion} out"
+
+
+def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    """NAME=VALUE texts as a mapping."""
+    pairs = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text}: expected NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _values(pairs: dict[str, str]) -> dict[str, Any]:
+    """Values that are JSON (numbers, true, objects) as such, others as text."""
+    import orjson
+
+    values: dict[str, Any] = {}
+    for name, text in pairs.items():
+        try:
+            values[name] = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            values[name] = text
+    return values
+
+
+def _failures(text: str | None, total: int) -> int | None:
+    """How many of `total` questions may fail."""
+    if text is None:
+        return None
+    share = text.removesuffix("%")
+    if not share.isascii() or not share.isdigit() or (text != share and int(share) > 100):
+        raise InputError(f"--max-failures {text}: expected a number, or a share of the questions such as 5%")
+    return int(share) if text == share else total * int(share) // 100
 
 
 def _console() -> Any:

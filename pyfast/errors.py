@@ -20,7 +20,11 @@ class IndexFormatError(PyfastError):
     """A folder or file is not a pyfast index, was written by another version, or is damaged."""
 
 
-class BackendError(PyfastError):
+class RunError(PyfastError):
+    """The run cannot go on: the disk is full, too much failed, its budget is spent. What it did is kept."""
+
+
+class BackendError(RunError):
     """The LLM backend cannot be reached or has died: the run stops. A single failed call is a `CallError`."""
 
 
@@ -34,6 +38,10 @@ class CallError(PyfastError):
 
 class AnswerError(CallError):
     """One LLM call was answered, but not as asked: cut off, or not of the schema. A system may do without."""
+
+
+class BudgetError(PyfastError):
+    """A question has used up what it may: calls, tokens, steps or seconds. Only it fails; no system catches it."""
 
 
 class ArrayError(PyfastError, ValueError):

@@ -3,9 +3,10 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
-from pyfast.engine import Question, Record, answer_all
+from pyfast.engine import Budget, Question, Record, answer_all
 from pyfast.llm import Backend, Completion, Request
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
@@ -74,10 +75,12 @@ def run(
     system: str = "n2n",
     concurrency: int = 64,
     **settings: str,
-) -> list[Record]:
-    """The records of a run, one a question."""
+) -> list[Any]:
+    """The records of a run, one a question, as they are read back. A broken answer is asked for once."""
     asked = [q if isinstance(q, Question) else Question(str(i), q) for i, q in enumerate(questions)]
-    ask = load_system(system).ask(settings)
+    chosen = load_system(system)
+    ask = chosen.ask(chosen.configure(settings))
     records: list[Record] = []
-    asyncio.run(answer_all(iter(asked), ask, index, llm, records.append, concurrency))
-    return records
+    budget = Budget(attempts=1)
+    asyncio.run(answer_all(iter(asked), ask, index, llm, records.append, concurrency, budget=budget))
+    return [SimpleNamespace(**{"reason": None, **record.as_json()}) for record in records]

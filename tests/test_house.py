@@ -97,7 +97,7 @@ def test_every_dependency_has_its_reason() -> None:
 
 
 # yarl's URLs are a part of aiohttp's interface.
-PACKAGE = {"markdown_it": "markdown-it-py", "sklearn": "scikit-learn", "yarl": "aiohttp"}
+PACKAGE = {"markdown_it": "markdown-it-py", "sklearn": "scikit-learn", "tomli_w": "tomli-w", "yarl": "aiohttp"}
 
 
 def test_what_is_imported_is_declared() -> None:

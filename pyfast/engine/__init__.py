@@ -1,21 +1,38 @@
-"""The engine: a coroutine per question, and a batch at every `await`."""
+"""The engine: a coroutine per question, a batch at every `await`, and a journal."""
 
+from pyfast.engine.budget import Budget
+from pyfast.engine.configuration import Configuration, configuration
 from pyfast.engine.context import Context
+from pyfast.engine.folder import RunFolder, check_run, set_aside
+from pyfast.engine.job import Job, work_on
+from pyfast.engine.ledger import Ledger
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.questions import Question, check_questions, read_questions
 from pyfast.engine.records import Answer, Evidence, Record
 from pyfast.engine.run import Ask, Summary, answer_all
+from pyfast.engine.status import Status, read_status
 
 __all__ = [
     "Answer",
     "Ask",
+    "Budget",
+    "Configuration",
     "Context",
     "Evidence",
+    "Job",
+    "Ledger",
     "Prompt",
     "Question",
     "Record",
+    "RunFolder",
+    "Status",
     "Summary",
     "answer_all",
     "check_questions",
+    "check_run",
+    "configuration",
     "read_questions",
+    "read_status",
+    "set_aside",
+    "work_on",
 ]

@@ -5,44 +5,48 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from time import perf_counter
 from typing import Generic, TypeVar
+
+from pyfast.engine.ledger import Stage
 
 T = TypeVar("T")
 R = TypeVar("R")
+_Waiting = tuple[T, asyncio.Future[R], Stage, float]
 
 
 class BatchPoint(Generic[T, R]):
-    """`await point(item)` joins the next batch; `await point.all(items)` joins it with several.
+    """`await point(item, stage)` joins the next batch; `await point.all(items, stage)` joins it with several.
 
     A batch starts when no coroutine can go further, or when `limit` items wait. `work` runs in `executor`, one
     batch at a time: what arrives meanwhile makes the next batch. Where it raises, the batch is halved until the
-    items that cannot be worked on fail alone.
+    items that cannot be worked on fail alone. What it took is added to the `stage` of each.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 4096) -> None:
         self._work = work
         self._executor = executor
         self._limit = limit
-        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+        self._waiting: list[_Waiting[T, R]] = []
         self._armed = False
         self._running: asyncio.Task[None] | None = None
 
-    async def __call__(self, item: T) -> R:
-        return await self._join(item)
+    async def __call__(self, item: T, stage: Stage) -> R:
+        return await self._join(item, stage)
 
-    async def all(self, items: Sequence[T]) -> list[R]:
+    async def all(self, items: Sequence[T], stage: Stage) -> list[R]:
         """One result per item, in order. Raises the first error."""
-        futures = [self._join(item) for item in items]
+        futures = [self._join(item, stage) for item in items]
         try:
             return [await future for future in futures]
         finally:
             for future in futures:  # of an error or a cancellation: nobody waits for the rest
                 future.cancel()
 
-    def _join(self, item: T) -> asyncio.Future[R]:
+    def _join(self, item: T, stage: Stage) -> asyncio.Future[R]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        self._waiting.append((item, future))
+        self._waiting.append((item, future, stage, perf_counter()))
         self._arm(loop)
         return future
 
@@ -62,9 +66,10 @@ class BatchPoint(Generic[T, R]):
     async def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
         batch, self._waiting = self._waiting[: self._limit], self._waiting[self._limit :]
         # Nobody waits for the answer of a cancelled coroutine.
-        batch = [(item, future) for item, future in batch if not future.done()]
+        batch = [waiting for waiting in batch if not waiting[1].done()]
+        started = perf_counter()
         try:
-            outcomes = await loop.run_in_executor(self._executor, self._attempt, [item for item, _ in batch])
+            outcomes = await loop.run_in_executor(self._executor, self._attempt, [item for item, *_ in batch])
         except BaseException as error:  # the executor is shut down, or the loop is closing
             outcomes = [RuntimeError(f"the batch could not run: {error}")] * len(batch)
             if not isinstance(error, Exception):
@@ -72,9 +77,11 @@ class BatchPoint(Generic[T, R]):
         finally:
             self._running = None
             self._arm(loop)
-        for (_, future), outcome in zip(batch, outcomes, strict=True):
+        running = perf_counter() - started
+        for (_, future, stage, joined), outcome in zip(batch, outcomes, strict=True):
             if future.done():
                 continue
+            stage.add(started - joined, running, len(batch))
             if isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:

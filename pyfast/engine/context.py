@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
+from time import perf_counter
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from pydantic import BaseModel
 
+from pyfast.engine.admission import Admission
 from pyfast.engine.batching import BatchPoint
+from pyfast.engine.budget import Budget
+from pyfast.engine.folder import RunFolder
+from pyfast.engine.journal import Key, Outcome
+from pyfast.engine.ledger import Ledger, Stage
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.questions import Question
 from pyfast.engine.records import Evidence
-from pyfast.errors import InputError
-from pyfast.llm import Backend
+from pyfast.errors import AnswerError, BudgetError, CallError, InputError
+from pyfast.llm import Backend, Completion, Request
 from pyfast.retrieval import Index, Pool, narrate
 
 M = TypeVar("M", bound=BaseModel)
@@ -28,13 +36,26 @@ _TOKENS_FOR_INSTRUCTIONS = 500
 
 
 class Engine:
-    """What all questions of a run share: index, LLM, batch points."""
+    """What all questions of a run share: index, LLM, batch points, budget, journal."""
 
-    def __init__(self, index: Index | None, llm: Backend, executor: Executor) -> None:
+    def __init__(
+        self,
+        index: Index | None,
+        llm: Backend,
+        executor: Executor,
+        budget: Budget | None = None,
+        folder: RunFolder | None = None,
+    ) -> None:
         self.index = index
         self.llm = llm
+        self.budget = budget or Budget()
+        self.folder = folder
+        self.tokens = 0 if folder is None or self.budget.run_tokens is None else folder.journal.tokens()
+        """That the run has used, of earlier sessions only where its budget limits them"""
         self._executor = executor
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
+        # Twice what the backend runs at once, so that none of its places is ever empty between two calls.
+        self._admission = Admission(2 * llm.slots)
 
     def required_index(self) -> Index:
         """The index. Raises `InputError` where the run has none."""
@@ -51,14 +72,38 @@ class Engine:
             point = self._points[key] = BatchPoint(lambda items: work(index, items, *parameters), self._executor)
         return point
 
+    async def ask(self, request: Request, stage: Stage) -> Outcome:
+        """What the LLM says, or the error that it made. Raises `BackendError`."""
+        asked = perf_counter()
+        await self._admission.enter(request)
+        started = perf_counter()
+        try:
+            async with asyncio.timeout(self.budget.call_seconds):
+                completion = await self.llm.complete(request)
+            self.tokens += completion.prompt_tokens + completion.completion_tokens
+            return completion
+        except TimeoutError:
+            return CallError(f"the LLM gave no answer within {self.budget.call_seconds:g} s")
+        except CallError as error:
+            return error
+        finally:
+            stage.add(started - asked, perf_counter() - started, self._admission.running)
+            self._admission.leave()
+
 
 class Context:
     """One question's view of the engine."""
 
-    def __init__(self, engine: Engine, question: Question) -> None:
+    def __init__(self, engine: Engine, question: Question, number: int = 0) -> None:
+        """`number`: the question's place in the run."""
         self._engine = engine
+        self._number = number
+        self._asked: Counter[str] = Counter()  # how often each request was made
+        self._past: dict[Key, Outcome] = {}
+        if engine.folder is not None and engine.folder.replaying:
+            self._past = engine.folder.journal.outcomes(number)
         self.question = question
-        self.llm_calls = 0
+        self.ledger = Ledger()
 
     @property
     def index(self) -> Index:
@@ -66,17 +111,63 @@ class Context:
         return self._engine.required_index()
 
     async def generate(self, prompt: Prompt[M], **fields: str) -> M:
-        """One LLM call. Raises `CallError`; of its kinds `AnswerError` where the answer is not as asked."""
-        self.llm_calls += 1
-        # The place of the journal: (question, request, how often it was made) names a completion for good.
-        completion = await self._engine.llm.complete(prompt.request(fields, temperature=0.0, seed=0))
-        return prompt.parse(completion)
+        """What the LLM answers; an answer of the wrong form is shown to it, and asked for again.
+
+        Raises `CallError`; of its kinds `AnswerError` where no attempt gave an answer of the right form.
+        """
+        request = prompt.request(fields, temperature=0.0, seed=0)
+        attempts = self._engine.budget.attempts
+        refused: AnswerError | None = None
+        for attempt in range(1, attempts + 1):
+            try:
+                completion = await self.complete(request, prompt.name)
+            except CallError as error:
+                if refused is None:
+                    raise
+                raise AnswerError(f"{refused}; asked again: {error}") from None
+            try:
+                return prompt.parse(completion)
+            except AnswerError as error:
+                refused = error
+                if attempt < attempts:
+                    request = prompt.again(request, completion, error)
+        assert refused is not None  # there is at least one attempt
+        raise refused
+
+    async def complete(self, request: Request, name: str) -> Completion:
+        """One LLM call, or what the journal has of it; `name` is its stage in the ledger. Raises `CallError`."""
+        self._step(name)
+        ledger, budget = self.ledger, self._engine.budget
+        if budget.calls is not None and ledger.llm_calls >= budget.calls:
+            raise BudgetError(f"{name}: the question's {budget.calls} LLM calls are used up")
+        if budget.tokens is not None and ledger.tokens >= budget.tokens:
+            raise BudgetError(f"{name}: {ledger.tokens} tokens used of the question's {budget.tokens}")
+        ledger.llm_calls += 1
+        folder = self._engine.folder
+        if folder is None:
+            outcome = await self._engine.ask(request, ledger.stage(name))
+        else:
+            digest = request.digest().hex()
+            key = (digest, self._asked[digest])
+            self._asked[digest] += 1
+            kept = self._past.get(key)
+            if kept is not None:
+                ledger.replayed += 1
+                outcome = kept
+            else:
+                outcome = await self._engine.ask(request, ledger.stage(name))
+                await folder.keep(self._number, key, outcome)  # before anybody sees it
+        if isinstance(outcome, CallError):
+            raise outcome
+        ledger.count(outcome)
+        return outcome
 
     async def call(
         self, work: Callable[[Index, Sequence[T], Unpack[Ts]], Sequence[R]], item: T, *parameters: *Ts
     ) -> R:
         """`work(index, [item], *parameters)[0]`, done for all who wait for the same work in one call."""
-        result: R = await self._engine.point(work, *parameters)(item)
+        self._step(work.__name__)
+        result: R = await self._engine.point(work, *parameters)(item, self.ledger.stage(work.__name__))
         return result
 
     async def retrieve(self, query: str, k: int) -> Pool:
@@ -85,7 +176,8 @@ class Context:
 
     async def retrieve_all(self, queries: Sequence[str], k: int) -> list[Pool]:
         """The `k` best units for each of several queries."""
-        return await self._engine.point(Index.search, k).all(queries)
+        self._step("search")
+        return await self._engine.point(Index.search, k).all(queries, self.ledger.stage("search"))
 
     def evidence(self, pool: Pool) -> list[Evidence]:
         """The pool's units as evidence for an answer."""
@@ -96,3 +188,9 @@ class Context:
         """The pool's units as numbered lines, best first, as many as fit the window beside the prompt `answer`."""
         tokens = self._engine.llm.context_window - answer.max_tokens - _TOKENS_FOR_INSTRUCTIONS
         return await self.call(narrate, pool, max(int(tokens * _CHARACTERS_PER_TOKEN), 200))
+
+    def _step(self, name: str) -> None:
+        self.ledger.steps += 1
+        limit = self._engine.budget.steps
+        if limit is not None and self.ledger.steps > limit:
+            raise BudgetError(f"{name}: the question's {limit} steps are used up")

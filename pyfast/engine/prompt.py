@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import Template
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from pyfast.errors import AnswerError, first_fault
-from pyfast.llm import Completion, Request, dialogue
+from pyfast.llm import Completion, Message, Request, dialogue
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -18,6 +18,8 @@ M = TypeVar("M", bound=BaseModel)
 _CONTROL = re.compile(
     r"<(?=\|[^<>]{0,40}>|[^<>|]{0,40}\|>|/?s>|(?:start|end)_of_turn>|<SYS>|</SYS>)|\[(?=/?INST\])"
 )
+
+_SHOWN = 1000  # characters of a refused answer that are shown to the model again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +47,18 @@ class Prompt(Generic[M]):
         user = self._template.substitute({name: plain(text) for name, text in fields.items()})
         return Request(dialogue(user, self.system), self.max_tokens, self.schema, temperature, seed)
 
+    def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:
+        """The request for another attempt: the conversation so far, and what is wrong with the answer."""
+        said = Message("assistant", plain(completion.text[:_SHOWN]))
+        wish = Message("user", f"That answer cannot be used: {plain(str(fault))}\nReply again, in JSON alone.")
+        return replace(request, messages=(*request.messages, said, wish))
+
     def parse(self, completion: Completion) -> M:
-        """The answer. Raises `AnswerError` where the completion was cut off or breaks the schema."""
+        """The answer. Raises `AnswerError` where the completion did not come to its end or breaks the schema."""
         if completion.finish_reason == "length":
             raise AnswerError(f"{self.name}: answer cut off after {self.max_tokens} tokens")
+        if completion.finish_reason != "stop":
+            raise AnswerError(f"{self.name}: answer ended by {completion.finish_reason!r}")
         try:
             return self.answer.model_validate_json(completion.text)
         except ValidationError as error:

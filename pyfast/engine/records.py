@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import orjson
 
 State = Literal["answered", "abstained", "failed"]
 
@@ -25,7 +27,7 @@ class Answer:
     text: str | None
     evidence: Sequence[Evidence] = ()
     """Best first"""
-    trace: dict[str, Any] = field(default_factory=dict)
+    trace: Mapping[str, Any] = field(default_factory=dict)
     """How it got there, in JSON types"""
 
 
@@ -38,19 +40,27 @@ class Record:
     answer: str | None = None
     reason: str | None = None
     """Why it failed"""
-    evidence: Sequence[dict[str, Any]] = ()
-    trace: dict[str, Any] = field(default_factory=dict)
-    llm_calls: int = 0
+    evidence: bytes = b"[]"
+    """JSON"""
+    trace: bytes = b"{}"
+    """JSON"""
+    usage: Mapping[str, int] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
-        """As a JSON object; `reason` only where there is one."""
+    def line(self) -> bytes:
+        """As a JSON object on a line; `reason` only where there is one."""
         reason = {} if self.reason is None else {"reason": self.reason}
-        return {
+        record = {
             "id": self.id,
             "state": self.state,
             "answer": self.answer,
             **reason,
-            "evidence": list(self.evidence),
-            "trace": self.trace,
-            "usage": {"llm_calls": self.llm_calls},
+            "evidence": orjson.Fragment(self.evidence),
+            "trace": orjson.Fragment(self.trace),
+            "usage": self.usage,
         }
+        return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is read back."""
+        found: dict[str, Any] = orjson.loads(self.line())
+        return found

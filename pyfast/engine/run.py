@@ -12,10 +12,12 @@ from typing import Any
 
 import orjson
 
+from pyfast.engine.budget import Budget
 from pyfast.engine.context import Context, Engine
+from pyfast.engine.folder import RunFolder
 from pyfast.engine.questions import Question
 from pyfast.engine.records import Answer, Evidence, Record, State
-from pyfast.errors import BackendError, InputError, PyfastError
+from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import Backend
 from pyfast.retrieval import Index
 
@@ -27,10 +29,15 @@ _AHEAD = 4096  # answers that may wait for an earlier one
 
 @dataclass(slots=True)
 class Summary:
-    """What a run did."""
+    """What a session did."""
 
     states: Counter[str] = field(default_factory=Counter)
     llm_calls: int = 0
+    replayed: int = 0
+    """Of the calls, those that came from the journal"""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
     seconds: float = 0.0
     first_failure: str | None = None
 
@@ -42,72 +49,106 @@ async def answer_all(
     llm: Backend,
     write: Callable[[Record], None],
     concurrency: int = 64,
+    *,
+    budget: Budget | None = None,
+    folder: RunFolder | None = None,
+    first: int = 0,
+    failures: int | None = None,
+    stop: asyncio.Event | None = None,
 ) -> Summary:
     """Answer all questions, at most `concurrency` at a time; `write` gets the records in the questions' order.
 
     Every question ends as answered, abstained or failed. Memory does not grow with their number: answers that
-    wait for an earlier one hold back admission. Raises `BackendError` when the LLM is gone, and `InputError`
-    where the run makes no sense as it is set up; whatever stops it, all that was finished is written first.
+    wait for an earlier one hold back admission. With a `folder` each LLM completion is journalled before its
+    question sees it; `first` is the place of the first question in the run. `stop`, once set, ends admission: what
+    is in work is finished. Raises `RunError` when the LLM is gone, the disk is full, the run's budget is spent or
+    more than `failures` questions failed, and `InputError` where the run makes no sense as it is set up; whatever
+    stops it, all that was finished is written first.
     """
+    budget = budget or Budget()
     summary = Summary()
     started = perf_counter()
-    numbered = enumerate(questions)
+    numbered = enumerate(questions, start=first)
     finished: dict[int, Record] = {}
-    written = 0
+    written = first
     ahead = asyncio.Semaphore(max(_AHEAD, 4 * concurrency))
+    halted: RunError | None = None
 
-    def finish(number: int, record: Record) -> None:
+    def finish(number: int, record: Record, context: Context) -> None:
         nonlocal written
         finished[number] = record
+        ledger = context.ledger
+        if folder is not None:
+            folder.end(number, record, ledger)
         summary.states[record.state] += 1
-        summary.llm_calls += record.llm_calls
+        summary.llm_calls += ledger.llm_calls
+        summary.replayed += ledger.replayed
+        summary.prompt_tokens += ledger.prompt_tokens
+        summary.cached_tokens += ledger.cached_tokens
+        summary.completion_tokens += ledger.completion_tokens
         if summary.first_failure is None:
             summary.first_failure = record.reason
         while (ready := finished.pop(written, None)) is not None:
             write(ready)
             written += 1
             ahead.release()
+        if failures is not None and summary.states["failed"] > failures:
+            raise RunError(f"more than {failures} questions failed, the first because: {summary.first_failure}")
 
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
-        engine = Engine(index, llm, executor)
+        engine = Engine(index, llm, executor, budget, folder)
+
+        def may_admit() -> bool:
+            nonlocal halted
+            if budget.run_tokens is not None and engine.tokens >= budget.run_tokens:
+                halted = RunError(f"{engine.tokens} tokens used of the run's {budget.run_tokens}")
+            return halted is None and not (stop is not None and stop.is_set())
 
         async def work() -> None:
             while True:
                 await ahead.acquire()
-                number, question = next(numbered, (0, None))
+                number, question = next(numbered, (0, None)) if may_admit() else (0, None)
                 if question is None:
                     ahead.release()
                     return
-                finish(number, await _answer(question, ask, Context(engine, question)))
+                context = Context(engine, question, number)
+                finish(number, await _answer(question, ask, context, budget.seconds), context)
                 await asyncio.sleep(0)  # an LLM that answers at once must not keep a signal from being heard
 
         try:
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.timeout(budget.run_seconds), asyncio.TaskGroup() as group:
                 for _ in range(concurrency):
                     group.create_task(work())
         except ExceptionGroup as errors:  # the others were cancelled by the first
             raise errors.exceptions[0] from None
+        except TimeoutError:
+            raise RunError(f"the run's {budget.run_seconds:g} seconds are over") from None
         finally:
             for number in sorted(finished):
                 write(finished[number])
+            if folder is not None:
+                folder.flush()
+    if halted is not None:
+        raise halted
     summary.seconds = perf_counter() - started
     return summary
 
 
-async def _answer(question: Question, ask: Ask, context: Context) -> Record:
+async def _answer(question: Question, ask: Ask, context: Context, seconds: float | None) -> Record:
     try:
-        answer = await ask(question, context)
-        evidence = _as_written(context, answer.evidence)
-        orjson.dumps(answer.trace)  # a trace that cannot be written fails its own question
-    except (BackendError, InputError):
+        async with asyncio.timeout(seconds):
+            answer = await ask(question, context)
+            evidence = orjson.dumps(_as_written(context, answer.evidence))
+        trace = orjson.dumps(answer.trace)
+        state: State = "answered" if answer.text is not None else "abstained"
+        return Record(question.id, state, answer.text, None, evidence, trace, context.ledger.usage())
+    except (RunError, InputError):
         raise
+    except TimeoutError:
+        reason = f"not done within the question's {seconds:g} s" if seconds else "TimeoutError"
     except Exception as error:  # a poison question fails alone, and says how
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
-        return Record(question.id, "failed", reason=reason, llm_calls=context.llm_calls)
-    state: State = "answered" if answer.text is not None else "abstained"
-    return Record(
-        question.id, state, answer.text, evidence=evidence, trace=answer.trace, llm_calls=context.llm_calls
-    )
+    return Record(question.id, "failed", reason=reason, usage=context.ledger.usage())
 
 
 def _as_written(context: Context, evidence: Sequence[Evidence]) -> list[dict[str, Any]]:

@@ -30,8 +30,8 @@ class System:
     prompts: tuple[Prompt[Any], ...]
     needs_index: bool = True
 
-    def ask(self, given: Mapping[str, str]) -> Ask:
-        """The system with its settings: the defaults, but for those `given` by name, as text.
+    def configure(self, given: Mapping[str, str]) -> Settings:
+        """The settings: the defaults, but for those `given` by name, as text.
 
         Raises `InputError` for an unknown name or a value that does not fit.
         """
@@ -41,8 +41,11 @@ class System:
                 has = f"it has: {', '.join(known)}" if known else "it has none"
                 raise InputError(f"{self.name} has no setting {name!r}; {has}")
         try:
-            settings = self.settings.model_validate(given)
+            return self.settings.model_validate(given)
         except ValidationError as error:
             setting, fault = first_fault(error)
             raise InputError(f"{self.name}: setting {setting}: {fault}") from None
+
+    def ask(self, settings: Settings) -> Ask:
+        """The system with its settings."""
         return partial(self.answer, settings=settings)

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from pyfast.engine.batching import BatchPoint
+from pyfast.engine.ledger import Stage
+
+STAGE = Stage()
 
 
 class Double:
@@ -42,7 +45,7 @@ def test_coroutines_at_different_stages_share_batches() -> None:
             value = hops
             for _ in range(hops):
                 await asyncio.sleep(0)
-                value = await point(value)
+                value = await point(value, STAGE)
             return value
 
         values = await asyncio.gather(*(question(hops) for hops in range(1, 9)))
@@ -58,7 +61,7 @@ def test_latecomers_are_waited_for_while_any_can_go_further() -> None:
         async def question(steps: int) -> int:
             for _ in range(steps):
                 await asyncio.sleep(0)
-            return await point(steps)
+            return await point(steps, STAGE)
 
         await asyncio.gather(*(question(steps) for steps in range(20)))
         assert len(double.batches) == 1
@@ -68,18 +71,22 @@ def test_latecomers_are_waited_for_while_any_can_go_further() -> None:
 
 def test_several_items_of_one_join_together() -> None:
     async def main(point: BatchPoint[Any, Any], double: Double) -> None:
-        assert await asyncio.gather(point.all([1, 2, 3]), point(4), point.all([])) == [[2, 4, 6], 8, []]
+        assert await asyncio.gather(point.all([1, 2, 3], STAGE), point(4, STAGE), point.all([], STAGE)) == [
+            [2, 4, 6],
+            8,
+            [],
+        ]
         assert double.batches == [[1, 2, 3, 4]]
         with pytest.raises(ValueError, match="poison"):
-            await point.all([1, "poison", 3])
-        assert await point(5) == 10
+            await point.all([1, "poison", 3], STAGE)
+        assert await point(5, STAGE) == 10
 
     run(main)
 
 
 def test_nobody_waits_for_the_limit() -> None:
     async def main(point: BatchPoint[int, int], double: Double) -> None:
-        assert await point(1) == 2
+        assert await point(1, STAGE) == 2
         assert double.batches == [[1]]
 
     run(main)
@@ -87,7 +94,7 @@ def test_nobody_waits_for_the_limit() -> None:
 
 def test_the_limit_cuts_batches() -> None:
     async def main(point: BatchPoint[int, int], double: Double) -> None:
-        assert await asyncio.gather(*(point(i) for i in range(10))) == [2 * i for i in range(10)]
+        assert await asyncio.gather(*(point(i, STAGE) for i in range(10))) == [2 * i for i in range(10)]
         assert [len(batch) for batch in double.batches] == [4, 4, 2]
 
     run(main, limit=4)
@@ -96,12 +103,12 @@ def test_the_limit_cuts_batches() -> None:
 def test_what_comes_while_a_batch_runs_makes_the_next() -> None:
     async def main(point: BatchPoint[int, int], double: Double) -> None:
         double.go.clear()
-        first = asyncio.create_task(point(0))
+        first = asyncio.create_task(point(0, STAGE))
         while not double.batches:
             await asyncio.sleep(0.001)
         rest = []
         for i in range(1, 6):
-            rest.append(asyncio.create_task(point(i)))
+            rest.append(asyncio.create_task(point(i, STAGE)))
             await asyncio.sleep(0.002)
         assert double.batches == [[0]]
         double.go.set()
@@ -114,10 +121,10 @@ def test_what_comes_while_a_batch_runs_makes_the_next() -> None:
 def test_a_poison_item_fails_alone() -> None:
     async def main(point: BatchPoint[Any, Any], double: Double) -> None:
         items = [1, "poison", 3, 4, "poison", 6]
-        results = await asyncio.gather(*(point(item) for item in items), return_exceptions=True)
+        results = await asyncio.gather(*(point(item, STAGE) for item in items), return_exceptions=True)
         assert [r for r in results if not isinstance(r, Exception)] == [2, 6, 8, 12]
         assert [str(results[i]) for i in (1, 4)] == ["poison", "poison"]
-        assert await point(7) == 14  # and the point goes on
+        assert await point(7, STAGE) == 14  # and the point goes on
 
     run(main)
 
@@ -126,7 +133,7 @@ def test_a_poison_item_fails_alone() -> None:
 def test_one_who_is_cancelled_takes_nobody_along(running: bool) -> None:
     async def main(point: BatchPoint[int, int], double: Double) -> None:
         double.go.clear()
-        tasks = [asyncio.create_task(point(i)) for i in range(5)]
+        tasks = [asyncio.create_task(point(i, STAGE)) for i in range(5)]
         await asyncio.sleep(0)
         while running and not double.batches:
             await asyncio.sleep(0.001)
@@ -137,21 +144,21 @@ def test_one_who_is_cancelled_takes_nobody_along(running: bool) -> None:
         assert isinstance(results.pop(2), asyncio.CancelledError)
         assert results == [0, 2, 6, 8]
         assert (2 in double.batches[0]) == running  # nothing is computed for one who has left
-        assert await point(9) == 18
+        assert await point(9, STAGE) == 18
 
     run(main)
 
 
 def test_when_all_have_left_nothing_is_computed() -> None:
     async def main(point: BatchPoint[int, int], double: Double) -> None:
-        tasks = [asyncio.create_task(point(i)) for i in range(3)]
+        tasks = [asyncio.create_task(point(i, STAGE)) for i in range(3)]
         await asyncio.sleep(0)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0.01)
         assert double.batches == []
-        assert await point(1) == 2
+        assert await point(1, STAGE) == 2
 
     run(main)
 
@@ -160,7 +167,7 @@ def test_too_few_results_are_an_error_not_a_wait() -> None:
     async def inside() -> None:
         with ThreadPoolExecutor(1) as executor:
             point: BatchPoint[int, int] = BatchPoint(lambda items: list(items)[1:], executor)
-            waiting = asyncio.gather(point(1), point(2), return_exceptions=True)
+            waiting = asyncio.gather(point(1, STAGE), point(2, STAGE), return_exceptions=True)
             results = await asyncio.wait_for(waiting, 10)
             assert all(isinstance(result, RuntimeError) for result in results)
 

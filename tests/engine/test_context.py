@@ -85,7 +85,7 @@ def test_calls_are_counted_also_those_that_fail() -> None:
         assert (await ctx.generate(DIRECT, question="good")).answer == "yes"
         with pytest.raises(CallError):
             await ctx.generate(DIRECT, question="bad")
-        assert ctx.llm_calls == 2
+        assert ctx.ledger.llm_calls == 2
 
     llm = Scripted(direct=reply)
     run(main, None, llm)

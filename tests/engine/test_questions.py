@@ -62,8 +62,9 @@ BAD = {
 @pytest.mark.parametrize(("line", "message"), BAD.values(), ids=BAD)
 def test_a_bad_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
     path = tmp_path / "q"
+    path.write_bytes(GOOD + b"\n" + line + b"\n" + GOOD)
     with pytest.raises(InputError) as error:
-        read(path, GOOD + b"\n" + line + b"\n" + GOOD)
+        check_questions(path)
     assert str(error.value).startswith(f"{path}, line 3: ") and message in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -32,7 +32,7 @@ def test_one_hop(small: Index) -> None:
     llm = Scripted(plan=plan("year of the Huygens landing"), answer={"answer": "2005"})
     record = one(small, llm)
     assert llm.kinds == ["plan", "answer"]
-    assert (record.state, record.answer, record.llm_calls) == ("answered", "2005", 2)
+    assert (record.state, record.answer, record.usage["llm_calls"]) == ("answered", "2005", 2)
     assert record.trace == {"hops": [{"query": "year of the Huygens landing"}]}
     assert llm.users("plan")[0].endswith(f"Question: {QUESTION}")
     assert llm.users("answer")[0].endswith(f"\n\nQuestion: {QUESTION}")  # no path to tell of

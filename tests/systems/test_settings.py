@@ -30,7 +30,7 @@ BAD = [
 @pytest.mark.parametrize(("system", "name", "value", "told"), BAD)
 def test_bad_settings_are_refused(system: str, name: str, value: str, told: str) -> None:
     with pytest.raises(InputError) as error:
-        load_system(system).ask({name: value})
+        load_system(system).configure({name: value})
     assert told in str(error.value) and "\n" not in str(error.value)
 
 
@@ -40,7 +40,7 @@ GOOD += [("n2n", {"rank": "bridge_rank", "beta": "0"}), ("rag", {"k": "1"}), ("c
 
 @pytest.mark.parametrize(("system", "settings"), GOOD)
 def test_good_settings_are_taken(system: str, settings: dict[str, str]) -> None:
-    assert load_system(system).ask(settings)
+    assert load_system(system).configure(settings)
 
 
 def test_unknown_systems_are_told_the_known() -> None:

@@ -1,0 +1,48 @@
+"""What questions and runs may use up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pyfast.errors import InputError, first_fault
+
+
+class Budget(BaseModel):
+    """Limits; None: no limit. A question beyond its own fails, a run beyond its own stops and can be resumed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    calls: int | None = Field(default=None, ge=1)
+    """LLM calls of one question"""
+    tokens: int | None = Field(default=None, ge=1)
+    """Tokens of one question, prompts and completions, cached or not; a call that is running is not cut off"""
+    steps: int | None = Field(default=None, ge=1)
+    """Batch points that one question may wait at: LLM calls, searches, native work"""
+    attempts: int = Field(default=3, ge=1, le=20)
+    """How often the LLM is asked for an answer of the right form"""
+    call_seconds: float | None = Field(default=None, gt=0)
+    """From the moment that a call is given to the backend, whose own patience may be shorter"""
+    seconds: float | None = Field(default=None, gt=0)
+    """Of one question, from its admission"""
+    run_tokens: int | None = Field(default=None, ge=1)
+    """Of the run so far, all sessions; checked where a question is admitted"""
+    run_seconds: float | None = Field(default=None, gt=0)
+    """Of this session"""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Budget:
+        """The defaults, but for those `given` by name, as text. Raises `InputError`."""
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            name, fault = first_fault(error)
+            if name not in cls.model_fields:
+                fault = f"there is none; there are: {', '.join(cls.model_fields)}"
+            raise InputError(f"budget {name}: {fault}") from None
+
+    def shaping(self) -> dict[str, Any]:
+        """Those that decide what an answer is: they may not change within a run."""
+        return self.model_dump(include={"calls", "tokens", "steps", "attempts"}, exclude_none=True)

@@ -1,0 +1,82 @@
+"""A run from its folder to its folder: the LLM is started, what was done is skipped, the rest is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from pyfast.engine.budget import Budget
+from pyfast.engine.configuration import Configuration
+from pyfast.engine.folder import RunFolder
+from pyfast.engine.journal import Sync
+from pyfast.engine.questions import Question
+from pyfast.engine.records import Record
+from pyfast.engine.run import Ask, Summary, answer_all
+from pyfast.llm import Backend
+from pyfast.retrieval import Index
+
+CLOSING_S = 5.0  # a backend that takes longer to stop is left to the end of the process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A run as it is wanted."""
+
+    folder: Path
+    questions: Callable[[], Iterator[Question]]
+    """Reads them from the first on; called more than once"""
+    ask: Ask
+    index: Index | None
+    llm: Backend
+    describe: Callable[[], Configuration]
+    """Called when the LLM has started"""
+    concurrency: int = 64
+    budget: Budget
+    failures: int | None = None
+    """How many questions may fail, in all sessions together"""
+    sync: Sync = "normal"
+    retry_failed: bool = False
+
+
+async def work_on(
+    job: Job, stop: asyncio.Event, begun: Callable[[RunFolder, int], None], ended: Callable[[], None]
+) -> Summary:
+    """Go on with a run until it is done, or `stop` is set; what this session did.
+
+    `begun` is told the folder and how many questions are answered already, `ended` each time that one more is.
+    Raises as `answer_all` and `RunFolder` do.
+    """
+    await job.llm.start()
+    try:
+        folder = RunFolder(job.folder, job.describe(), job.sync)
+        try:
+            if job.retry_failed:
+                folder.forget_failures()
+            done = folder.answered(job.questions())
+            begun(folder, done)
+
+            def write(record: Record) -> None:
+                folder.write(record)
+                ended()
+
+            failed = folder.journal.counts().get("failed", 0)
+            return await answer_all(
+                islice(job.questions(), done, None),
+                job.ask,
+                job.index,
+                job.llm,
+                write,
+                job.concurrency,
+                budget=job.budget,
+                folder=folder,
+                first=done,
+                failures=None if job.failures is None else max(job.failures - failed, 0),
+                stop=stop,
+            )
+        finally:
+            folder.close()
+    finally:
+        await asyncio.wait([asyncio.ensure_future(job.llm.close())], timeout=CLOSING_S)

@@ -1,0 +1,184 @@
+"""The journal of a run: what the LLM said, and what each question cost, in SQLite.
+
+The database is in WAL mode: a killed process loses nothing that was committed. With `sync` "normal" a power cut
+may cost what was committed since the last checkpoint (some megabytes, never the database); with "full" nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from pyfast.errors import CallError, InputError, RunError
+from pyfast.llm import Completion
+
+Sync = Literal["normal", "full"]
+Outcome = Completion | CallError
+Key = tuple[str, int]
+"""Digest of a request in hexadecimal; how often the question had made it before"""
+
+# `entry` and `ledger` are JSON, so that a whole group goes in with one statement: SQLite would give the
+# interpreter's lock away and take it back for each row, and wait for every thread that holds it meanwhile.
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS completions (question INTEGER NOT NULL, entry TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS questions (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ledger TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS sessions (started REAL NOT NULL, finished_before INTEGER NOT NULL);
+"""
+_KEEP = "INSERT INTO completions SELECT value ->> 0, value FROM json_each(?)"
+# A question that finished before the process was killed, and again from its journal: the first time counts.
+_FINISH = """
+INSERT OR IGNORE INTO questions
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4 FROM json_each(?)
+"""
+
+
+def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
+    """One completion, or the error in its place. Raises `CallError` if it cannot be stored."""
+    if isinstance(outcome, CallError):
+        said: tuple[object, ...] = (type(outcome).__name__, str(outcome))
+    else:
+        tokens = (outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens)
+        said = (None, outcome.text, outcome.finish_reason, *tokens)
+    try:
+        return orjson.dumps((number, *key, *said))
+    except orjson.JSONEncodeError as error:
+        raise CallError(f"the LLM's answer is not valid text: {error}") from None
+
+
+def _outcome(entry: str) -> tuple[Key, Outcome]:
+    _, digest, nth, error, text, *rest = orjson.loads(entry)
+    return (digest, nth), Completion(text, *rest) if error is None else CallError(text)
+
+
+class Journal:
+    """An open journal. One process at a time: the run's folder sees to that."""
+
+    def __init__(self, path: Path, sync: Sync = "normal") -> None:
+        """Raises `RunError` where SQLite cannot work with the file."""
+        self._path = path
+        self.salvaged: Path | None = None
+        """Where the damaged journal was put, if this one had to be rebuilt from what could be read of it"""
+        existed = path.exists()
+        if existed and not _whole(path):
+            self.salvaged = _set_aside(path)
+        self._database = _opened(path, sync)
+        try:
+            if self.salvaged is not None:
+                self._rescue(self.salvaged)
+            if existed:
+                self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
+        except sqlite3.Error as error:
+            raise RunError(f"{path}: {error}") from None
+
+    def commit(self, completions: Sequence[bytes], questions: Sequence[bytes]) -> None:
+        """Write rows in one transaction. Raises `RunError` where that fails: then nothing of it is written."""
+        try:
+            self._database.execute("BEGIN")
+            for statement, rows in ((_KEEP, completions), (_FINISH, questions)):
+                if rows:
+                    self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.execute("ROLLBACK")
+            raise RunError(f"{self._path}: {error}") from None
+
+    def outcomes(self, number: int) -> dict[Key, Outcome]:
+        """What the LLM said to a question so far."""
+        found = self._database.execute("SELECT entry FROM completions WHERE question = ?", (number,))
+        return dict(_outcome(entry) for (entry,) in found.fetchall())
+
+    def forget_failures(self) -> None:
+        """Have the questions that failed forgotten, with what the LLM said to them."""
+        self._database.execute("BEGIN")
+        failed = "(SELECT number FROM questions WHERE state = 'failed')"
+        self._database.execute(f"DELETE FROM completions WHERE question IN {failed}")
+        self._database.execute("DELETE FROM questions WHERE state = 'failed'")
+        self._database.execute("COMMIT")
+
+    def counts(self) -> dict[str, int]:
+        """How many questions ended in which state."""
+        return dict(self._database.execute("SELECT state, count(*) FROM questions GROUP BY state").fetchall())
+
+    def tokens(self) -> int:
+        """Tokens, in and out, of all completions."""
+        total = "sum((entry ->> 6) + (entry ->> 8))"
+        (spent,) = self._database.execute(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL").fetchone()
+        return spent or 0
+
+    def is_empty(self) -> bool:
+        """Whether nothing was asked yet."""
+        (found,) = self._database.execute("SELECT EXISTS (SELECT 1 FROM completions)").fetchone()
+        return not found
+
+    def start_session(self) -> None:
+        """Note that a process begins to work on the run."""
+        finished = sum(self.counts().values())
+        self._database.execute("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
+
+    def close(self) -> None:
+        """Close the file; what was committed stays."""
+        self._database.close()
+
+    def _rescue(self, damaged: Path) -> None:
+        """Take over the rows that a damaged journal still gives."""
+        old = sqlite3.connect(f"file:{damaged}?mode=ro", uri=True)
+        for table, places in (("completions", 2), ("questions", 5), ("sessions", 2)):
+            into = f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * places)})"
+            with contextlib.suppress(sqlite3.DatabaseError):
+                for row in old.execute(f"SELECT * FROM {table}"):
+                    with contextlib.suppress(sqlite3.DatabaseError):  # a row of another shape
+                        self._database.execute(into, row)
+        old.close()
+
+
+def _opened(path: Path, sync: Sync) -> sqlite3.Connection:
+    try:
+        database = sqlite3.connect(path, isolation_level=None)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA synchronous = {sync}")
+        database.executescript(_SCHEMA)
+        return database
+    except sqlite3.Error as error:
+        raise RunError(f"{path}: {error}") from None
+
+
+def _whole(path: Path) -> bool:
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            return bool(database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+    except sqlite3.DatabaseError:
+        return False
+
+
+def _set_aside(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    for suffix in ("", "-wal", "-shm"):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    return aside
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """The journal for a look from outside, while a run may be writing it. Raises `InputError`."""
+    try:
+        database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        database.execute("SELECT count(*) FROM sessions")
+        return database
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def row_of_question(number: int, id: str, state: str, reason: str | None, ledger: dict[str, Any]) -> bytes:
+    """One question that has ended."""
+    return orjson.dumps((number, id, state, reason, ledger))
