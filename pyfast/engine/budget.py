@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -46,3 +48,11 @@ class Budget(BaseModel):
     def shaping(self) -> dict[str, Any]:
         """Those that decide what an answer is: they may not change within a run."""
         return self.model_dump(include={"calls", "tokens", "steps", "attempts"}, exclude_none=True)
+
+
+_FOREVER = nullcontext()
+
+
+def within(seconds: float | None) -> AbstractAsyncContextManager[Any]:
+    """`asyncio.timeout`, which takes some microseconds also where there is no limit."""
+    return _FOREVER if seconds is None else asyncio.timeout(seconds)

@@ -86,8 +86,9 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             self._answers = opened.enter_context(_taken(path))
             check_run(path, described)
-            if not _has_begun(path):  # the journal of another configuration, in which nothing was asked
-                (path / JOURNAL).unlink(missing_ok=True)
+            if not _has_begun(path):  # perhaps the journal of another configuration, in which nothing was asked
+                for suffix in ("", "-wal", "-shm"):
+                    (path / (JOURNAL + suffix)).unlink(missing_ok=True)
             write_configuration(path / CONFIGURATION, described)
             self.journal = Journal(path / JOURNAL, sync)
             opened.callback(self.journal.close)
@@ -199,8 +200,8 @@ class RunFolder:
 @contextlib.contextmanager
 def _taken(path: Path) -> Iterator[IO[bytes]]:
     """The answers' file, locked for this process: the kernel gives the lock back whatever ends it."""
-    file = path / ANSWERS
-    with file.open("r+b" if file.exists() else "w+b", buffering=1 << 20) as answers:
+    file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    with open(file, "r+b", buffering=1 << 20) as answers:
         for patience in (0.1, 0.1, None):  # `pyfast status` holds it for an instant
             try:
                 fcntl.flock(answers, fcntl.LOCK_EX | fcntl.LOCK_NB)

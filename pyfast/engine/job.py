@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -79,4 +80,6 @@ async def work_on(
         finally:
             folder.close()
     finally:
-        await asyncio.wait([asyncio.ensure_future(job.llm.close())], timeout=CLOSING_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_S):
+                await job.llm.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,70 +58,69 @@ def _outcome(entry: str) -> tuple[Key, Outcome]:
 
 
 class Journal:
-    """An open journal. One process at a time: the run's folder sees to that."""
+    """An open journal. One process at a time: the run's folder sees to that. All methods raise `RunError`."""
 
     def __init__(self, path: Path, sync: Sync = "normal") -> None:
-        """Raises `RunError` where SQLite cannot work with the file."""
+        """Open the file, or make it; where it is damaged, save what can be read of it."""
         self._path = path
         self.salvaged: Path | None = None
-        """Where the damaged journal was put, if this one had to be rebuilt from what could be read of it"""
-        existed = path.exists()
-        if existed and not _whole(path):
-            self.salvaged = _set_aside(path)
-        self._database = _opened(path, sync)
-        try:
+        """Where the damaged file is now, if there was one"""
+        with self._told():
+            existed = path.exists()
+            if existed and not _whole(path):
+                self.salvaged = _set_aside(path)
+            self._database = sqlite3.connect(path, isolation_level=None)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute(f"PRAGMA synchronous = {sync}")
+            self._database.executescript(_SCHEMA)
             if self.salvaged is not None:
-                self._rescue(self.salvaged)
-            if existed:
+                with self._transaction():
+                    self._rescue(self.salvaged)
+            if existed:  # a run that goes on looks for the completions of its questions
                 self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
-        except sqlite3.Error as error:
-            raise RunError(f"{path}: {error}") from None
 
     def commit(self, completions: Sequence[bytes], questions: Sequence[bytes]) -> None:
-        """Write rows in one transaction. Raises `RunError` where that fails: then nothing of it is written."""
-        try:
-            self._database.execute("BEGIN")
+        """Write rows, all or none of them."""
+        with self._told(), self._transaction():
             for statement, rows in ((_KEEP, completions), (_FINISH, questions)):
                 if rows:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
-            self._database.execute("COMMIT")
-        except sqlite3.Error as error:
-            with contextlib.suppress(sqlite3.Error):
-                self._database.execute("ROLLBACK")
-            raise RunError(f"{self._path}: {error}") from None
 
     def outcomes(self, number: int) -> dict[Key, Outcome]:
         """What the LLM said to a question so far."""
-        found = self._database.execute("SELECT entry FROM completions WHERE question = ?", (number,))
-        return dict(_outcome(entry) for (entry,) in found.fetchall())
+        with self._told():
+            found = self._database.execute("SELECT entry FROM completions WHERE question = ?", (number,))
+            return dict(_outcome(entry) for (entry,) in found.fetchall())
 
     def forget_failures(self) -> None:
         """Have the questions that failed forgotten, with what the LLM said to them."""
-        self._database.execute("BEGIN")
-        failed = "(SELECT number FROM questions WHERE state = 'failed')"
-        self._database.execute(f"DELETE FROM completions WHERE question IN {failed}")
-        self._database.execute("DELETE FROM questions WHERE state = 'failed'")
-        self._database.execute("COMMIT")
+        with self._told(), self._transaction():
+            failed = "(SELECT number FROM questions WHERE state = 'failed')"
+            self._database.execute(f"DELETE FROM completions WHERE question IN {failed}")
+            self._database.execute("DELETE FROM questions WHERE state = 'failed'")
 
     def counts(self) -> dict[str, int]:
         """How many questions ended in which state."""
-        return dict(self._database.execute("SELECT state, count(*) FROM questions GROUP BY state").fetchall())
+        with self._told():
+            return dict(self._database.execute("SELECT state, count(*) FROM questions GROUP BY state").fetchall())
 
     def tokens(self) -> int:
         """Tokens, in and out, of all completions."""
-        total = "sum((entry ->> 6) + (entry ->> 8))"
-        (spent,) = self._database.execute(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL").fetchone()
-        return spent or 0
+        total = "coalesce(sum((entry ->> 6) + (entry ->> 8)), 0)"
+        with self._told():
+            found = self._database.execute(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL")
+            return int(found.fetchone()[0])
 
     def is_empty(self) -> bool:
         """Whether nothing was asked yet."""
-        (found,) = self._database.execute("SELECT EXISTS (SELECT 1 FROM completions)").fetchone()
-        return not found
+        with self._told():
+            return self._database.execute("SELECT 1 FROM completions LIMIT 1").fetchone() is None
 
     def start_session(self) -> None:
         """Note that a process begins to work on the run."""
         finished = sum(self.counts().values())
-        self._database.execute("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
+        with self._told():
+            self._database.execute("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
 
     def close(self) -> None:
         """Close the file; what was committed stays."""
@@ -129,25 +128,32 @@ class Journal:
 
     def _rescue(self, damaged: Path) -> None:
         """Take over the rows that a damaged journal still gives."""
-        old = sqlite3.connect(f"file:{damaged}?mode=ro", uri=True)
-        for table, places in (("completions", 2), ("questions", 5), ("sessions", 2)):
-            into = f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * places)})"
-            with contextlib.suppress(sqlite3.DatabaseError):
-                for row in old.execute(f"SELECT * FROM {table}"):
-                    with contextlib.suppress(sqlite3.DatabaseError):  # a row of another shape
-                        self._database.execute(into, row)
-        old.close()
+        with contextlib.closing(_reader(damaged)) as old:
+            for table, places in (("completions", 2), ("questions", 5), ("sessions", 2)):
+                into = f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * places)})"
+                rows: list[tuple[object, ...]] = []
+                with contextlib.suppress(sqlite3.DatabaseError):
+                    for row in old.execute(f"SELECT * FROM {table}"):
+                        rows.append(row)
+                self._database.executemany(into, (row for row in rows if len(row) == places))
 
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
+                self._database.execute("ROLLBACK")
+            raise
 
-def _opened(path: Path, sync: Sync) -> sqlite3.Connection:
-    try:
-        database = sqlite3.connect(path, isolation_level=None)
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute(f"PRAGMA synchronous = {sync}")
-        database.executescript(_SCHEMA)
-        return database
-    except sqlite3.Error as error:
-        raise RunError(f"{path}: {error}") from None
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise RunError(f"{self._path}: {error}") from None
 
 
 def _whole(path: Path) -> bool:
@@ -172,11 +178,15 @@ def _set_aside(path: Path) -> Path:
 def open_to_read(path: Path) -> sqlite3.Connection:
     """The journal for a look from outside, while a run may be writing it. Raises `InputError`."""
     try:
-        database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        database = _reader(path)
         database.execute("SELECT count(*) FROM sessions")
         return database
     except sqlite3.Error as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
 
 
 def row_of_question(number: int, id: str, state: str, reason: str | None, ledger: dict[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from pyfast.engine.budget import Budget
+from pyfast.engine.budget import Budget, within
 from pyfast.engine.context import Context, Engine
 from pyfast.engine.folder import RunFolder
 from pyfast.engine.questions import Question
@@ -116,7 +116,7 @@ async def answer_all(
                 await asyncio.sleep(0)  # an LLM that answers at once must not keep a signal from being heard
 
         try:
-            async with asyncio.timeout(budget.run_seconds), asyncio.TaskGroup() as group:
+            async with within(budget.run_seconds), asyncio.TaskGroup() as group:
                 for _ in range(concurrency):
                     group.create_task(work())
         except ExceptionGroup as errors:  # the others were cancelled by the first
@@ -136,7 +136,7 @@ async def answer_all(
 
 async def _answer(question: Question, ask: Ask, context: Context, seconds: float | None) -> Record:
     try:
-        async with asyncio.timeout(seconds):
+        async with within(seconds):
             answer = await ask(question, context)
             evidence = orjson.dumps(_as_written(context, answer.evidence))
         trace = orjson.dumps(answer.trace)

@@ -1,0 +1,127 @@
+"""What pyfast itself costs: questions per second with an LLM that answers at once, journal on.
+
+    python benchmarks/overhead.py                       # HybridQA of PYFAST_DATA, 2,000 questions, n2n and rag
+    python benchmarks/overhead.py --profile n2n         # where a system's time goes
+
+The questions of the set are repeated under new ids; answers of 1 and of 512 at a time are compared first. Nothing
+here says anything about answers: the LLM's are without meaning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import json
+import os
+import pstats
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pyfast.corpus import read
+from pyfast.engine import Budget, Job, Question, Summary, configuration, read_questions, work_on
+from pyfast.llm import open_llm
+from pyfast.retrieval import Index, build_index
+from pyfast.systems import load_system
+
+DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+
+def repeated(path: Path, count: int) -> Iterator[Question]:
+    """`count` questions: those of the file, again and again, each under an id of its own."""
+    asked = cycle(list(read_questions(path)))
+    return (Question(f"{i}-{question.id}", question.text) for i, question in enumerate(islice(asked, count)))
+
+
+def job(system: str, index: Index, questions: Path, count: int, folder: Path, concurrency: int) -> Job:
+    """A run, as `pyfast answer` would make it."""
+    chosen, llm = load_system(system), open_llm("instant")
+    settings = chosen.configure({})
+    describe = partial(
+        configuration,
+        system=system,
+        settings=settings.model_dump(mode="json"),
+        prompts=chosen.prompts,
+        llm=llm,
+        index=index,
+        budget={},
+        questions={"count": count},
+        places={},
+    )
+    return Job(
+        folder=folder,
+        questions=partial(repeated, questions, count),
+        ask=chosen.ask(settings),
+        index=index,
+        llm=llm,
+        describe=describe,
+        concurrency=concurrency,
+        budget=Budget(),
+    )
+
+
+async def go(wanted: Job) -> Summary:
+    return await work_on(wanted, asyncio.Event(), lambda folder, done: None, lambda: None)
+
+
+def main(
+    questions: Annotated[Path, typer.Option()] = DATA / "hybridqa" / "questions.jsonl",
+    corpus: Annotated[Path, typer.Option()] = DATA / "hybridqa" / "corpus.jsonl",
+    count: int = 2_000,
+    concurrency: int = 512,
+    repeats: int = 5,
+    profile: Annotated[str | None, typer.Option(help="A system.")] = None,
+) -> None:
+    """Measure."""
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        index = build_index(read([corpus]), place / "index")
+        runs = 0
+
+        def measured(system: str, number: int, width: int) -> tuple[Summary, bytes]:
+            nonlocal runs
+            runs += 1
+            folder = place / f"run-{runs}"
+            summary = asyncio.run(go(job(system, index, questions, number, folder, width)))
+            return summary, (folder / "answers.jsonl").read_bytes()
+
+        if profile is not None:
+            profiler = cProfile.Profile()
+            measured(profile, 100, concurrency)
+            profiler.runcall(measured, profile, count, concurrency)
+            pstats.Stats(profiler).sort_stats("tottime").print_stats(30)
+            return
+        table = Table(
+            "system", "questions/s", "best", "µs/question", "µs/LLM call", "journal + answers, kB/question"
+        )
+        for system in ("rag", "n2n"):
+            _, alone = measured(system, 50, 1)
+            _, together = measured(system, 50, concurrency)
+            assert alone == together and all(json.loads(line)["state"] != "failed" for line in alone.splitlines())
+            summaries = sorted((measured(system, count, concurrency)[0] for _ in range(repeats)), key=_seconds)
+            middle, best = summaries[len(summaries) // 2], summaries[0]
+            size = sum(path.stat().st_size for path in (place / f"run-{runs}").iterdir()) / count
+            table.add_row(
+                system,
+                f"{count / middle.seconds:,.0f}",
+                f"{count / best.seconds:,.0f}",
+                f"{middle.seconds / count * 1e6:.0f}",
+                f"{middle.seconds / middle.llm_calls * 1e6:.0f}",
+                f"{size / 1000:.1f}",
+            )
+        Console().print(table)
+
+
+def _seconds(summary: Summary) -> float:
+    return summary.seconds
+
+
+if __name__ == "__main__":
+    typer.run(main)
