@@ -29,15 +29,24 @@ def measure(benchmark: Any, request: pytest.FixtureRequest) -> Measure:
 
 
 @pytest.fixture(scope="session")
-def real(data: Path, request: pytest.FixtureRequest) -> RealPools:
+def index(data: Path, request: pytest.FixtureRequest) -> Index:
+    """HotpotQA's passages."""
     source = data / "hotpotqa" / "corpus.jsonl"
     folder = request.config.cache.mkdir("benchmark-index") / f"hotpotqa-{source.stat().st_size}"
     try:
-        index = Index(folder)
+        return Index(folder)
     except IndexFormatError:  # not built yet, or by another version
-        index = build_index(read([source]), folder, overwrite=True)
+        return build_index(read([source]), folder, overwrite=True)
+
+
+@pytest.fixture(scope="session")
+def questions(data: Path) -> list[str]:
     with (data / "hotpotqa" / "questions.jsonl").open(encoding="utf-8") as file:
-        questions = [json.loads(line)["question"] for line in file]
+        return [json.loads(line)["question"] for line in file]
+
+
+@pytest.fixture(scope="session")
+def real(index: Index, questions: list[str]) -> RealPools:
     found = [pool for pool in index.search(questions, DOCUMENTS) if len(pool) == DOCUMENTS][:POOLS]
     assert len(found) == POOLS
     # In memory, and with indices as narrow as SciPy likes them best.
@@ -64,8 +73,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not FIGURES:
         return
     best = {op: min(f.microseconds for f in FIGURES if f.op == op and f.goal is None) for op in ops_measured()}
-    terminalreporter.write_sep("=", f"{POOLS} pools of {DOCUMENTS} documents, {THREADS} threads, medians")
-    terminalreporter.write_line(f"{'op':28} {'':24} {'us/pool':>10} {'ratio':>8} {'goal':>7}")
+    terminalreporter.write_sep("=", f"medians; ops: {POOLS} pools of {DOCUMENTS} documents, {THREADS} threads")
+    terminalreporter.write_line(f"{'op':28} {'':24} {'us each':>10} {'ratio':>8} {'goal':>7}")
     for f in sorted(FIGURES, key=lambda f: (f.op, f.goal or 0.0)):
         ratio = f"{f.microseconds / best[f.op]:7.0f}x" if f.goal and f.op in best else ""
         goal = f"{f.goal:6.0f}x" if f.goal else ""

@@ -34,7 +34,7 @@ class Figure:
     op: str
     who: str
     microseconds: float
-    """per pool, median"""
+    """per pool or request, median"""
     goal: float | None
     """how many times as fast as this peer the op shall be"""
 
@@ -58,6 +58,12 @@ class Measure:
         self.benchmark.group = op
         self.benchmark.pedantic(run, rounds=200, warmup_rounds=5)
         self._note(op, f"pyfast, {threads} thread{'s' if threads > 1 else ''}", POOLS, None)
+
+    def peer_on_batch(self, op: str, who: str, goal: float, run: Callable[[], object]) -> None:
+        """For a peer that takes the whole batch too."""
+        self.benchmark.group = op
+        self.benchmark.pedantic(run, rounds=200, warmup_rounds=5)
+        self._note(op, who, POOLS, goal)
 
     def peer(self, op: str, who: str, goal: float, run: Callable[[int], object], pools: int = POOLS) -> None:
         self.benchmark.group = op

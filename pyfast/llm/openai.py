@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import time
@@ -16,19 +17,25 @@ import orjson
 import tenacity
 from yarl import URL
 
-from pyfast.errors import BackendError, CallError, InputError, PyfastError
-from pyfast.llm.chat import closed, completion, error_text, request_body
-from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
+from pyfast.errors import AnswerError, BackendError, CallError, InputError, PyfastError
+from pyfast.llm.chat import as_json, completion, error_field, error_text, one_line, request_fields
+from pyfast.llm.concessions import Conceded, asked_for, concede, whole_format
+from pyfast.llm.protocol import Completion, Request
 
 LARGEST_ANSWER = 8 << 20  # bytes; a server that sends more has lost its mind
-LONGEST_PAUSE = 60.0  # seconds between two attempts, whatever Retry-After says
+LONGEST_PAUSE = 60.0  # seconds, whatever Retry-After says
+LONGEST_BACKOFF = 20.0  # seconds
 PROBE_TIMEOUT_S = 10.0
 
+_GATEWAY = (502, 503, 504)
 _REFUSALS = {
     401: "the server refuses the API key; check OPENAI_API_KEY",
+    402: "the account has no credit left",
     403: "this API key may not use the model; check OPENAI_API_KEY and the model's name",
     404: "the server does not know this model or this path; check both",
 }
+
+_log = logging.getLogger(__name__)
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
@@ -46,13 +53,6 @@ def parse_spec(spec: str) -> tuple[str, str]:
     return match[1], f"{parts.scheme}://{parts.netloc}{path}"
 
 
-@once_per_schema
-def _response_format(schema: Schema) -> orjson.Fragment:
-    name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", "")))[:64] or "answer"
-    described = {"name": name, "strict": True, "schema": closed(schema)}
-    return orjson.Fragment(orjson.dumps({"type": "json_schema", "json_schema": described}))
-
-
 def _unsecret(spec: str) -> str:
     return re.sub(r"//[^/@]*@", "//***@", spec.partition("?")[0])
 
@@ -60,10 +60,20 @@ def _unsecret(spec: str) -> str:
 class _Again(Exception):
     """This attempt failed in a way that may pass. `error` is what to raise once patience ends."""
 
-    def __init__(self, error: PyfastError, pause: float = 0.0) -> None:
+    def __init__(self, error: PyfastError, status: int = 0, pause: float = 0.0) -> None:
         super().__init__(str(error))
         self.error = error
+        self.status = status
         self.pause = pause  # seconds that the server asked for
+
+
+class _Refused(Exception):
+    """The server does not take this request. `complaint` says why, as far as it tells."""
+
+    def __init__(self, error: CallError, complaint: str) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.complaint = complaint
 
 
 class OpenAI:
@@ -71,8 +81,10 @@ class OpenAI:
 
     `concurrency` requests run at once, each for `timeout_s` seconds in all, over at most `attempts` attempts
     (busy servers, failed connections) with jittered pauses that start at `backoff_s` seconds and double.
-    `context_window` (tokens) is asked of the server unless it is given. `extra` fields join every request,
-    such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
+    `requests_per_minute` spreads all attempts evenly. When the server names a moment to come back, all wait for
+    it; a call that a rate limit sent away loses no attempt by that, and waiting one's turn takes nothing of
+    `timeout_s`. `context_window` (tokens) is asked of the server unless it is given. `extra` fields join every
+    request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
     """
 
     def __init__(
@@ -82,6 +94,7 @@ class OpenAI:
         base_url: str,
         *,
         concurrency: int = 64,
+        requests_per_minute: float | None = None,
         context_window: int | None = None,
         timeout_s: float = 300.0,
         attempts: int = 5,
@@ -102,10 +115,16 @@ class OpenAI:
         self._key = os.environ.get("OPENAI_API_KEY", "").strip()
         self._session: aiohttp.ClientSession | None = None
         self._free_slots = asyncio.Semaphore(concurrency)
+        self._interval = 60 / requests_per_minute if requests_per_minute else 0.0  # seconds between two attempts
+        self._gate = asyncio.Lock()
+        self._opens = 0.0  # when the gate lets the next attempt through, on the event loop's clock
+        self._conceded: Conceded = frozenset()
+        self._dead_calls = 0  # in a row, that ended with a gateway's word for a server that is gone
 
     def fingerprint(self) -> str:
-        """The model's name: the same model on another host or port is the same model."""
-        return f"openai:{self._model}"
+        """The model's name, and what joins every request: on another host or port it is the same model."""
+        extra = {name: value for name, value in self._fields.items() if name != "model"}
+        return f"openai:{self._model}" + (f":{as_json(extra).decode()}" if extra else "")
 
     async def start(self) -> None:
         """See whether anything answers. Raises `BackendError` if nothing does."""
@@ -146,54 +165,88 @@ class OpenAI:
 
     async def complete(self, request: Request) -> Completion:
         """Answer one request. Raises `CallError` or `BackendError` as the protocol says."""
-        fields = self._fields
-        if request.schema is not None:
-            fields = {**fields, "response_format": _response_format(request.schema)}
-        body = request_body(request, fields)
-        try:
-            # The clock starts with the slot: waiting for one is the caller's choice, not the server's fault.
-            async with self._free_slots, asyncio.timeout(self._timeout_s):
+        async with self._free_slots:
+            conceded = self._conceded
+            while True:
+                body = request_fields(request, self._fields)
+                if request.schema is not None:
+                    body["response_format"] = whole_format(request.schema)
+                concede(body, request.schema, conceded)
                 try:
-                    return await self._attempt(body)
-                except _Again as first:
-                    return await self._retry(first, body)
-        except _Again as last:
-            raise last.error from None
-        except TimeoutError:
-            raise CallError(f"{self._base_url} gave no answer within {self._timeout_s:g} s") from None
+                    answer = await self._persist(as_json(body))
+                    break
+                except _Refused as refused:
+                    wish = asked_for(refused.complaint, body, conceded)
+                    if wish is None:
+                        raise refused.error from None
+                    conceded |= {wish}
+        self._dead_calls = 0
+        if not conceded <= self._conceded:
+            # Only what led to an answer is remembered: a complaint may be about this request alone.
+            for concession in conceded - self._conceded:
+                _log.warning(
+                    "%s does not take whole requests; sent from now on: %s", self._base_url, concession.sent
+                )
+            self._conceded |= conceded
+        return answer
 
-    async def _retry(self, failure: _Again, body: bytes) -> Completion:
-        """The attempts after the first. Apart, for tenacity costs 40 us even when all goes well."""
-        first: _Again | None = failure
+    async def _persist(self, body: bytes) -> Completion:
+        """Attempts until one is answered. Raises `_Refused`, or what the call is to raise."""
+        clock = asyncio.get_running_loop().time
+        # It starts with the slot: waiting for one is the caller's choice, not the server's fault.
+        deadline = clock() + self._timeout_s
+        last: _Again | None = None
+        failures = 0
 
         async def attempt() -> Completion:
-            nonlocal first
-            if first is not None:  # tenacity counts the failed attempt, and pauses after it, as its own
-                error, first = first, None
-                raise error
-            return await self._attempt(body)
+            nonlocal deadline, last, failures
+            deadline += await self._turn()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await self._attempt(body)
+            except _Again as again:
+                last = again
+                failures += not (again.status == 429 and again.pause)
+                self._opens = max(self._opens, clock() + again.pause)
+                raise
 
-        backoff = tenacity.wait_random_exponential(multiplier=self._backoff_s, max=20)
-
-        def pause(state: tenacity.RetryCallState) -> float:
-            error = state.outcome.exception() if state.outcome else None
-            asked = error.pause if isinstance(error, _Again) else 0.0
-            return min(asked, LONGEST_PAUSE) + backoff(state)  # never all at the very moment Retry-After ends
+        def late(state: tenacity.RetryCallState) -> bool:
+            return clock() + state.upcoming_sleep > deadline
 
         policy = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(_Again),
-            stop=tenacity.stop_after_attempt(self._attempts),
-            wait=pause,
+            stop=lambda state: failures >= self._attempts or late(state),
+            # Jittered, so that those who were sent away together do not come back together.
+            wait=tenacity.wait_random_exponential(multiplier=self._backoff_s, max=LONGEST_BACKOFF),
             reraise=True,
         )
-        return await policy(attempt)
+        try:
+            return await policy(attempt)
+        except (_Again, TimeoutError):
+            raise self._given_up(last, late=failures < self._attempts) from None
+
+    async def _turn(self) -> float:
+        """Wait until the server may be asked again. Returns the seconds that it took."""
+        clock = asyncio.get_running_loop().time
+        came = clock()
+        if not self._interval and came >= self._opens:
+            return 0.0
+        async with self._gate:  # one after the other, in the order in which they came
+            while (rest := self._opens - clock()) > 0:
+                self._running()
+                await asyncio.sleep(rest)
+            # A timer that was late is made up for, or a thousand requests a minute would be fewer.
+            self._opens = max(self._opens, clock() - self._interval) + self._interval
+        return clock() - came
+
+    def _running(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            raise BackendError(f"{self.spec} is not running: it was closed or never started")
+        return self._session
 
     async def _attempt(self, body: bytes) -> Completion:
-        session = self._session
-        if session is None or session.closed:
-            raise BackendError(f"{self.spec} is not running: it was closed or never started")
         try:
-            async with session.post(self._chat_url, data=body, allow_redirects=False) as response:
+            async with self._running().post(self._chat_url, data=body, allow_redirects=False) as response:
                 answer = await _read(response)
         except aiohttp.ClientConnectorError as error:
             raise _Again(BackendError(f"nothing answers at {self._base_url} any more: {error}")) from None
@@ -204,20 +257,35 @@ class OpenAI:
                 raise BackendError(f"the connection to {self._base_url} was closed") from None
             # The server took the request and hung up. If it died, the next attempt finds nothing at all; if
             # it lives and does so each time, this request is at fault.
-            reason = str(error) or type(error).__name__
+            reason = one_line(error) or type(error).__name__
             raise _Again(CallError(f"{self._base_url} cut the connection: {reason}")) from None
         if response.status != 200:
             raise self._refused(response, answer)
         try:
             data = orjson.loads(answer)
-            choice = data["choices"][0]
-            return completion(choice["message"]["content"], choice.get("finish_reason"), data.get("usage"))
+            return _completion(data["choices"][0], data.get("usage"))
         except (ValueError, LookupError, TypeError, AttributeError):
             said = error_text(answer)
             raise CallError(f"{self._base_url} answered with no chat completion: {said}") from None
 
+    def _given_up(self, last: _Again | None, late: bool) -> PyfastError:
+        """What a call that got no answer raises."""
+        if last is not None and last.status in _GATEWAY:
+            self._dead_calls += 1
+            if self._dead_calls >= max(20, 2 * self.slots):
+                return BackendError(
+                    f"the gateway at {self._base_url} answers {last.status} only, {self._dead_calls} calls in a"
+                    " row: the server behind it is gone"
+                )
+        if last is None or (late and isinstance(last.error, CallError)):
+            before = f"; before that, {last.error}" if last else ""
+            return CallError(f"{self._base_url} gave no answer within {self._timeout_s:g} s{before}")
+        return last.error
+
     def _refused(self, response: aiohttp.ClientResponse, answer: bytes) -> Exception:
         status = response.status
+        if status == 429 and error_field(answer, "code") == "insufficient_quota":
+            status = 402  # no rate limit: waiting does not help
         if status in _REFUSALS:
             # Not the server's own words: some repeat the key.
             return BackendError(f"{self._base_url} answered {status}: {_REFUSALS[status]} ({self._model})")
@@ -227,9 +295,19 @@ class OpenAI:
         if status < 400:
             return BackendError(f"{self._chat_url} answered {status} with no completion; check the URL")
         error = CallError(f"{self._base_url} answered {status}: {said}")
+        if status in (400, 422):
+            return _Refused(error, f"{error_field(answer, 'param')} {said}")
         if status in (408, 425, 429) or status >= 500:
-            return _Again(error, _seconds(response.headers.get("Retry-After")))
+            return _Again(error, status, min(_seconds(response.headers.get("Retry-After")), LONGEST_PAUSE))
         return error
+
+
+def _completion(choice: Any, usage: object) -> Completion:
+    message = choice["message"]
+    text, refusal = message.get("content"), message.get("refusal")
+    if text is None and isinstance(refusal, str):
+        raise AnswerError(f"the LLM refuses: {one_line(refusal)}")
+    return completion(text, choice.get("finish_reason"), usage)
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

@@ -1,6 +1,6 @@
 from pydantic import BaseModel
 
-from pyfast.llm.chat import closed, error_text
+from pyfast.llm.chat import closed, error_field, error_text
 
 
 def test_objects_are_closed_wherever_they_are() -> None:
@@ -31,3 +31,18 @@ def test_error_bodies() -> None:
     assert error_text(b'{"detail": [1]}') == "{'detail': [1]}"
     assert error_text(b"") == "no explanation"
     assert error_text(b"\xff" * 5000) == "\ufffd" * 300
+
+
+def test_fields_of_error_bodies() -> None:
+    assert error_field(b'{"error": {"param": "seed", "code": 400}}', "param") == "seed"
+    bodies = (
+        b'{"error": {"param": 7}}',
+        b'{"error": {}}',
+        b'{"error": "busy"}',
+        b"{}",
+        b"[]",
+        b"null",
+        b"<html>",
+        b"",
+    )
+    assert {error_field(body, "param") for body in bodies} == {""}

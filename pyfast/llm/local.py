@@ -1,0 +1,50 @@
+"""What the backends share that run a model on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyfast.errors import ModelNotFoundError
+from pyfast.llm.chat import closed
+from pyfast.llm.protocol import Schema
+
+LOG_VARIABLE = "PYFAST_LLM_LOG"
+"""If this environment variable is set, the runtime's own log appears on stderr."""
+
+
+def one_line(schema: Schema) -> Mapping[str, Any]:
+    """The schema as llguidance reads it: objects closed, JSON on one line.
+
+    Left free, a small model may spend its tokens on white space.
+    """
+    form = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    return {**closed(schema), "x-guidance": form}
+
+
+def usable_cores() -> list[int]:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def sample_hash(path: Path) -> str:
+    """The file's size and a hash of its first MiB and 64 places in it: header, vocabulary, some weights.
+
+    Raises `ModelNotFoundError` if it cannot be read.
+    """
+    try:
+        size = path.stat().st_size
+        digest = hashlib.blake2b(digest_size=16)
+        with path.open("rb") as file:
+            digest.update(file.read(1 << 20))
+            for part in range(1, 65):
+                file.seek(max(0, size * part // 64 - 4096))
+                digest.update(file.read(4096))
+    except OSError as error:
+        raise ModelNotFoundError(f"cannot read {path}: {error.strerror}") from None
+    return f"{size}:{digest.hexdigest()}"

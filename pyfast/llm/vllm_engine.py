@@ -1,0 +1,193 @@
+"""How vLLM's engine is started and ended: its processes, their signals, their logs.
+
+vLLM runs the model in processes of its own, children of this one. This page sees to it that Ctrl-C does not end
+them before the work in hand is done, that they do not outlive this process however it ends, and that they keep
+quiet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import multiprocessing
+import os
+import re
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from multiprocessing import connection, resource_tracker
+from pathlib import Path
+from typing import Any
+
+from pyfast.errors import BackendError, InputError, ModelNotFoundError, first_fault
+from pyfast.llm.local import LOG_VARIABLE, usable_cores
+
+OURS = "PYFAST_VLLM"  # set in the environment of the engines that pyfast starts
+FEW_CORES = 8
+
+
+def start_engine(
+    engines: list[Any], model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool
+) -> None:
+    """Append a running `AsyncLLM` to `engines`. Blocks while the model loads; to be called in a thread.
+
+    `options` that are None are left to vLLM. `extra` are more of its `AsyncEngineArgs`.
+    Raises `BackendError`, `ModelNotFoundError` or `InputError`, one line.
+    """
+    # Not returned: the thread's future would keep it alive to the interpreter's exit, where it complains.
+    with tempfile.TemporaryDirectory(prefix="pyfast-vllm-") as scratch, _surroundings(Path(scratch), batch_invariant):
+        try:
+            engines.append(_engine(model, options, extra, batch_invariant))
+        except (BackendError, InputError):
+            raise
+        except Exception as error:
+            reason = _first_error(Path(scratch)) or _reason(error)
+            raise BackendError(f"vLLM cannot start {model}: {reason}; {LOG_VARIABLE}=1 shows its log") from None
+
+
+def _engine(model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool) -> Any:
+    import torch
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.platforms import current_platform
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    if batch_invariant and not current_platform.has_device_capability(90):
+        raise BackendError("batch_invariant needs an NVIDIA GPU of compute capability 9.0 (Hopper) or newer")
+    chosen = {name: value for name, value in options.items() if value is not None}
+    if current_platform.is_cpu():
+        # Compiling takes minutes and wins a fifth; the default block shares prefixes only in steps of 128 tokens;
+        # and vLLM would take nine tenths of the machine's memory.
+        chosen = {"enforce_eager": True, "block_size": 32, "kv_cache_memory_bytes": 4 << 30, **chosen}
+        if chosen["dtype"] == "auto" and not torch.cpu.get_capabilities().get("avx512_bf16"):
+            chosen["dtype"] = "float32"  # bfloat16 by emulation takes ten times as long
+    if not Path(model).is_dir():
+        _look_up(model, chosen.get("revision"))
+    fixed = {
+        "model": model,
+        "enable_prefix_caching": True,
+        "enable_prompt_embeds": True,
+        # llguidance, as in the llama.cpp backend: the same schemas, the same form of JSON.
+        "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
+        "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+    }
+    try:
+        arguments = AsyncEngineArgs(**{**fixed, **chosen, **extra})
+    except TypeError as error:
+        raise InputError(f"option not known to vLLM: {error}") from None
+    return AsyncLLM.from_engine_args(arguments)
+
+
+def _look_up(name: str, revision: str | None) -> None:
+    """Ask the hub once for a model that is not here: vLLM would ask for half a minute, and fill the screen."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
+    plain = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)  # anything else, such as s3://, is vLLM's business
+    if not plain or isinstance(try_to_load_from_cache(name, "config.json", revision=revision), str):
+        return
+    try:
+        HfApi().model_info(name, revision=revision, timeout=10)
+    except Exception as error:
+        raise ModelNotFoundError(f"no folder {name!r} here, nor can the hub give it: {_reason(error)}") from None
+
+
+@contextlib.contextmanager
+def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
+    """Environment and signals for the time in which vLLM is imported and its processes are started.
+
+    Both have no other door: some variables are read on import, and all processes inherit them. The user's own
+    settings win. Afterwards the environment is as it was, without the dozen that vLLM adds.
+    """
+    cores = usable_cores()
+    ours = {
+        OURS: "1",
+        # Forking a process that has threads, as this one does, can hang the child.
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        "VLLM_NO_USAGE_STATS": "1",  # vLLM would report to its makers
+    }
+    if batch_invariant:
+        ours["VLLM_BATCH_INVARIANT"] = "1"
+    if len(cores) < FEW_CORES:
+        # vLLM keeps a core for its scheduler and takes one thread of each pair: of two cores one would work.
+        ours["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, cores))
+    if not os.environ.get(LOG_VARIABLE):
+        ours |= {
+            "VLLM_LOGGING_CONFIG_PATH": str(_quiet(scratch)),
+            "TRANSFORMERS_VERBOSITY": "error",
+            "TORCH_LOGS": "-all",
+            "TORCH_CPP_LOG_LEVEL": "ERROR",
+            "PYTHONWARNINGS": "ignore",
+        }
+    before = dict(os.environ)
+    os.environ.update({name: value for name, value in ours.items() if name not in before})
+    # Ctrl-C goes to every process of the terminal's group, and vLLM's would end at once, under calls that are to
+    # be finished first. A blocked signal stays blocked in children; in this process only this thread blocks it.
+    # The tracker comes first, for Python unblocks the signal when it starts it.
+    resource_tracker.ensure_running()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def _quiet(scratch: Path) -> Path:
+    """A logging configuration for all of vLLM's processes: errors go to a file, the rest nowhere."""
+    handler = {"class": "logging.FileHandler", "filename": str(scratch / "errors.log"), "level": "ERROR"}
+    logger = {"handlers": ["file"], "level": "ERROR", "propagate": False}
+    configuration = {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "handlers": {"file": handler},
+        "loggers": {"vllm": logger},
+    }
+    path = scratch / "logging.json"
+    path.write_text(json.dumps(configuration))
+    return path
+
+
+def _first_error(scratch: Path) -> str:
+    """The first exception in the log of vLLM's processes: what came later came of it. Empty if there is none."""
+    with contextlib.suppress(OSError):
+        log = (scratch / "errors.log").read_text(errors="replace")
+        if found := re.search(r"^[\w.]*(?:Error|Exception): .+", log, re.MULTILINE):
+            return _short(found[0])
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    from pydantic import ValidationError
+
+    return _short(first_fault(error)[1] if isinstance(error, ValidationError) else str(error))
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+def stop_engines(engines: list[Any]) -> None:
+    """Shut down what is in the list, and empty it."""
+    while engines:
+        engines.pop().shutdown()
+    gc.collect()  # they stand in cycles
+
+
+def end_with_parent() -> None:
+    """vLLM calls this early in each of its processes, as a plugin: end when the process that started it ends.
+
+    A parent that was killed cannot end them, and vLLM leaves them running, with the GPU's memory.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None or OURS not in os.environ:
+        return
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="pyfast-end-with-parent").start()

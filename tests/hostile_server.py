@@ -1,0 +1,209 @@
+"""An OpenAI-compatible server that keeps count and, as often as it is told to, misbehaves.
+
+    python tests/hostile_server.py --port 0 --weights good=8,cut=1,busy=1 --seed 3
+
+It prints its port once it answers. What happens to a request follows from the seed, its body and how often that
+body came before: not from the order in which requests arrive, so that runs can be compared. A good answer follows
+from the request alone and is valid under its JSON schema. `GET /counts` tells what was asked so far.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from random import Random
+from typing import Any
+
+import orjson
+
+from pyfast.llm import Completion, Message, Request
+from pyfast.llm.instant import Instant
+
+MODES = {
+    "good": "answers",
+    "truncated": "the answer's JSON breaks off",
+    "wrong": "JSON of another schema",
+    "empty": "no choices",
+    "busy": "429 with Retry-After",
+    "error": "500",
+    "cut": "the connection breaks off in the middle of the body",
+    "late": "answers after --late-s seconds",
+    "huge": "10 MB of text",
+    "length": "cut off at max_tokens",
+    "filtered": "finish_reason content_filter",
+    "unfinished": "no finish_reason",
+}
+HUGE = orjson.dumps("x" * 10_000_000)
+
+
+class Server:
+    """What it was told, and what it was asked. Every POST counts when it comes; tokens, where one is answered."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.modes, self.weights = zip(*options.weights, strict=True)
+        self.counts: Counter[str] = Counter()
+        self.bodies: Counter[str] = Counter()
+        self.llm = Instant()
+        self.schemas: dict[bytes, dict[str, Any]] = {}
+        self.log = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if options.log else None
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, request after request. (asyncio sets TCP_NODELAY.)"""
+        try:
+            while not writer.is_closing():
+                head = await reader.readuntil(b"\r\n\r\n")
+                line, _, fields = head.lower().partition(b"\r\n")
+                length = fields.partition(b"content-length:")[2].split(b"\r\n", 1)[0]
+                body = await reader.readexactly(int(length or 0))
+                if line.startswith(b"post"):
+                    await self.chat(writer, body)
+                elif b"/counts" in line:
+                    writer.write(reply(self.state()))
+                elif b"/models" in line:
+                    writer.write(reply({"object": "list", "data": [{"id": "hostile", "max_model_len": 32768}]}))
+                else:
+                    writer.write(reply({"error": {"message": "no such page"}}, "404 Not Found"))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
+            pass  # the client hung up, or does not speak HTTP
+        finally:
+            writer.close()
+
+    def state(self) -> dict[str, Any]:
+        modes = {mode: self.counts[mode] for mode in MODES}
+        totals = {name: self.counts[name] for name in ("requests", "prompt_tokens", "completion_tokens")}
+        return {**totals, "modes": modes, "bodies": self.bodies}
+
+    async def chat(self, writer: asyncio.StreamWriter, body: bytes) -> None:
+        digest = blake2b(body, digest_size=8).hexdigest()
+        draw = Random(f"{self.options.seed} {digest} {self.bodies[digest]}")
+        mode = draw.choices(self.modes, self.weights)[0]
+        self.bodies[digest] += 1
+        self.counts["requests"] += 1
+        self.counts[mode] += 1
+        if self.options.delay_ms:
+            await asyncio.sleep(self.options.delay_ms / 1000)
+        if mode == "late":
+            await asyncio.sleep(self.options.late_s)
+        if mode == "busy":
+            writer.write(reply(fault("slow down"), "429 No", f"Retry-After: {self.options.retry_after}"))
+        elif mode == "error":
+            writer.write(reply(fault("out of luck"), "500 Oops"))
+        else:
+            try:
+                done = await self.llm.complete(self.request(body))
+            except (ValueError, LookupError, TypeError) as error:
+                writer.write(reply(fault(f"unreadable request: {error!r}"), "400 Bad Request"))
+                return
+            self.counts["prompt_tokens"] += done.prompt_tokens
+            self.counts["completion_tokens"] += done.completion_tokens
+            answer = reply(answered(mode, done))
+            if mode == "cut":
+                writer.write(answer[: len(answer) * 2 // 3])
+                writer.close()
+            else:
+                writer.write(answer)
+        if self.log is not None:
+            os.write(self.log, f"{mode} {digest}\n".encode())
+
+    def request(self, body: bytes) -> Request:
+        asked = orjson.loads(body)
+        schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
+        if schema is not None:  # the same object each time: what is made of a schema is remembered by its identity
+            schema = self.schemas.setdefault(orjson.dumps(schema), schema)
+        messages = tuple(Message(said["role"], said["content"]) for said in asked["messages"])
+        return Request(messages, asked.get("max_tokens", 16), schema, seed=asked.get("seed", 0))
+
+
+def answered(mode: str, done: Completion) -> dict[str, Any]:
+    """The body of a completion, good or not."""
+    text: Any = done.text
+    reason = {"length": "length", "filtered": "content_filter", "unfinished": None}.get(mode, "stop")
+    if mode in ("truncated", "length"):
+        text = text[: len(text) // 2]
+    elif mode == "filtered":
+        text = ""
+    elif mode == "wrong":
+        text = '{"sorry": ["I", "made", 3]}'
+    elif mode == "huge":
+        text = orjson.Fragment(HUGE)
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+    usage = {"prompt_tokens": done.prompt_tokens, "completion_tokens": done.completion_tokens}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "hostile",
+        "choices": [] if mode == "empty" else [choice],
+        "usage": usage,
+    }
+
+
+def fault(message: str) -> dict[str, Any]:
+    return {"error": {"message": message}}
+
+
+def reply(content: dict[str, Any], status: str = "200 OK", *headers: str) -> bytes:
+    body = orjson.dumps(content)
+    lines = (f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers)
+    return "\r\n".join((*lines, "", "")).encode() + body
+
+
+@contextmanager
+def hostile(*options: str) -> Iterator[str]:
+    """Such a server in a process of its own, by its URL."""
+    command = [sys.executable, __file__, "--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
+
+
+def counts(url: str) -> dict[str, Any]:
+    """What the server at `url` was asked so far."""
+    with urllib.request.urlopen(f"{url}/counts", timeout=30) as answer:
+        result: dict[str, Any] = orjson.loads(answer.read())
+    return result
+
+
+def weights(text: str) -> list[tuple[str, float]]:
+    """`good=8,cut=1` → [("good", 8.0), ("cut", 1.0)]"""
+    pairs = [part.partition("=") for part in text.split(",")]
+    unknown = {mode for mode, _, _ in pairs} - MODES.keys()
+    if unknown:
+        raise ValueError(f"unknown modes {unknown}; known are {', '.join(MODES)}")
+    return [(mode, float(weight)) for mode, _, weight in pairs]
+
+
+async def main() -> None:
+    known = "; ".join(f"{mode}: {meaning}" for mode, meaning in MODES.items())
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], epilog=known)
+    parser.add_argument("--port", type=int, default=0, help="0: any that is free")
+    parser.add_argument("--weights", type=weights, default="good=1", help="how often each mode is drawn")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--delay-ms", type=float, default=0, help="before each reply")
+    parser.add_argument("--late-s", type=float, default=5, help="before a late reply")
+    parser.add_argument("--retry-after", default="0.05", help="the header of a 429")
+    parser.add_argument("--log", help="a file that gets a line `MODE DIGEST` for each reply")
+    server = Server(parser.parse_args())
+    # The limit is the longest head of a request.
+    listening = await asyncio.start_server(
+        server.serve, "127.0.0.1", server.options.port, backlog=4096, limit=1 << 20
+    )
+    print(listening.sockets[0].getsockname()[1], flush=True)
+    await listening.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
