@@ -2,6 +2,7 @@
 
     python benchmarks/overhead.py                       # HybridQA of PYFAST_DATA, 2,000 questions, n2n and rag
     python benchmarks/overhead.py --profile n2n         # where a system's time goes
+    python benchmarks/overhead.py --export FOLDER       # the units and questions, for peer_flashrag.py
 
 The questions of the set are repeated under new ids; answers of 1 and of 512 at a time are compared first. Nothing
 here says anything about answers: the LLM's are without meaning.
@@ -67,6 +68,17 @@ def job(system: str, index: Index, questions: Path, count: int, folder: Path, co
     )
 
 
+def export(index: Index, questions: Path, count: int, folder: Path) -> None:
+    """Write the units and the questions in FlashRAG's layout: the first line of `contents` is the title."""
+    titles = [index.corpus.title(index.corpus.source[i]) for i in index.units]
+    units = ({"id": str(i), "contents": f"{title}\n{index.text(i)}"} for i, title in enumerate(titles))
+    asked = ({"id": asked.id, "question": asked.text} for asked in repeated(questions, count))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in (("corpus", units), ("questions", asked)):
+        with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
 async def go(wanted: Job) -> Summary:
     return await work_on(wanted, asyncio.Event(), lambda folder, done: None, lambda: None)
 
@@ -78,11 +90,17 @@ def main(
     concurrency: int = 512,
     repeats: int = 5,
     profile: Annotated[str | None, typer.Option(help="A system.")] = None,
+    export_to: Annotated[
+        Path | None, typer.Option("--export", help="Only write corpus and questions there.")
+    ] = None,
 ) -> None:
     """Measure."""
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         index = build_index(read([corpus]), place / "index")
+        if export_to is not None:
+            export(index, questions, count, export_to)
+            return
         runs = 0
 
         def measured(system: str, number: int, width: int) -> tuple[Summary, bytes]:

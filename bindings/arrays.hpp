@@ -14,6 +14,7 @@
 #include "pyfast/error.hpp"
 #include "pyfast/evidence_graph.hpp"
 #include "pyfast/pools.hpp"
+#include "pyfast/texts.hpp"
 
 namespace pyfast::python {
 
@@ -47,8 +48,9 @@ inline Forward forward(const ForwardArrays& x) {
     return out;
 }
 
-inline Ragged<std::int32_t> ragged(const py::array& offsets, const py::array& values, const char* name) {
-    return {view<std::int64_t>(offsets, name), view<std::int32_t>(values, name)};
+template <class T = std::int32_t>
+Ragged<T> ragged(const py::array& offsets, const py::array& values, const char* name) {
+    return {view<std::int64_t>(offsets, name), view<T>(values, name)};
 }
 
 // An array that owns the buffer.
@@ -57,6 +59,28 @@ py::array_t<T> own(Buffer<T> buffer) {
     T* data = buffer.data.release();
     const py::capsule free(data, [](void* p) { delete[] static_cast<T*>(p); });
     return py::array_t<T>(static_cast<py::ssize_t>(buffer.size), data, free);
+}
+
+// A vector as an array of its own.
+template <class T>
+py::array_t<T> copy(const std::vector<T>& vector) {
+    return py::array_t<T>(static_cast<py::ssize_t>(vector.size()), vector.data());
+}
+
+inline py::tuple tuple(const RankedPools& pools) {
+    return py::make_tuple(copy(pools.offsets), copy(pools.documents), copy(pools.scores));
+}
+
+// A list of T (py::bytes, or py::str: decoded).
+template <class T>
+py::list list(const Texts& texts) {
+    py::list out(texts.offsets.size() - 1);
+    for (std::size_t t = 0; t + 1 < texts.offsets.size(); ++t) {
+        const auto first = static_cast<std::size_t>(texts.offsets[t]);
+        const auto size = static_cast<std::size_t>(texts.offsets[t + 1]) - first;
+        out[t] = T(texts.bytes.data() + first, size);
+    }
+    return out;
 }
 
 // A new array of n numbers, and its memory to write to.
@@ -68,8 +92,11 @@ std::pair<py::array_t<T>, std::span<T>> fresh(std::size_t n) {
 
 void bind_bridge_rank(py::module_& m);
 void bind_bridge_select(py::module_& m);
+void bind_cite(py::module_& m);
 void bind_evidence_graph(py::module_& m);
 void bind_graph_rank(py::module_& m);
+void bind_merge(py::module_& m);
+void bind_narrate(py::module_& m);
 void bind_prune(py::module_& m);
 void bind_weighted_degree(py::module_& m);
 

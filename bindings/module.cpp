@@ -6,8 +6,11 @@ PYBIND11_MODULE(_native, m) {
     pybind11::register_exception<pyfast::Error>(m, "Error", PyExc_ValueError);
     python::bind_bridge_rank(m);
     python::bind_bridge_select(m);
+    python::bind_cite(m);
     python::bind_evidence_graph(m);
     python::bind_graph_rank(m);
+    python::bind_merge(m);
+    python::bind_narrate(m);
     python::bind_prune(m);
     python::bind_weighted_degree(m);
 }

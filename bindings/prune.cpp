@@ -17,9 +17,7 @@ void bind_prune(py::module_& m) {
             const py::gil_scoped_release release;
             pruned = prune(scores, kinds, offsets, {least, most, per_kind});
         }
-        return py::make_tuple(
-            py::array_t<std::int64_t>(static_cast<py::ssize_t>(pruned.offsets.size()), pruned.offsets.data()),
-            py::array_t<std::int32_t>(static_cast<py::ssize_t>(pruned.nodes.size()), pruned.nodes.data()));
+        return py::make_tuple(copy(pruned.offsets), copy(pruned.nodes));
     });
 }
 

@@ -33,7 +33,7 @@ def main() -> None:
     try:
         sys.exit(app(standalone_mode=False))
     except (PyfastError, OSError) as error:
-        print("pyfast:", *str(error).splitlines(), file=sys.stderr)
+        print("pyfast:", _plain(error), file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print("pyfast: stopped", file=sys.stderr)
@@ -255,7 +255,7 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
             table.add_row(stage.name, str(stage.calls), *figures)
         console.print(table)
     for reason, count in found.failures:
-        console.print(Text(f"{count} failed: {reason}"))
+        console.print(Text(f"{count} failed: {_plain(reason)}"))
 
 
 @app.command()
@@ -278,6 +278,11 @@ def evaluate(
     Console().print(table)
     states = ", ".join(f"{count} {state}" for state, count in sorted(report.states.items()))
     print(f"{states}; {report.missing} gold questions without an answer")
+
+
+def _plain(said: object) -> str:
+    """On one line, and nothing that a terminal would obey: a server may have said it."""
+    return "".join(letter if letter.isprintable() else " " for letter in str(said))
 
 
 def _tokens(prompt: int, cached: int, completion: int) -> str:

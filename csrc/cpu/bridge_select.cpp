@@ -10,26 +10,14 @@ namespace pyfast {
 
 namespace {
 
-// List i, after a look at its own two offsets: a call costs what its pools cost, not what the corpus does.
-template <class T>
-std::span<const T> checked_list(std::span<const std::int64_t> offsets, std::span<const T> values, std::int64_t i,
-                                const char* name) {
-    const std::int64_t first = offsets[static_cast<std::size_t>(i)];
-    const std::int64_t last = offsets[static_cast<std::size_t>(i) + 1];
-    if (first < 0 || last < first || last > static_cast<std::int64_t>(values.size())) {
-        throw Error(std::string(name) + ": list " + std::to_string(i) + " spans " + std::to_string(first) +
-                    " to " + std::to_string(last) + " of " + std::to_string(values.size()) + " values");
-    }
-    return values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
-}
-
 // The paper's phi: does some cell value of the table row occur in the passage?
 bool linked(const Row& passage, const Cells& cells, std::int32_t table_row) {
     const auto begins = std::span(cells.values.offsets).first(cells.values.size());
-    const auto of_row = checked_list(cells.offsets, begins, table_row, "cells.value_offsets");
+    const auto of_row =
+        checked_list(Ragged<std::int64_t>{cells.offsets, begins}, table_row, "cells.value_offsets");
     const auto first = of_row.data() - begins.data();
     for (auto v = first; v < first + std::ssize(of_row); ++v) {
-        const auto value = checked_list(cells.values.offsets, cells.values.values, v, "cells.term_offsets");
+        const auto value = checked_list(cells.values, v, "cells.term_offsets");
         const auto in_passage = [&](std::int32_t term) {
             return std::binary_search(passage.terms.begin(), passage.terms.end(), term);
         };

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pyfast import ops
 from pyfast.corpus import storage
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
 from pyfast.corpus.levels import Level
@@ -83,11 +84,23 @@ class Corpus:
         self._link_range, self._link_uris = _offsets(links), _strings(links.values.field("uri"))
         self._link_row, self._link_column = (links.values.field(name).to_numpy() for name in ("row", "column"))
 
-        self._triplets = np.flatnonzero(self.level == _TRIPLET).data
-        self._ordinal, self._relation_start, self._tail_start, self._timed = (
-            _array(triples, name).data for name in ("ordinal", "relation_start", "tail_start", "timed")
+        triplets = np.flatnonzero(self.level == _TRIPLET)
+        relation_start, tail_start = _array(triples, "relation_start"), _array(triples, "tail_start")
+        self._triplets, self._relation_start, self._tail_start = (
+            triplets.data,
+            relation_start.data,
+            tail_start.data,
         )
+        self._ordinal, self._timed = (_array(triples, name).data for name in ("ordinal", "timed"))
         self._times = _strings(triples.column("time"))
+
+        self.columns = ops.Segments(
+            *(self.ids, self.level, self.source, self.start, self.end, self.byte_start, self.byte_end),
+            *(triplets, relation_start, tail_start),
+            *(np.asarray(self._uris.offsets), np.frombuffer(self._uris.data, np.uint8)),
+            np.frombuffer(heap, np.uint8),
+        )
+        """What `ops.cite` reads."""
 
     def __len__(self) -> int:
         """The number of segments."""

@@ -8,7 +8,7 @@ from pyfast.engine.job import Job, work_on
 from pyfast.engine.ledger import Ledger
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.questions import Question, check_questions, read_questions
-from pyfast.engine.records import Answer, Evidence, Record
+from pyfast.engine.records import Answer, Record
 from pyfast.engine.run import Ask, Summary, answer_all
 from pyfast.engine.status import Status, read_status
 
@@ -18,7 +18,6 @@ __all__ = [
     "Budget",
     "Configuration",
     "Context",
-    "Evidence",
     "Job",
     "Ledger",
     "Prompt",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
@@ -18,10 +19,9 @@ from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.questions import Question
-from pyfast.engine.records import Evidence
 from pyfast.errors import AnswerError, BudgetError, CallError, InputError
 from pyfast.llm import Backend, Completion, Request
-from pyfast.retrieval import Index, Pool, narrate
+from pyfast.retrieval import Evidence, Index, Pool, evidence_of, narrate, search_and_merge
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -153,6 +153,7 @@ class Context:
             if kept is not None:
                 ledger.replayed += 1
                 outcome = kept
+                await asyncio.sleep(0)  # calls that were made at once are so again, within the same budget
             else:
                 outcome = await self._engine.ask(request, ledger.stage(name))
                 await folder.keep(self._number, key, outcome)  # before anybody sees it
@@ -173,15 +174,13 @@ class Context:
         """The `k` best units for a query; batched into one index search."""
         return await self.call(Index.search, query, k)
 
-    async def retrieve_all(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` best units for each of several queries."""
-        self._step("search")
-        return await self._engine.point(Index.search, k).all(queries, self.ledger.stage("search"))
+    async def retrieve_all(self, queries: Sequence[str], k: int, before: Sequence[Pool] = ()) -> Pool:
+        """The `k` best units for several queries together, and of the pools found before; each unit once."""
+        return await self.call(search_and_merge, (queries, before), k)
 
-    def evidence(self, pool: Pool) -> list[Evidence]:
+    def evidence(self, pool: Pool) -> Evidence:
         """The pool's units as evidence for an answer."""
-        segments = self.index.units[pool.units].tolist()
-        return [Evidence(segment, score) for segment, (_, score) in zip(segments, pool, strict=True)]
+        return evidence_of(self.index, pool)
 
     async def narrative(self, pool: Pool, answer: Prompt[Any]) -> str:
         """The pool's units as numbered lines, best first, as many as fit the window beside the prompt `answer`."""

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import orjson
 
@@ -54,6 +54,7 @@ def set_aside(path: Path) -> Path | None:
     """Rename a run's folder, so that a new one can begin; its new name. Raises `InputError` if it is in use."""
     if not (path / CONFIGURATION).exists():
         return None
+    path = path.resolve()  # "." has no name
     with _taken(path):
         number = 1
         while (aside := path.with_name(f"{path.name}.old-{number}")).exists():
@@ -108,7 +109,7 @@ class RunFolder:
         end = 0
         self._answers.seek(0)
         for line in self._answers:
-            if orjson.loads(line).get("state") == "failed":
+            if _record(line).get("state", "failed") == "failed":
                 break
             end += len(line)
         self._answers.truncate(end)  # the answers behind come again from the journal
@@ -123,7 +124,7 @@ class RunFolder:
         done, end = 0, 0
         self._answers.seek(0)
         for line, question in zip(self._answers, questions, strict=False):
-            if _id(line) != question.id:
+            if _record(line).get("id") != question.id:
                 break
             done, end = done + 1, end + len(line)
         self._answers.truncate(end)
@@ -181,8 +182,9 @@ class RunFolder:
             asyncio.get_running_loop().call_soon(self._flush_in_turn)
 
     def _flush_in_turn(self) -> None:
-        with contextlib.suppress(RunError):  # those who wait have it, and the next to come will
-            self.flush()
+        if self._armed:  # else it is done, and the folder perhaps closed
+            with contextlib.suppress(RunError):  # those who wait have it, and the next to come will
+                self.flush()
 
     def _commit(self) -> None:
         completions, self._completions = self._completions, []
@@ -210,6 +212,8 @@ def _taken(path: Path) -> Iterator[IO[bytes]]:
                 if patience is None:
                     raise InputError(f"{path}: another process is working on this run") from None
                 time.sleep(patience)
+        if not (path / ANSWERS).exists() or not os.path.samestat((path / ANSWERS).stat(), os.fstat(file)):
+            raise InputError(f"{path}: another process has set this run aside")
         yield answers
 
 
@@ -228,12 +232,10 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _id(line: bytes) -> str | None:
-    """Whose answer a line is; None for a torn one."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
+def _record(line: bytes) -> dict[str, Any]:
+    """The answer on a line; empty for a torn one."""
+    with contextlib.suppress(orjson.JSONDecodeError):
         record = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    return record.get("id") if isinstance(record, dict) else None
+        if isinstance(record, dict) and line.endswith(b"\n"):
+            return record
+    return {}

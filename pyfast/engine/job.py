@@ -63,7 +63,7 @@ async def work_on(
                 folder.write(record)
                 ended()
 
-            failed = folder.journal.counts().get("failed", 0)
+            failed = folder.journal.failed(done)  # later ones fail again, from the journal
             return await answer_all(
                 islice(job.questions(), done, None),
                 job.ask,

@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
+from zlib import crc32
 
 import orjson
 
-from pyfast.errors import CallError, InputError, RunError
+from pyfast.errors import AnswerError, CallError, InputError, RunError
 from pyfast.llm import Completion
 
 Sync = Literal["normal", "full"]
@@ -31,11 +32,23 @@ CREATE TABLE IF NOT EXISTS questions (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ledger TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (started REAL NOT NULL, finished_before INTEGER NOT NULL);
 """
+_JSON = {"completions": "entry", "questions": "ledger"}
+# No room, no right, no file handle: what is in the file may be as good as ever.
+_OF_THE_MACHINE = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
 _KEEP = "INSERT INTO completions SELECT value ->> 0, value FROM json_each(?)"
-# A question that finished before the process was killed, and again from its journal: the first time counts.
+# A question that ended before the process was killed, and again from its journal: the first time tells what it
+# cost, the second what stands in the answers.
 _FINISH = """
-INSERT OR IGNORE INTO questions
-SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4 FROM json_each(?)
+INSERT INTO questions SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4 FROM json_each(?)
+WHERE true ON CONFLICT (number) DO UPDATE SET state = excluded.state, reason = excluded.reason
 """
 
 
@@ -47,14 +60,24 @@ def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
         tokens = (outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens)
         said = (None, outcome.text, outcome.finish_reason, *tokens)
     try:
-        return orjson.dumps((number, *key, *said))
+        entry = orjson.dumps((number, *key, *said))
     except orjson.JSONEncodeError as error:
         raise CallError(f"the LLM's answer is not valid text: {error}") from None
+    return b"%b,%d]" % (entry[:-1], crc32(entry))
 
 
-def _outcome(entry: str) -> tuple[Key, Outcome]:
-    _, digest, nth, error, text, *rest = orjson.loads(entry)
-    return (digest, nth), Completion(text, *rest) if error is None else CallError(text)
+def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
+    """None where it is not what was written: SQLite does not notice a bad byte in a text."""
+    try:
+        *said, check = orjson.loads(entry)
+        if check != crc32(orjson.dumps(said)) or said[0] != number:
+            return None
+    except (ValueError, TypeError):
+        return None
+    _, digest, nth, error, text, *rest = said
+    if error is None:
+        return (digest, nth), Completion(text, *rest)
+    return (digest, nth), (AnswerError if error == AnswerError.__name__ else CallError)(text)
 
 
 class Journal:
@@ -70,6 +93,7 @@ class Journal:
             if existed and not _whole(path):
                 self.salvaged = _set_aside(path)
             self._database = sqlite3.connect(path, isolation_level=None)
+            self._database.text_factory = _text
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute(f"PRAGMA synchronous = {sync}")
             self._database.executescript(_SCHEMA)
@@ -90,7 +114,8 @@ class Journal:
         """What the LLM said to a question so far."""
         with self._told():
             found = self._database.execute("SELECT entry FROM completions WHERE question = ?", (number,))
-            return dict(_outcome(entry) for (entry,) in found.fetchall())
+            outcomes = (_outcome(entry, number) for (entry,) in found.fetchall())
+            return dict(outcome for outcome in outcomes if outcome is not None)
 
     def forget_failures(self) -> None:
         """Have the questions that failed forgotten, with what the LLM said to them."""
@@ -103,6 +128,12 @@ class Journal:
         """How many questions ended in which state."""
         with self._told():
             return dict(self._database.execute("SELECT state, count(*) FROM questions GROUP BY state").fetchall())
+
+    def failed(self, before: int) -> int:
+        """How many of the first questions failed."""
+        with self._told():
+            failed = "SELECT count(*) FROM questions WHERE state = 'failed' AND number < ?"
+            return int(self._database.execute(failed, (before,)).fetchone()[0])
 
     def tokens(self) -> int:
         """Tokens, in and out, of all completions."""
@@ -129,13 +160,18 @@ class Journal:
     def _rescue(self, damaged: Path) -> None:
         """Take over the rows that a damaged journal still gives."""
         with contextlib.closing(_reader(damaged)) as old:
+            old.execute("PRAGMA writable_schema = ON")  # or a file that was cut off gives nothing at all
             for table, places in (("completions", 2), ("questions", 5), ("sessions", 2)):
                 into = f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * places)})"
                 rows: list[tuple[object, ...]] = []
-                with contextlib.suppress(sqlite3.DatabaseError):
+                with contextlib.suppress(sqlite3.DatabaseError, UnicodeDecodeError):
                     for row in old.execute(f"SELECT * FROM {table}"):
                         rows.append(row)
-                self._database.executemany(into, (row for row in rows if len(row) == places))
+                for row in rows:
+                    with contextlib.suppress(sqlite3.IntegrityError, sqlite3.ProgrammingError):  # of another shape
+                        self._database.execute(into, row)
+        for table, column in _JSON.items():
+            self._database.execute(f"DELETE FROM {table} WHERE NOT json_valid({column})")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -157,11 +193,24 @@ class Journal:
 
 
 def _whole(path: Path) -> bool:
+    """Whether the file can be worked with. Raises `sqlite3.Error` where the machine is at fault, not the file."""
     try:
         with contextlib.closing(sqlite3.connect(path)) as database:
-            return bool(database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
-    except sqlite3.DatabaseError:
+            if database.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+                return False
+            database.executescript(_SCHEMA + "DELETE FROM sessions WHERE 0;")  # it can also be written
+            broken = "SELECT EXISTS (SELECT 1 FROM {} WHERE NOT json_valid({}))"
+            return not any(database.execute(broken.format(*place)).fetchone()[0] for place in _JSON.items())
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in _OF_THE_MACHINE:
+            raise
         return False
+    except UnicodeDecodeError:  # SQLite's message quotes the damage
+        return False
+
+
+def _text(content: bytes) -> str:
+    return content.decode(errors="replace")
 
 
 def _set_aside(path: Path) -> Path:
@@ -186,7 +235,9 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _reader(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    database.text_factory = _text
+    return database
 
 
 def row_of_question(number: int, id: str, state: str, reason: str | None, ledger: dict[str, Any]) -> bytes:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import orjson
 
+from pyfast.retrieval import Evidence
+
 State = Literal["answered", "abstained", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A segment that an answer rests on."""
-
-    segment: int
-    """Its position in the corpus"""
-    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +18,7 @@ class Answer:
     """What a system found out. `text` None: it looked, and abstains."""
 
     text: str | None
-    evidence: Sequence[Evidence] = ()
-    """Best first"""
+    evidence: Evidence | None = None
     trace: Mapping[str, Any] = field(default_factory=dict)
     """How it got there, in JSON types"""
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
 
 import orjson
 
@@ -16,10 +15,10 @@ from pyfast.engine.budget import Budget, within
 from pyfast.engine.context import Context, Engine
 from pyfast.engine.folder import RunFolder
 from pyfast.engine.questions import Question
-from pyfast.engine.records import Answer, Evidence, Record, State
+from pyfast.engine.records import Answer, Record, State
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import Backend
-from pyfast.retrieval import Index
+from pyfast.retrieval import Index, cite
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
 """A system with its settings."""
@@ -138,8 +137,9 @@ async def _answer(question: Question, ask: Ask, context: Context, seconds: float
     try:
         async with within(seconds):
             answer = await ask(question, context)
-            evidence = orjson.dumps(_as_written(context, answer.evidence))
+            evidence = b"[]" if answer.evidence is None else await context.call(cite, answer.evidence)
         trace = orjson.dumps(answer.trace)
+        (answer.text or "").encode()  # what is not Unicode fails here, and not when it is written
         state: State = "answered" if answer.text is not None else "abstained"
         return Record(question.id, state, answer.text, None, evidence, trace, context.ledger.usage())
     except (RunError, InputError):
@@ -148,20 +148,5 @@ async def _answer(question: Question, ask: Ask, context: Context, seconds: float
         reason = f"not done within the question's {seconds:g} s" if seconds else "TimeoutError"
     except Exception as error:  # a poison question fails alone, and says how
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
+    reason = reason.encode(errors="replace").decode()
     return Record(question.id, "failed", reason=reason, usage=context.ledger.usage())
-
-
-def _as_written(context: Context, evidence: Sequence[Evidence]) -> list[dict[str, Any]]:
-    pieces = []
-    for piece in evidence:
-        segment = context.index.corpus.segment(piece.segment)
-        pieces.append(
-            {
-                "segment": segment["id"],
-                "uri": segment["uri"],
-                "offsets": segment["offsets"],
-                "snippet": segment["snippet"],
-                "score": round(piece.score, 6),
-            }
-        )
-    return pieces

@@ -20,13 +20,14 @@ from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 Writer = Callable[[list[str], int], str]
 
 WORDS = 5  # in a made-up string: about what a search query has
-TAIL = 512  # bytes of the prompt's end in which the last line is looked for
+TAIL = 512  # characters of the prompt's end that an answer depends on, beside the prompt's length
 
 
 class Instant:
     """Answers from the request alone: valid JSON under its schema, or a few words of the prompt's last line.
 
-    An `examples` entry of a field is taken as it stands. Token counts are estimates, four bytes to a token.
+    It reads no more than the prompt's end, so that its cost does not hide what is measured. An `examples` entry of
+    a field is taken as it stands. Token counts are estimates, four bytes to a token.
     """
 
     def __init__(self, *, context_window: int = 1_000_000, slots: int = 4096) -> None:
@@ -42,13 +43,14 @@ class Instant:
 
     def fingerprint(self) -> str:
         """Changes when the answers do."""
-        return "instant:1"
+        return "instant:2"
 
     async def complete(self, request: Request) -> Completion:
         """Answer at once. Raises `InputError` for a schema with keywords that it cannot honour."""
-        prompt = request.messages[-1].content.encode(errors="replace")
-        number = crc32(prompt, request.seed & 0xFFFFFFFF)
-        words = _last_line(prompt).split() or ["instant"]
+        prompt = request.messages[-1].content
+        tail = prompt[-TAIL:].encode(errors="replace")
+        number = crc32(tail, request.seed & 0xFFFFFFFF) + len(prompt)
+        words = _last_line(tail).split() or ["instant"]
         if request.schema is None:
             text = " ".join(_some(words, number))
         else:
@@ -58,9 +60,9 @@ class Instant:
         )
 
 
-def _last_line(prompt: bytes) -> str:
-    tail = prompt[-TAIL:].rstrip()
-    return tail[tail.rfind(b"\n") + 1 :].decode(errors="ignore")
+def _last_line(tail: bytes) -> str:
+    tail = tail.rstrip()
+    return tail[tail.rfind(b"\n") + 1 :].decode()
 
 
 def _some(words: list[str], number: int) -> list[str]:

@@ -132,9 +132,7 @@ class Vllm:
         others = set(multiprocessing.active_children())
         made: list[Any] = []
         loading = asyncio.ensure_future(
-            asyncio.to_thread(
-                start_engine, made, self._model, self._options, self._extra, self._batch_invariant
-            )
+            asyncio.to_thread(start_engine, made, self._model, self._options, self._extra, self._batch_invariant)
         )
         try:
             await asyncio.shield(loading)
@@ -181,9 +179,7 @@ class Vllm:
                 pass
         except Exception as error:
             if engine.errored:
-                raise BackendError(
-                    f"the engine of {self.spec} has died; {LOG_VARIABLE}=1 shows its log"
-                ) from None
+                raise BackendError(f"the engine of {self.spec} has died; {LOG_VARIABLE}=1 shows its log") from None
             # While the engine lives, what it raises concerns this request: a schema that it cannot follow, say.
             reason = " ".join(str(error.__cause__ or error).split())[:300]
             raise CallError(f"vLLM refuses the request: {reason}") from None

@@ -37,7 +37,10 @@ def start_engine(
     Raises `BackendError`, `ModelNotFoundError` or `InputError`, one line.
     """
     # Not returned: the thread's future would keep it alive to the interpreter's exit, where it complains.
-    with tempfile.TemporaryDirectory(prefix="pyfast-vllm-") as scratch, _surroundings(Path(scratch), batch_invariant):
+    with (
+        tempfile.TemporaryDirectory(prefix="pyfast-vllm-") as scratch,
+        _surroundings(Path(scratch), batch_invariant),
+    ):
         try:
             engines.append(_engine(model, options, extra, batch_invariant))
         except (BackendError, InputError):
@@ -177,17 +180,23 @@ def stop_engines(engines: list[Any]) -> None:
     gc.collect()  # they stand in cycles
 
 
-def end_with_parent() -> None:
-    """vLLM calls this early in each of its processes, as a plugin: end when the process that started it ends.
+def settle_in() -> None:
+    """vLLM calls this early in each of its processes, as a plugin. It does nothing in those of other programs.
 
-    A parent that was killed cannot end them, and vLLM leaves them running, with the GPU's memory.
+    The process ends when the one that started it ends: a parent that was killed cannot end it, and vLLM would
+    leave it running, with the GPU's memory. And it keeps quiet: what goes wrong stands in the log, or is raised
+    in the parent.
     """
     parent = multiprocessing.parent_process()
     if parent is None or OURS not in os.environ:
         return
+    if not os.environ.get(LOG_VARIABLE):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
 
     def watch() -> None:
         connection.wait([parent.sentinel])
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True, name="pyfast-end-with-parent").start()
+    threading.Thread(target=watch, daemon=True, name="pyfast-parent").start()

@@ -3,23 +3,30 @@
 A *pool* is the retrieved list of one question. A batch is ragged: pool p is
 `doc_ids[pool_offsets[p]:pool_offsets[p + 1]]`, rows of the forward index `X` (`scipy.sparse.csr_array`,
 documents x terms, float32 TF-IDF weights). The result of a pool is bitwise the same alone, in any batch, and
-with any number of `threads`.
+with any number of `threads`. So it is for `narrate` and `cite`, which write what is read of pools.
 """
 
 from pyfast.ops.bridge_rank import bridge_rank
 from pyfast.ops.bridge_select import Cells, bridge_select
+from pyfast.ops.cite import Segments, cite
 from pyfast.ops.evidence_graph import EvidenceGraph, evidence_graph
 from pyfast.ops.graph_rank import graph_rank
+from pyfast.ops.merge import merge
+from pyfast.ops.narrate import narrate
 from pyfast.ops.prune import prune
 from pyfast.ops.weighted_degree import weighted_degree
 
 __all__ = [
     "Cells",
     "EvidenceGraph",
+    "Segments",
     "bridge_rank",
     "bridge_select",
+    "cite",
     "evidence_graph",
     "graph_rank",
+    "merge",
+    "narrate",
     "prune",
     "weighted_degree",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
+from itertools import accumulate, chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -103,12 +104,15 @@ def ragged(name: str, value: Ragged | Sequence[Any]) -> tuple[Int64, Int32]:
     return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], np.int32)
 
 
-def stack(lists: Sequence[npt.ArrayLike], dtype: type[np.generic]) -> tuple[Int64, npt.NDArray[Any]]:
+def ends(lists: Sequence[Sized]) -> Int64:
+    """The offsets of a ragged array of these lists: int64[len(lists) + 1]."""
+    return np.fromiter(accumulate(map(len, lists), initial=0), np.int64, len(lists) + 1)
+
+
+def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[Int64, npt.NDArray[Any]]:
     """Lists as one ragged array: (offsets int64[len(lists) + 1], all values)."""
-    arrays = [np.asarray(values, dtype=dtype) for values in lists]
-    offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
-    np.cumsum([len(values) for values in arrays], out=offsets[1:])
-    return offsets, np.concatenate([np.empty(0, dtype), *arrays])
+    offsets = ends(lists)
+    return offsets, np.fromiter(chain.from_iterable(lists), dtype, int(offsets[-1]))
 
 
 def call(op: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,17 +1,23 @@
 """The index of a corpus: its forward index, its lexical index, the folder that holds them; and pools from it."""
 
-from pyfast.retrieval.curation import Curation, Rank, bridge_select, curate, narrate
+from pyfast.retrieval.curation import Curation, Rank, bridge_select, curate, search_and_merge
 from pyfast.retrieval.index import Index, build_index
-from pyfast.retrieval.pools import Pool, merge
+from pyfast.retrieval.pools import Pool, merge, merge_each
+from pyfast.retrieval.texts import Evidence, cite, evidence_of, narrate
 
 __all__ = [
     "Curation",
+    "Evidence",
     "Index",
     "Pool",
     "Rank",
     "bridge_select",
     "build_index",
+    "cite",
     "curate",
+    "evidence_of",
     "merge",
+    "merge_each",
     "narrate",
+    "search_and_merge",
 ]

@@ -17,8 +17,9 @@ from pyfast.errors import InputError
 from pyfast.ops.arrays import Int64
 from pyfast.retrieval.forward import FORWARD, cell_terms, count_terms, open_forward, save_forward, weigh
 from pyfast.retrieval.lexical import LEXICAL, Lexical, build_lexical
+from pyfast.retrieval.lines import Lines, open_lines, save_lines
 from pyfast.retrieval.manifest import is_index, read_manifest, write_manifest
-from pyfast.retrieval.pools import Pool
+from pyfast.retrieval.pools import Pool, split
 from pyfast.retrieval.terms import TOKENS, term_ids
 
 
@@ -70,6 +71,7 @@ def _build(documents: Iterable[Document], folder: Path) -> None:
     rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in units.tolist())
     save_forward(folder / "forward", x, cell_terms(rows, vocabulary, x))
     build_lexical(folder / "lexical", counts, terms)
+    save_lines(folder / "lines", map(corpus.render, units.tolist()))
     facts = {"documents": corpus.documents, "segments": len(corpus), "units": len(units), "terms": len(terms)}
     parameters = {"tokens": TOKENS, "forward": FORWARD, "lexical": LEXICAL}
     write_manifest(folder, {**facts, "corpus": corpus.fingerprint(), "parameters": parameters})
@@ -100,12 +102,13 @@ class Index:
         in_table = self.corpus.level[self.units] == Level.TABLE_ROW
         self.is_table: npt.NDArray[np.uint8] = in_table.view(np.uint8)
         """[units] 1 for table rows"""
+        self.lines: Lines = open_lines(folder / "lines")
+        """the line of each unit, as the LLM reads it"""
         self._lexical = Lexical(folder / "lexical", len(terms))
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """The `k` best units for each query (fewer where fewer share a word with it), best first."""
-        found = self._lexical.search([term_ids(query, self.vocabulary) for query in queries], k)
-        return [Pool(units, scores) for units, scores in found]
+        return split(*self._lexical.search([term_ids(query, self.vocabulary) for query in queries], k))
 
     def question_terms(self, question: str) -> list[int]:
         """The distinct term ids of a question, ascending: what `bridge_rank` masks."""
@@ -113,4 +116,5 @@ class Index:
 
     def text(self, unit: int) -> str:
         """A unit as the LLM reads it."""
-        return self.corpus.render(int(self.units[unit]))
+        offsets, text = self.lines
+        return text[offsets[unit] : offsets[unit + 1]].tobytes().decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pyfast.errors import InputError
-from pyfast.ops.arrays import Float32, Int32, thread_count
+from pyfast.ops.arrays import Float32, Int32, Int64, thread_count
 from pyfast.retrieval.forward import stop_columns, without_columns
 
 LEXICAL = {"method": "lucene", "k1": 1.5, "b": 0.75}
@@ -49,46 +50,38 @@ class Lexical:
         self.documents = int(self._engine.scores["num_docs"])
         _keep_compiled()
 
-    def search(self, queries: Sequence[Sequence[int]], k: int) -> list[tuple[Int32, Float32]]:
-        """For each list of term ids the (documents, scores) of the at most `k` best that share a term with it.
+    def search(self, queries: Sequence[Sequence[int]], k: int) -> tuple[Int64, Int32, Float32]:
+        """For each list of term ids the at most `k` best documents that share a term with it, and their scores.
 
-        Best first, ties by document (which of those that tie for the last place are in, bm25s's heap decides, the
-        same each time). Each query is one thread's work: its result does not depend on the others.
+        As pools, (offsets [queries + 1], documents, scores). Best first, ties by document (which of those that
+        tie for the last place are in, bm25s's heap decides, the same each time). Each query is one thread's work:
+        its result does not depend on the others.
         """
-        found: list[tuple[Int32, Float32]] = [_NOTHING] * len(queries)
-        asked = [i for i, query in enumerate(queries) if query]
-        parts = np.array_split(np.array(asked, dtype=np.int64), min(thread_count(None), max(len(asked), 1)))
+        asked = [query for query in queries if query]
+        k = min(k, self.documents)
+        parts = [asked[i::_THREADS] for i in range(min(_THREADS, len(asked)))]
+        documents = np.empty((len(asked), k), np.int32)
+        scores = np.empty((len(asked), k), np.float32)
+        for i, found in enumerate(_threads().map(partial(self._search, k=k), parts)):
+            documents[i::_THREADS], scores[i::_THREADS] = found
+        order = np.lexsort((documents, -scores))
+        documents = np.take_along_axis(documents, order, axis=1)
+        scores = np.take_along_axis(scores, order, axis=1)
+        good = scores > 0.0
+        found_by = np.zeros(len(queries), np.int64)
+        found_by[[bool(query) for query in queries]] = np.count_nonzero(good, axis=1)
+        return np.concatenate([[0], np.cumsum(found_by)]), documents[good], scores[good]
 
-        def search_part(part: Any) -> None:
-            if not len(part):
-                return
-            documents, scores = self._engine.retrieve(
-                [list(queries[i]) for i in part],
-                k=min(k, self.documents),
-                n_threads=1,
-                show_progress=False,
-            )
-            for i, ids, values in zip(part, documents, scores, strict=True):
-                order = np.lexsort((ids, -values))
-                order = order[values[order] > 0.0]
-                found[i] = ids[order].astype(np.int32), values[order]
-
-        if len(parts) == 1:
-            search_part(parts[0])
-        else:
-            list(_threads().map(search_part, parts))
-        return found
+    def _search(self, queries: list[Sequence[int]], k: int) -> Any:
+        return self._engine.retrieve(queries, k=k, n_threads=1, show_progress=False)
 
 
-_NOTHING: tuple[Int32, Float32] = (np.empty(0, np.int32), np.empty(0, np.float32))
-_pool: ThreadPoolExecutor | None = None
+_THREADS = thread_count(None)
 
 
+@cache
 def _threads() -> ThreadPoolExecutor:
-    global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(thread_count(None), thread_name_prefix="pyfast-lexical")
-    return _pool
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="pyfast-lexical")
 
 
 def _keep_compiled() -> None:

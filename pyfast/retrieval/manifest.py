@@ -10,7 +10,7 @@ from typing import Any
 from pyfast.errors import IndexFormatError
 
 FORMAT = "pyfast-index"
-VERSION = 1
+VERSION = 2
 _NAME = "manifest.json"
 
 

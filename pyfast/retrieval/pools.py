@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 
 import numpy as np
 
-from pyfast.ops.arrays import Float32, Int32
+from pyfast import ops
+from pyfast.ops.arrays import Float32, Int32, Int64, ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,23 +38,32 @@ class Pool:
         return Pool(self.units[order], scores[order])
 
 
-def merge(pools: Sequence[Pool], k: int) -> Pool:
-    """The `k` best units of several pools, each once.
+_NOTHING = Pool(np.empty(0, np.int32), np.empty(0, np.float32))
+
+
+def stacked(pools: Sequence[Pool]) -> tuple[Int64, Int32, Float32]:
+    """Pools as the ops take them: (offsets [P + 1], units, scores)."""
+    return (
+        ends(pools),
+        np.concatenate([_NOTHING.units, *[pool.units for pool in pools]]),
+        np.concatenate([_NOTHING.scores, *[pool.scores for pool in pools]]),
+    )
+
+
+def split(offsets: Int64, units: Int32, scores: Float32) -> list[Pool]:
+    """Pools from what the ops give: views into their arrays."""
+    return [Pool(units[begin:end], scores[begin:end]) for begin, end in pairwise(offsets.tolist())]
+
+
+def merge_each(groups: Sequence[Sequence[Pool]], k: int) -> list[Pool]:
+    """The `k` best units of several pools, each once; for each group of pools, in one native call.
 
     Scores of different queries do not compare, so they are min-max normalised per pool (all equal: 1); a unit
     keeps its best. Ties: the earlier pool, then its order.
     """
-    pools = [pool for pool in pools if len(pool)]
-    if not pools:
-        return Pool(np.empty(0, np.int32), np.empty(0, np.float32))
-    units = np.concatenate([pool.units for pool in pools])
-    scores = np.concatenate([_normalised(pool.scores) for pool in pools])
-    order = np.argsort(-scores, kind="stable")
-    _, first = np.unique(units[order], return_index=True)  # of each unit, its best place
-    kept = order[np.sort(first)[:k]]
-    return Pool(units[kept], scores[kept])
+    return split(*ops.merge(ends(groups), *stacked(list(chain.from_iterable(groups))), k))
 
 
-def _normalised(scores: Float32) -> Float32:
-    low, high = scores.min(), scores.max()
-    return (scores - low) / (high - low) if high > low else np.ones_like(scores)
+def merge(pools: Sequence[Pool], k: int) -> Pool:
+    """`merge_each` for one group."""
+    return merge_each([pools], k)[0]

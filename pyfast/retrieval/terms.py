@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 TOKENS = r"(?u)\b\w\w+\b"
-_TOKEN = re.compile(TOKENS)
+_TOKEN = re.compile(r"\w\w+")  # finds the same, sooner: a match is as long as it can be
 
 
 def tokenize(text: str) -> list[str]:
@@ -16,4 +16,4 @@ def tokenize(text: str) -> list[str]:
 
 def term_ids(text: str, vocabulary: Mapping[str, int]) -> list[int]:
     """Ids of the known words of a text, in order, with repetitions."""
-    return [vocabulary[word] for word in tokenize(text) if word in vocabulary]
+    return [i for i in map(vocabulary.get, tokenize(text)) if i is not None]

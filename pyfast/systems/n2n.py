@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
-from pyfast.retrieval import Curation, Pool, Rank, bridge_select, curate, merge
+from pyfast.retrieval import Curation, Pool, Rank, bridge_select, curate
 from pyfast.systems import system
 from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, final_text
 
@@ -62,7 +62,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     for hop, template in enumerate(plan.queries):
         query = fill(template, entities)
         wordings = (query, *plan.alternatives) if hop == 0 else (query,)
-        pool = merge(await ctx.retrieve_all(wordings, settings.hop_k), settings.hop_k)
+        pool = await ctx.retrieve_all(wordings, settings.hop_k)
         evidence.append(pool)
         path.append({"query": query})
         if hop + 1 == len(plan.queries):
@@ -83,8 +83,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         path[-1]["entity"] = entities[-1]
 
     # Final context curation and answer synthesis
-    evidence.append(await ctx.retrieve(question.text, settings.final_k))
-    candidates = merge(evidence, settings.final_k)
+    candidates = await ctx.retrieve_all((question.text,), settings.final_k, evidence)
     if settings.graph and len(plan.queries) > 1:
         candidates = await ctx.call(bridge_select, candidates, settings.beta)
     candidates = candidates.head(settings.final_unique)

@@ -7,12 +7,13 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
-from pyfast.engine import Answer, Ask, Context, Evidence, Question, Record, Summary, answer_all
+from pyfast.engine import Answer, Ask, Context, Question, Record, Summary, answer_all
 from pyfast.errors import BackendError, CallError, InputError
 from pyfast.llm import Backend, open_llm
-from pyfast.retrieval import Index
+from pyfast.retrieval import Evidence, Index
 from pyfast.systems import load_system
 
 INSTANT = open_llm("instant")
@@ -121,12 +122,13 @@ def test_a_slow_question_holds_back_admission_not_memory() -> None:
 
 def test_a_unit_that_does_not_exist_fails_its_question_alone(small: Index) -> None:
     async def system(question: Question, ctx: Context) -> Answer:
-        return Answer("x", [Evidence(10**6 if question.id == "q3" else 0, 1.0)])
+        segment = 10**6 if question.id == "q3" else 0
+        return Answer("x", Evidence(np.array([segment]), np.array([1], np.float32)))
 
     records: list[Record] = []
     run(ask(8), system, records.append, small)
     assert [r.id for r in records if r.state == "failed"] == ["q3"]
-    assert records[3].answer is None and "IndexError" in str(records[3].reason)
+    assert records[3].answer is None and "no segment 1000000" in str(records[3].reason)
 
 
 def test_a_trace_that_cannot_be_written_fails_its_question_alone() -> None:

@@ -12,7 +12,7 @@ from pyfast.engine import Context, Question
 from pyfast.engine.context import Engine
 from pyfast.errors import CallError, InputError
 from pyfast.llm import Request, open_llm
-from pyfast.retrieval import Index
+from pyfast.retrieval import Index, merge
 from pyfast.systems.prompts import ANSWER, DIRECT
 
 
@@ -45,12 +45,14 @@ def test_any_work_is_batched_by_its_parameters(small: Index) -> None:
 def test_retrieval_is_the_indexs_search(small: Index) -> None:
     async def main(context: Callable[[], Context]) -> None:
         queries = ["moon of Saturn", "", "first on Mars"]
-        expected = [list(pool) for pool in small.search(queries, 7)]
-        assert [list(pool) for pool in await context().retrieve_all(queries, 7)] == expected
+        pools = small.search(queries, 7)
+        expected = [list(pool) for pool in pools]
+        assert list(await context().retrieve_all(queries[1:], 7, pools[:1])) == list(merge(pools, 7))
         ctx = context()
         assert [list(await ctx.retrieve(query, 7)) for query in queries] == expected
         evidence = ctx.evidence(await ctx.retrieve(queries[0], 7))
-        assert [(small.units[u], s) for u, s in expected[0]] == [(e.segment, e.score) for e in evidence]
+        found = zip(evidence.segments.tolist(), evidence.scores.tolist(), strict=True)
+        assert [(small.units[u], s) for u, s in expected[0]] == list(found)
 
     run(main, small)
 

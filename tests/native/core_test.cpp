@@ -13,14 +13,18 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "pyfast/bridge_rank.hpp"
 #include "pyfast/bridge_select.hpp"
+#include "pyfast/cite.hpp"
 #include "pyfast/error.hpp"
 #include "pyfast/evidence_graph.hpp"
 #include "pyfast/graph_rank.hpp"
+#include "pyfast/merge.hpp"
+#include "pyfast/narrate.hpp"
 #include "pyfast/prune.hpp"
 #include "pyfast/weighted_degree.hpp"
 
@@ -36,6 +40,7 @@ namespace {
 
 using pyfast::EdgeWeight;
 using pyfast::graph_rank;
+using pyfast::narrate;
 using pyfast::prune;
 
 constexpr EdgeWeight all_weights[] = {EdgeWeight::sum, EdgeWeight::dot, EdgeWeight::min};
@@ -67,6 +72,7 @@ struct Problem {
     std::vector<std::uint8_t> is_table;
     std::vector<std::int64_t> value_offsets{0};
     Lists values;
+    std::vector<std::int64_t> groups{0};  // pools to be merged
 
     [[nodiscard]] pyfast::Forward forward() const { return {indptr, {}, indices, weights, terms}; }
     [[nodiscard]] pyfast::Cells cells() const { return {value_offsets, values.view()}; }
@@ -99,7 +105,11 @@ Problem random_problem(const std::vector<int>& sizes, std::int32_t terms, int pe
         std::generate(pool.begin(), pool.end(), [&] { return below(documents); });
         q.pools.push(pool);
         q.questions.push({below(terms), below(terms), below(terms)});
+        if (q.pools.offsets.size() % 3 == 0) {
+            q.groups.push_back(static_cast<std::int64_t>(q.pools.offsets.size()) - 1);
+        }
     }
+    q.groups.push_back(static_cast<std::int64_t>(q.pools.offsets.size()) - 1);
     for (std::size_t v = 0; v < q.pools.values.size(); ++v) {
         q.semantic.push_back(static_cast<float>(below(100)));
         q.is_table.push_back(static_cast<std::uint8_t>(below(2)));
@@ -113,6 +123,7 @@ Problem random_problem(const std::vector<int>& sizes, std::int32_t terms, int pe
     q.is_table.shrink_to_fit();
     q.value_offsets.shrink_to_fit();
     q.values.shrink();
+    q.groups.shrink_to_fit();
     return q;
 }
 
@@ -120,6 +131,11 @@ Problem random_problem(const std::vector<int>& sizes, std::int32_t terms, int pe
 std::vector<double> run_all(const Problem& q, int threads) {
     std::vector<double> out;
     const auto add = [&](const auto& numbers) { out.insert(out.end(), numbers.begin(), numbers.end()); };
+    const auto add_ranked = [&](const pyfast::RankedPools& ranked) {
+        add(ranked.offsets);
+        add(ranked.documents);
+        add(ranked.scores);
+    };
     const pyfast::Forward x = q.forward();
     const pyfast::Pools pools = q.pools.view();
     std::vector<float> degree(pools.values.size());
@@ -152,6 +168,7 @@ std::vector<double> run_all(const Problem& q, int threads) {
     const pyfast::Pruned pruned = prune(score, q.is_table, pools.offsets, {});
     add(pruned.offsets);
     add(pruned.nodes);
+    add_ranked(merge(q.groups, pools, q.semantic, 20));
     return out;
 }
 
@@ -261,6 +278,112 @@ void check_errors() {
     CHECK(run_all(good, 2) == expected);
 }
 
+// Groups that do not fit the pools are refused.
+void check_merge_errors() {
+    const Problem good = random_problem({0, 6, 3, 9}, 60, 12, 3);
+    const pyfast::Pools pools = good.pools.view();
+    for (const std::vector<std::int64_t>& groups :
+         std::vector<std::vector<std::int64_t>>{{}, {1, 4}, {0, 5}, {0, 5, 4}}) {
+        check_error([&] { merge(groups, pools, good.semantic, 9); }, "list_offsets");
+    }
+    check_error([&] { merge(good.groups, pools, std::span(good.semantic).first(1), 9); }, "semantic");
+    check_error([&] { merge(good.groups, pools, good.semantic, 0); }, "k");
+}
+
+// A corpus of one text, one table and one graph, with all its levels; and its lines.
+struct Corpus {
+    std::string content =
+        "One. Two \"2\"1\t2hrt"
+        "irt";
+    std::string uri_text = "u\nvw";
+    std::vector<std::uint64_t> ids = std::vector<std::uint64_t>(13, 0xAB);
+    std::vector<std::uint8_t> level{0, 2, 3, 3, 4, 5, 6, 6, 5, 0, 7, 8, 8};
+    std::vector<std::int32_t> source{0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2};
+    std::vector<std::int64_t> start = std::vector<std::int64_t>(13, -1);
+    std::vector<std::int64_t> byte_start{0, 0, 0, 5, 12, 12, 12, 13, 15, 15, 15, 15, 18};
+    std::vector<std::int64_t> byte_end{12, 12, 4, 12, 15, 15, 13, 15, 15, 21, 21, 18, 21};
+    std::vector<std::int64_t> triplets{11, 12};
+    std::vector<std::int64_t> relation_start{16, 19};
+    std::vector<std::int64_t> tail_start{17, 20};
+    std::vector<std::int64_t> uri_offsets{0, 2, 3, 4};
+
+    [[nodiscard]] static std::vector<std::uint8_t> bytes(const std::string& text) {
+        return {text.begin(), text.end()};
+    }
+    // The evidence of no segment, of some, and of the others with `extra`.
+    std::string cited(std::int64_t extra) const {
+        const auto heap = bytes(content);
+        const auto uris = bytes(uri_text);
+        std::vector<std::int64_t> every(level.size());
+        std::iota(every.begin(), every.end(), 0);
+        every.push_back(extra);
+        const std::vector<std::int64_t> offsets{0, 0, 4, static_cast<std::int64_t>(every.size())};
+        const std::vector<double> scores(every.size(), 0.25);
+        const pyfast::Segments segments{ids,
+                                        level,
+                                        source,
+                                        start,
+                                        start,
+                                        byte_start,
+                                        byte_end,
+                                        triplets,
+                                        relation_start,
+                                        tail_start,
+                                        {uri_offsets, uris},
+                                        heap};
+        return cite(segments, {offsets, every}, scores).bytes;
+    }
+};
+
+void check_texts() {
+    const Corpus good;
+    const std::string cited = good.cited(4);
+    for (const char* snippet :
+         {R"("One.")", R"("Two \"2\"")", R"("1\t\t2\n")", R"("h r t; i r t")", R"("i r t")"}) {
+        CHECK(cited.find(std::string("\"snippet\":") + snippet + ",\"score\":0.25}") != std::string::npos);
+    }
+    CHECK(cited.find(R"([][{"segment":"00000000000000ab","uri":"u\n","offsets":[-1,-1],)") == 0);
+    const auto refuse = [&](const char* name, const std::function<void(Corpus&)>& change, std::int64_t extra = 0) {
+        Corpus bad = good;
+        change(bad);
+        check_error([&] { bad.cited(extra); }, name);
+        CHECK(good.cited(4) == cited);
+    };
+    refuse("segment 13", [](Corpus&) {}, 13);
+    refuse("segment -1", [](Corpus&) {}, -1);
+    refuse("segments", [](Corpus& c) { c.ids.pop_back(); });
+    refuse("segments", [](Corpus& c) { c.byte_end.pop_back(); });
+    refuse("triplets", [](Corpus& c) { c.tail_start.pop_back(); });
+    refuse("triplets", [](Corpus& c) { c.triplets[1] = 99; });
+    refuse("content", [](Corpus& c) { c.byte_end[12] = 22; });
+    refuse("content", [](Corpus& c) { c.byte_start[6] = -1; });
+    refuse("content", [](Corpus& c) { c.relation_start[1] = std::numeric_limits<std::int64_t>::max(); });
+    refuse("content", [](Corpus& c) { c.content.pop_back(); });
+    refuse("uri_offsets", [](Corpus& c) { c.uri_offsets.back() = 5; });
+    refuse("uri_offsets", [](Corpus& c) { c.source[0] = 3; });
+    refuse("uri_offsets", [](Corpus& c) { c.source[0] = -1; });
+
+    const auto text = Corpus::bytes("a\xC3\xA9zwei");
+    const std::vector<std::int64_t> offsets{0, 3, 7};
+    const std::vector<std::int64_t> pools{0, 0, 2};
+    const auto narrated = [&](const std::vector<std::int64_t>& lines, const std::vector<std::int32_t>& documents,
+                              std::int64_t characters) {
+        return narrate({lines, text}, {pools, documents}, characters).bytes;
+    };
+    CHECK(narrated(offsets, {0, 1}, 99) == "[1] a\xC3\xA9\n[2] zwei");
+    CHECK(narrated(offsets, {0, 1}, 14) == "[1] a\xC3\xA9");
+    CHECK(narrated(offsets, {0, 1}, 6) == "[1] a\xC3\xA9");
+    CHECK(narrated(offsets, {0, 1}, 5) == "[1] a");
+    CHECK(narrated(offsets, {0, 1}, 0).empty());
+    check_error([&] { narrated(offsets, {0, 2}, 99); }, "doc_ids");
+    check_error([&] { narrated(offsets, {-1, 0}, 99); }, "doc_ids");
+    check_error([&] { narrated(offsets, {0, 1, 1}, 99); }, "pool_offsets");
+    check_error([&] { narrated(offsets, {0, 1}, -1); }, "characters");
+    check_error([&] { narrated({0, 3, 8}, {0, 1}, 99); }, "line_offsets");
+    check_error([&] { narrated({0, -3, 7}, {0, 1}, 99); }, "line_offsets");
+    check_error([&] { narrated({}, {0, 1}, 99); }, "line_offsets");
+}
+
 // Offsets of 32 bits are read as those of 64 are.
 void check_narrow_offsets() {
     const Problem q = random_problem({4, 17}, 50, 10, 5);
@@ -331,6 +454,8 @@ int main(int count, char** arguments) {
     check_meaning(q);
     check_narrow_offsets();
     check_errors();
+    check_merge_errors();
+    check_texts();
     check_callers();
     std::puts("passed");
     return 0;

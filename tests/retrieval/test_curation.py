@@ -1,4 +1,6 @@
-"""From pools to contexts: the reference ops in turn, whatever the company; and text that fits."""
+"""From pools to better pools: the reference ops in turn, whatever the company."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from pyfast.ops.bridge_select import bridge_select_reference
 from pyfast.ops.graph_rank import graph_rank_reference
 from pyfast.ops.prune import prune_reference
 from pyfast.ops.weighted_degree import weighted_degree_reference
-from pyfast.retrieval import Curation, Index, Pool, Rank, bridge_select, curate, narrate
+from pyfast.retrieval import Curation, Index, Pool, Rank, bridge_select, curate, merge, search_and_merge
 
 
 @pytest.fixture(scope="module")
@@ -73,27 +75,17 @@ def test_bridge_select_is_the_reference(hybridqa: Index, questions: list[str]) -
     assert 0 < linked < 40  # both ways of the algorithm were gone
 
 
-@pytest.fixture(scope="module")
-def pool(hybridqa: Index, questions: list[str]) -> Pool:
-    return hybridqa.search(questions, 50)[0]
-
-
-def test_the_whole_pool_as_numbered_lines(hybridqa: Index, pool: Pool) -> None:
-    expected = [f"[{n}] {hybridqa.text(u)}" for n, u in enumerate(pool.units.tolist(), start=1)]
-    assert narrate(hybridqa, [pool], 10**6)[0].split("\n") == expected
-
-
-def test_as_many_lines_as_the_room_holds(hybridqa: Index, pool: Pool) -> None:
-    (whole,) = narrate(hybridqa, [pool], 10**6)
-    for room in range(1, len(whole) + 20, 97):
-        (text,) = narrate(hybridqa, [pool], room)
-        assert 0 < len(text) <= room and whole.startswith(text)
-        if "\n" in text:  # whole lines, and the next would not have fitted
-            following = whole[len(text) :].split("\n")
-            assert following[0] == ""
-            assert len(following) == 1 or len(text) + 1 + len(following[1]) > room
-
-
-def test_nothing_is_no_text(small: Index) -> None:
-    assert narrate(small, small.search(["", "unheardofword"], 5), 100) == ["", ""]
-    assert narrate(small, [], 100) == []
+def test_search_and_merge_is_both_in_turn(hybridqa: Index, questions: list[str]) -> None:
+    pools = hybridqa.search(questions, 20)
+    items = [
+        ((), ()),
+        ((), pools[:2]),
+        (("unheardofword", ""), ()),
+        *(((a, b), ()) for a, b in pairwise(questions)),
+        *(((query,), pools[i : i + 3]) for i, query in enumerate(questions)),
+    ]
+    together = search_and_merge(hybridqa, items, 20)
+    for item, found in zip(items, together, strict=True):
+        queries, before = item
+        assert same(found, merge([*before, *hybridqa.search(queries, 20)], 20))
+        assert same(found, search_and_merge(hybridqa, [item], 20)[0])

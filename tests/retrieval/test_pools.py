@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyfast.retrieval import Pool, merge
+from pyfast.retrieval import Pool, merge, merge_each
 
 
 def pool(*pairs: tuple[int, float]) -> Pool:
@@ -53,6 +53,11 @@ def test_each_unit_once_best_first_within_0_and_1(pools: list[Pool], k: int) -> 
 def test_the_scale_of_a_querys_scores_does_not_matter(pools: list[Pool], k: int, factor: float) -> None:
     scaled = [Pool(p.units, p.scores * np.float32(factor)) for p in pools]
     assert list(merge(scaled, k)) == list(merge(pools, k))
+
+
+@given(st.lists(pools, max_size=4), st.integers(1, 20))
+def test_groups_are_merged_each_for_itself(groups: list[list[Pool]], k: int) -> None:
+    assert [list(found) for found in merge_each(groups, k)] == [list(merge(group, k)) for group in groups]
 
 
 def test_ties_go_to_the_earlier_pool() -> None:

@@ -6,6 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
+
+#include "pyfast/error.hpp"
 
 namespace pyfast {
 
@@ -58,6 +62,30 @@ struct Ragged {
 
 // Pool p is the list of documents docs[offsets[p] .. offsets[p + 1]), in retrieval order.
 using Pools = Ragged<std::int32_t>;
+
+// Pools that an op has found, best first, as it gives them back.
+struct RankedPools {
+    std::vector<std::int64_t> offsets{0};
+    std::vector<std::int32_t> documents;
+    std::vector<float> scores;
+};
+
+// List i of a ragged array that is too large to be checked as a whole: a call costs what it touches, not what the
+// corpus does. Throws Error where there is no such list, or where it does not lie inside the values.
+template <class T>
+std::span<const T> checked_list(const Ragged<T>& lists, std::int64_t i, const char* name) {
+    if (i < 0 || i >= static_cast<std::int64_t>(lists.size())) {
+        throw Error(std::string(name) + ": there is no " + std::to_string(i) + " among " +
+                    std::to_string(lists.size()));
+    }
+    const std::int64_t first = lists.offsets[static_cast<std::size_t>(i)];
+    const std::int64_t last = lists.offsets[static_cast<std::size_t>(i) + 1];
+    if (first < 0 || last < first || last > static_cast<std::int64_t>(lists.values.size())) {
+        throw Error(std::string(name) + ": list " + std::to_string(i) + " spans " + std::to_string(first) +
+                    " to " + std::to_string(last) + " of " + std::to_string(lists.values.size()) + " values");
+    }
+    return lists[static_cast<std::size_t>(i)];
+}
 
 // Throws Error unless offsets start at 0, never decrease and end at `values`; `name` opens the message.
 void check_offsets(std::span<const std::int64_t> offsets, std::size_t values, const char* name);

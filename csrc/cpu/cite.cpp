@@ -1,0 +1,210 @@
+#include "pyfast/cite.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "pyfast/error.hpp"
+
+namespace pyfast {
+
+namespace {
+
+// What JSON has an escape for, and the other control characters.
+constexpr std::array<bool, 256> special = [] {
+    std::array<bool, 256> out{};
+    std::fill_n(out.begin(), 0x20, true);
+    out['"'] = out['\\'] = true;
+    return out;
+}();
+
+constexpr std::string_view hex_digits = "0123456789abcdef";
+
+void append_escaped(std::string& out, std::string_view text) {
+    std::size_t done = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        if (!special[byte]) {
+            continue;
+        }
+        out.append(text, done, i - done);
+        done = i + 1;
+        switch (byte) {
+            case '"': out += "\\\""; break;
+            case '\\': out += "\\\\"; break;
+            case '\b': out += "\\b"; break;
+            case '\f': out += "\\f"; break;
+            case '\n': out += "\\n"; break;
+            case '\r': out += "\\r"; break;
+            case '\t': out += "\\t"; break;
+            default:
+                out += "\\u00";
+                out += hex_digits[byte >> 4];
+                out += hex_digits[byte & 0xF];
+        }
+    }
+    out.append(text, done);
+}
+
+void append_hex(std::string& out, std::uint64_t id) {
+    for (int shift = 60; shift >= 0; shift -= 4) {
+        out += hex_digits[(id >> shift) & 0xF];
+    }
+}
+
+// To six digits after the point, without the zeros at their end but for one: what Python's round(score, 6) is.
+void append_score(std::string& out, double score) {
+    if (!std::isfinite(score)) {
+        out += "null";
+        return;
+    }
+    std::array<char, 328> digits;  // the largest double has 309 before the point
+    const auto written =
+        std::to_chars(digits.data(), digits.data() + digits.size(), score, std::chars_format::fixed, 6);
+    std::string_view text(digits.data(), written.ptr);
+    text = text.substr(0, text.find_last_not_of('0') + 1);
+    out.append(text).append(text.back() == '.' ? "0" : "");
+}
+
+class Writer {
+  public:
+    Writer(const Segments& segments, std::string& out) : segments_(segments), out_(out) {}
+
+    void evidence(std::int64_t segment, double score) {
+        if (segment < 0 || segment >= static_cast<std::int64_t>(size())) {
+            throw Error("segments: there is no segment " + std::to_string(segment) + " in a corpus of " +
+                        std::to_string(size()));
+        }
+        const auto i = static_cast<std::size_t>(segment);
+        const auto uri = checked_list(segments_.uris, segments_.source[i], "uri_offsets, source");
+        out_ += "{\"segment\":\"";
+        append_hex(out_, segments_.ids[i]);
+        out_ += "\",\"uri\":\"";
+        append_escaped(out_, {reinterpret_cast<const char*>(uri.data()), uri.size()});
+        out_ += "\",\"offsets\":[" + std::to_string(segments_.start[i]) + "," + std::to_string(segments_.end[i]);
+        out_ += "],\"snippet\":\"";
+        snippet(i);
+        out_ += "\",\"score\":";
+        append_score(out_, score);
+        out_ += "}";
+    }
+
+  private:
+    [[nodiscard]] std::size_t size() const { return segments_.ids.size(); }
+
+    [[nodiscard]] bool is(std::size_t i, Level level) const { return i < size() && at(i) == level; }
+
+    [[nodiscard]] Level at(std::size_t i) const { return static_cast<Level>(segments_.level[i]); }
+
+    void snippet(std::size_t i) {
+        switch (at(i)) {
+            case Level::table:
+                for (std::size_t row = i + 1; is(row, Level::table_row);) {
+                    out_ += row > i + 1 ? "\\n" : "";
+                    row = cells(row);
+                }
+                break;
+            case Level::table_row: cells(i); break;
+            case Level::subgraph: triples(i); break;
+            case Level::triplet: triple(i); break;
+            default:
+                if (is(i, Level::document) && is(i + 1, Level::subgraph)) {
+                    triples(i);
+                } else {
+                    content(segments_.byte_start[i], segments_.byte_end[i]);
+                }
+        }
+    }
+
+    // The cells of a row; where the next row would start.
+    std::size_t cells(std::size_t row) {
+        std::size_t cell = row + 1;
+        for (; is(cell, Level::table_cell); ++cell) {
+            out_ += cell > row + 1 ? "\\t" : "";
+            content(segments_.byte_start[cell], segments_.byte_end[cell]);
+        }
+        return cell;
+    }
+
+    // The triples of a subgraph, or of all subgraphs of a document.
+    void triples(std::size_t parent) {
+        const bool all = is(parent, Level::document);
+        bool several = false;
+        for (std::size_t i = parent + 1; is(i, Level::triplet) || (all && is(i, Level::subgraph)); ++i) {
+            if (is(i, Level::triplet)) {
+                out_ += several ? "; " : "";
+                triple(i);
+                several = true;
+            }
+        }
+    }
+
+    void triple(std::size_t i) {
+        const auto found =
+            std::lower_bound(segments_.triplets.begin(), segments_.triplets.end(), static_cast<std::int64_t>(i));
+        if (found == segments_.triplets.end() || *found != static_cast<std::int64_t>(i)) {
+            throw Error("triplets: segment " + std::to_string(i) + " is missing");
+        }
+        const auto k = static_cast<std::size_t>(found - segments_.triplets.begin());
+        content(segments_.byte_start[i], segments_.relation_start[k]);
+        out_ += ' ';
+        content(segments_.relation_start[k], segments_.tail_start[k]);
+        out_ += ' ';
+        content(segments_.tail_start[k], segments_.byte_end[i]);
+    }
+
+    void content(std::int64_t first, std::int64_t last) {
+        if (first < 0 || last < first || last > static_cast<std::int64_t>(segments_.content.size())) {
+            throw Error("content: a segment spans " + std::to_string(first) + " to " + std::to_string(last) +
+                        " of " + std::to_string(segments_.content.size()) + " bytes");
+        }
+        const auto bytes =
+            segments_.content.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+        append_escaped(out_, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    }
+
+    const Segments& segments_;
+    std::string& out_;
+};
+
+void check_columns(const Segments& s) {
+    const std::size_t n = s.ids.size();
+    for (const std::size_t size :
+         {s.level.size(), s.source.size(), s.start.size(), s.end.size(), s.byte_start.size(), s.byte_end.size()}) {
+        if (size != n) {
+            throw Error("segments: every column must hold one value per segment");
+        }
+    }
+    if (s.relation_start.size() != s.triplets.size() || s.tail_start.size() != s.triplets.size()) {
+        throw Error("triplets, relation_start, tail_start: must hold one value per triplet");
+    }
+}
+
+}  // namespace
+
+Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::span<const double> scores) {
+    check_columns(segments);
+    check_offsets(cited.offsets, cited.values.size(), "offsets");
+    if (scores.size() != cited.values.size()) {
+        throw Error("scores: must hold one number per segment that is cited");
+    }
+    Texts out;
+    Writer writer(segments, out.bytes);
+    for (std::size_t p = 0; p < cited.size(); ++p) {
+        const auto first = static_cast<std::size_t>(cited.offsets[p]);
+        const auto last = static_cast<std::size_t>(cited.offsets[p + 1]);
+        out.bytes += '[';
+        for (std::size_t v = first; v < last; ++v) {
+            out.bytes += v > first ? "," : "";
+            writer.evidence(cited.values[v], scores[v]);
+        }
+        out.bytes += ']';
+        out.end_text();
+    }
+    return out;
+}
+
+}  // namespace pyfast

@@ -1,0 +1,53 @@
+// cite: segments of the corpus as the evidence that is written beside an answer, in JSON.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "pyfast/pools.hpp"
+#include "pyfast/texts.hpp"
+
+namespace pyfast {
+
+// The levels of segments (`pyfast.corpus.Level` has the same numbers), and how they nest: document > section? >
+// paragraph > sentence; table > table_row > table_cell; document > subgraph > triplet.
+enum class Level : std::uint8_t {
+    document,
+    section,
+    paragraph,
+    sentence,
+    table,
+    table_row,
+    table_cell,
+    subgraph,
+    triplet,
+};
+
+// The columns of a corpus. Segments are in depth-first order: what is in a segment follows it.
+struct Segments {
+    // One entry per segment.
+    std::span<const std::uint64_t> ids;
+    std::span<const std::uint8_t> level;   // a Level
+    std::span<const std::int32_t> source;  // its document
+    std::span<const std::int64_t> start;   // where it stands in its document
+    std::span<const std::int64_t> end;
+    std::span<const std::int64_t> byte_start;  // its content, in `content`
+    std::span<const std::int64_t> byte_end;
+    // One entry per segment that is a triplet, in order: where in `content` its relation and its tail start.
+    std::span<const std::int64_t> triplets;
+    std::span<const std::int64_t> relation_start;
+    std::span<const std::int64_t> tail_start;
+    // UTF-8
+    Ragged<std::uint8_t> uris;  // of the documents
+    std::span<const std::uint8_t> content;
+};
+
+// One text per list of segments: a JSON array of objects
+// {"segment": id in 16 hex digits, "uri", "offsets": [start, end], "snippet", "score": to six digits}.
+//
+// The snippet is the segment's content: text and cells exactly; cells of a row joined with tabs, rows with line
+// ends; a triple as "head relation tail", several joined with "; ". Scores that are not finite become null.
+// Thread-safe. Throws Error on malformed lists, on a segment that there is not, and on content out of bounds.
+Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::span<const double> scores);
+
+}  // namespace pyfast

@@ -1,0 +1,18 @@
+// merge: several ranked lists as one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "pyfast/pools.hpp"
+
+namespace pyfast {
+
+// Pool p of the result has the `k` best documents of the lists list_offsets[p] .. list_offsets[p + 1], each once.
+//
+// Scores of different queries do not compare, so they are min-max normalised per list (all equal: 1); a document
+// keeps its best. Ties: the earlier list, then its order. Thread-safe. Throws Error on malformed input.
+RankedPools merge(std::span<const std::int64_t> list_offsets, const Pools& lists, std::span<const float> scores,
+                  std::int64_t k);
+
+}  // namespace pyfast

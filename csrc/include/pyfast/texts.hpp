@@ -1,0 +1,18 @@
+// Texts that an op has written, as it gives them back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pyfast {
+
+// Text t is bytes[offsets[t] .. offsets[t + 1]), UTF-8 where its parts were.
+struct Texts {
+    std::vector<std::int64_t> offsets{0};
+    std::string bytes;
+
+    void end_text() { offsets.push_back(static_cast<std::int64_t>(bytes.size())); }
+};
+
+}  // namespace pyfast

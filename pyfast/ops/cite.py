@@ -1,0 +1,99 @@
+"""cite: segments of the corpus as the evidence that is written beside an answer, in JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pyfast import _native
+from pyfast.errors import ArrayError
+from pyfast.ops.arrays import Int32, Int64, array, call
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The columns of a corpus, as `pyfast.corpus.Corpus` explains them; segments in depth-first order.
+
+    Content and uris are UTF-8. A triplet's head, relation and tail lie side by side in the content.
+    """
+
+    ids: npt.NDArray[np.uint64]
+    level: npt.NDArray[np.uint8]
+    source: Int32
+    start: Int64
+    end: Int64
+    byte_start: Int64
+    byte_end: Int64
+    triplets: Int64
+    """which segments are triplets, ascending"""
+    relation_start: Int64
+    """[triplets] where in the content the relation starts"""
+    tail_start: Int64
+    uri_offsets: Int64
+    """[documents + 1]"""
+    uris: npt.NDArray[np.uint8]
+    content: npt.NDArray[np.uint8]
+
+
+_DTYPES: dict[str, type[np.generic]] = {
+    "ids": np.uint64,
+    "level": np.uint8,
+    "source": np.int32,
+    **dict.fromkeys(("start", "end", "byte_start", "byte_end"), np.int64),
+    **dict.fromkeys(("triplets", "relation_start", "tail_start", "uri_offsets"), np.int64),
+    **dict.fromkeys(("uris", "content"), np.uint8),
+}
+
+
+def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, scores: npt.ArrayLike) -> list[bytes]:
+    """For each list of segments (`offsets`, `cited`) the JSON text of an array with one object per segment.
+
+    Its keys: `segment` (id, 16 hex digits), `uri`, `offsets`, `snippet` (the content: cells of a row joined with
+    tabs, rows with line ends; triples as "head relation tail", joined with "; ") and `score`, rounded to six
+    digits. Raises `ArrayError` on malformed input, a segment that there is not among it.
+    """
+    if not isinstance(segments, Segments):
+        raise ArrayError(f"segments: expected Segments, got {type(segments).__name__}")
+    texts: list[bytes] = call(
+        _native.cite,
+        {name: array(f"segments.{name}", getattr(segments, name), dtype) for name, dtype in _DTYPES.items()},
+        array("offsets", offsets, np.int64),
+        array("cited", cited, np.int64),
+        array("scores", scores, np.float64),
+    )
+    return texts
+
+
+def cite_reference(segments: Segments, i: int, score: float) -> dict[str, Any]:
+    """One object of the array."""
+    first, last = segments.uri_offsets[segments.source[i] :][:2]
+    return {
+        "segment": f"{segments.ids[i]:016x}",
+        "uri": segments.uris[first:last].tobytes().decode(),
+        "offsets": [int(segments.start[i]), int(segments.end[i])],
+        "snippet": _content(segments, i),
+        "score": round(score, 6),
+    }
+
+
+_DEPTH = np.array([0, 1, 2, 3, 0, 1, 2, 1, 2])
+_TABLE, _ROW, _SUBGRAPH, _TRIPLET = 4, 5, 7, 8
+
+
+def _content(s: Segments, i: int) -> str:
+    depth = _DEPTH[s.level[i:]]
+    inside = i + np.arange(1, 1 + int(np.append(depth[1:] <= depth[0], True).argmax()))
+    children = inside[_DEPTH[s.level[inside]] == depth[0] + 1].tolist()
+    if s.level[i] in (_TABLE, _ROW):
+        return ("\n" if s.level[i] == _TABLE else "\t").join(_content(s, child) for child in children)
+    if s.level[i] == _SUBGRAPH or (children and s.level[children[0]] == _SUBGRAPH):
+        return "; ".join(_content(s, child) for child in children)
+    cuts = [int(s.byte_start[i]), int(s.byte_end[i])]
+    if s.level[i] == _TRIPLET:
+        k = s.triplets.tolist().index(i)
+        cuts[1:1] = [int(s.relation_start[k]), int(s.tail_start[k])]
+    return " ".join(s.content[a:b].tobytes().decode() for a, b in pairwise(cuts))

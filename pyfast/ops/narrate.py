@@ -1,0 +1,41 @@
+"""narrate: pools as the text that the LLM reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from pyfast import _native
+from pyfast.errors import ArrayError
+from pyfast.ops.arrays import Ragged, array, call, pools
+
+
+def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, characters: int) -> list[str]:
+    """Each pool as numbered lines, as many whole ones as `characters` hold; a first that is too long is cut.
+
+    `lines`: offsets[documents + 1], the documents' lines in UTF-8, uint8. Raises `ArrayError` on malformed input.
+    """
+    if not isinstance(lines, tuple) or len(lines) != 2:
+        raise ArrayError("lines: expected a pair (offsets, text)")
+    narratives: list[str] = call(
+        _native.narrate,
+        array("lines[0]", lines[0], np.int64),
+        array("lines[1]", lines[1], np.uint8),
+        *pools(pool_offsets, doc_ids),
+        characters,
+    )
+    return narratives
+
+
+def narrate_reference(lines: Iterable[str], characters: int) -> str:
+    """The same for one pool, given the lines of its documents."""
+    chosen: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        numbered = f"[{number}] {line}"
+        if len(numbered) > characters:
+            return "\n".join(chosen) if chosen else numbered[:characters]
+        chosen.append(numbered)
+        characters -= len(numbered) + 1
+    return "\n".join(chosen)

@@ -1,0 +1,127 @@
+"""Runs with a folder, in the test's own process, and a language model that can be watched and stopped."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import orjson
+
+from pyfast.engine import Answer, Ask, Budget, Configuration, Context, Job, Prompt, Question, Summary, work_on
+from pyfast.errors import CallError
+from pyfast.llm import Backend, Completion, Request
+from pyfast.llm.instant import Instant
+from pyfast.retrieval import Index
+from pyfast.systems.prompts import COT, DIRECT, AnswerFields
+
+DESCRIBED: Configuration = {"questions": {"count": 9}, "llm": {"fingerprint": "watched"}}
+WORD = Prompt("word", "", "A word about $question", AnswerFields, max_tokens=20)
+
+
+class Watched(Instant):
+    """Answers as `reply` says, by default as the instant LLM, after some turns of the event loop.
+
+    `asked` holds the digests of all requests; `watch` is called before each answer with how many went before.
+    """
+
+    def __init__(
+        self,
+        reply: Callable[[Request], Any] | None = None,
+        watch: Callable[[int], None] | None = None,
+        **options: int,
+    ) -> None:
+        super().__init__(**options)
+        self.asked: Counter[str] = Counter()
+        self.given = 0
+        self.reply, self.watch = reply, watch
+
+    async def complete(self, request: Request) -> Completion:
+        digest = request.digest().hex()
+        self.asked[digest] += 1
+        for _ in range(crc32(digest.encode()) % 7):
+            await asyncio.sleep(0)
+        if self.watch is not None:
+            self.watch(self.given)
+        self.given += 1
+        if self.reply is None:
+            return await super().complete(request)
+        reply = self.reply(request)
+        reply = await reply if asyncio.iscoroutine(reply) else reply
+        if isinstance(reply, Exception):
+            raise reply
+        if isinstance(reply, Completion):
+            return reply
+        text = reply if isinstance(reply, str) else orjson.dumps(reply).decode()
+        return Completion(text, "stop", 100, 0, 10)
+
+
+def ask_about(number: int) -> list[Question]:
+    """Questions q0, q1, ..."""
+    return [Question(f"q{i}", f"question {i}") for i in range(number)]
+
+
+def go(
+    folder: Path,
+    ask: Ask,
+    llm: Backend,
+    questions: Sequence[Question],
+    index: Index | None = None,
+    budget: Budget | None = None,
+    stop: asyncio.Event | None = None,
+    **options: Any,
+) -> Summary:
+    """Begin a run, or go on with it; it may not hang."""
+    job = Job(
+        folder=folder,
+        questions=lambda: iter(questions),
+        ask=ask,
+        index=index,
+        llm=llm,
+        describe=lambda: DESCRIBED,
+        budget=budget or Budget(),
+        **options,
+    )
+
+    async def inside() -> Summary:
+        working = work_on(job, stop or asyncio.Event(), lambda folder, done: None, lambda: None)
+        return await asyncio.wait_for(working, 120)
+
+    return asyncio.run(inside())
+
+
+def answers(folder: Path) -> bytes:
+    """The answers' file."""
+    return (folder / "answers.jsonl").read_bytes()
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """The answers."""
+    return [orjson.loads(line) for line in answers(folder).splitlines()]
+
+
+async def direct(question: Question, ctx: Context) -> Answer:
+    """One call."""
+    return Answer((await ctx.generate(DIRECT, question=question.text)).answer)
+
+
+async def winding(question: Question, ctx: Context) -> Answer:
+    """All that a system may do with the LLM: one call after another, equal ones at once, those that fail."""
+    reasoned = await ctx.generate(COT, question=question.text)
+    words = await asyncio.gather(*(ctx.generate(WORD, question=reasoned.answer) for _ in range(3)))
+    try:
+        last = (await ctx.generate(DIRECT, question=f"{words[0].answer} {words[2].answer}")).answer
+    except CallError as error:
+        last = f"{type(error).__name__}: {error}"
+    return Answer(last, trace={"reasoned": reasoned.answer, "words": [word.answer for word in words]})
+
+
+def moody(request: Request) -> Any:
+    """A reply that follows from the request alone, and is not always one that can be used."""
+    mood = crc32(orjson.dumps(request.messages))
+    if mood % 11 == 0:
+        return CallError(f"no answer to {mood}")
+    if mood % 3 == 0:
+        return ["", '{"answer": ', "[]", Completion("{}", "length"), Completion("", "filter")][mood % 5]
+    return {"reasoning": "so", "answer": f"answer {mood}"}
