@@ -220,7 +220,7 @@ async def _watched(job: Job, total: int) -> Summary:
             summary = await work_on(job, stop, begun, lambda: bars.advance(bar))
     except asyncio.CancelledError:
         _stopped(job.folder)
-    if stop.is_set():
+    if stop.is_set() and not bars.finished:
         _stopped(job.folder)
     return summary
 

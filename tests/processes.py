@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload([f"pyfast.{room}" for room in ("cli", "llm.openai", "systems", "evaluation")])
@@ -23,8 +24,8 @@ def _main(arguments: list[str], told: Path, prepare: Callable[[], None] | None) 
     file = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)
-    sys.stdout = os.fdopen(1, "w", closefd=False)
-    sys.stderr = os.fdopen(2, "w", closefd=False)
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it
     sys.argv = ["pyfast", *arguments]
     if prepare is not None:
@@ -37,7 +38,8 @@ class Session:
 
     def __init__(self, folder: Path, *arguments: object, prepare: Callable[[], None] | None = None) -> None:
         self.folder = folder
-        self._told = folder.with_suffix(".told")
+        self._file = NamedTemporaryFile()  # noqa: SIM115
+        self._told = Path(self._file.name)
         given = ["answer", *map(str, arguments), "--run", str(folder)]
         self.process: BaseProcess = _SERVER.Process(target=_main, args=(given, self._told, prepare), daemon=True)
         self.process.start()
@@ -45,7 +47,7 @@ class Session:
     @property
     def told(self) -> str:
         """What it has printed."""
-        return self._told.read_text() if self._told.exists() else ""
+        return self._told.read_text()
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -23,7 +23,7 @@ class BatchPoint(Generic[T, R]):
     items that cannot be worked on fail alone. What it took is added to the `stage` of each.
     """
 
-    def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 4096) -> None:
+    def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 128) -> None:
         self._work = work
         self._executor = executor
         self._limit = limit

@@ -82,7 +82,7 @@ class Engine:
             self.tokens += completion.prompt_tokens + completion.completion_tokens
             return completion
         except TimeoutError:
-            return CallError(f"the LLM gave no answer within {self.budget.call_seconds:g} s")
+            return CallError(f"the LLM gave no answer within {self.budget.call_seconds or 0:g} s")
         except CallError as error:
             return error
         finally:

@@ -8,6 +8,8 @@ import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -73,11 +75,23 @@ def is_running(path: Path) -> bool:
     return False
 
 
+@dataclass(slots=True)
+class _Group:
+    """What is written together."""
+
+    completions: list[bytes] = field(default_factory=list)
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+    """Those who wait for their completion to be stored"""
+    ended: list[bytes] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
+
+
 class RunFolder:
     """An open run folder; one process has it at a time.
 
-    Completions and ended questions are committed in groups, one transaction for each turn of the event loop, and
-    answers are written behind them.
+    Completions and ended questions are committed in groups, and answers written behind them: what comes in one
+    turn of the event loop is one transaction, and what comes while it is written makes the next. A thread of its
+    own does it, for SQLite gives the interpreter's lock away, and the loop would have to wait to get it back.
     """
 
     def __init__(self, path: Path, described: Configuration, sync: Sync = "normal") -> None:
@@ -94,15 +108,17 @@ class RunFolder:
             self.journal = Journal(path / JOURNAL, sync)
             opened.callback(self.journal.close)
             self.journal.start_session()
+            self._writer = ThreadPoolExecutor(1, "pyfast-journal")
+            opened.callback(self._writer.shutdown)
             self._opened = opened.pop_all()
         self.replaying = not self.journal.is_empty()
         """Whether questions may have completions in the journal"""
-        self._completions: list[bytes] = []
-        self._waiting: list[asyncio.Future[None]] = []
-        self._ended: list[bytes] = []
-        self._lines: list[bytes] = []
+        self._group = _Group()
         self._armed = False
-        self._broken: RunError | None = None
+        self._gathered = self._group
+        """What is being written, if anything is"""
+        self._writing: Future[None] | None = None
+        self._broken: BaseException | None = None
 
     def forget_failures(self) -> None:
         """Have the questions that failed tried again."""
@@ -128,72 +144,100 @@ class RunFolder:
                 break
             done, end = done + 1, end + len(line)
         self._answers.truncate(end)
+        if sum(self.journal.counts(done).values()) < done:
+            self._note_again(done)
         self._answers.seek(end)
         return done
+
+    def _note_again(self, done: int) -> None:
+        """Have the journal, which was damaged or is behind after a power cut, know of all that is answered."""
+        self._answers.seek(0)
+        rows = []
+        for number, line in zip(range(done), self._answers, strict=False):
+            record = _record(line)
+            ledger = {**record["usage"], "stages": {}}
+            rows.append(row_of_question(number, record["id"], record["state"], record.get("reason"), ledger))
+            if len(rows) == 1000 or number == done - 1:
+                self.journal.commit([], rows)
+                rows = []
 
     async def keep(self, number: int, key: Key, outcome: Outcome) -> None:
         """Return when a completion is committed. Raises `CallError` if it cannot be stored, and `RunError`."""
         row = completion_row(number, key, outcome)
         self._arm()
-        committed = asyncio.get_running_loop().create_future()
-        self._completions.append(row)
-        self._waiting.append(committed)
-        await committed
+        stored = asyncio.get_running_loop().create_future()
+        self._group.completions.append(row)
+        self._group.waiting.append(stored)
+        await stored
 
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Have it noted that a question has ended."""
         self._arm()
-        self._ended.append(row_of_question(number, record.id, record.state, record.reason, ledger.as_json()))
+        self._group.ended.append(row_of_question(number, record.id, record.state, record.reason, ledger.as_json()))
 
     def write(self, record: Record) -> None:
         """Have an answer written; called in the order of the questions."""
         self._arm()
-        self._lines.append(record.line())
+        self._group.lines.append(record.line())
 
     def flush(self) -> None:
-        """Commit what waits, then write the answers. Raises `RunError`."""
-        self._armed = False
-        waiting, self._waiting = self._waiting, []
-        try:
-            if self._broken is None:
-                self._commit()
-        except RunError as error:
-            self._broken = error
-        for future in waiting:
-            if future.done():  # its coroutine was cancelled
-                continue
-            if self._broken is None:
-                future.set_result(None)
+        """Return when everything is written. Raises `RunError`."""
+        while self._writing is not None or self._armed:
+            if self._writing is None:
+                self._start()
             else:
-                future.set_exception(self._broken)
+                wait([self._writing])
+                self._written(self._writing)
         if self._broken is not None:
             raise self._broken
 
     def close(self) -> None:
-        """Give the folder back."""
-        with self._opened:
-            os.fsync(self._answers.fileno())
+        """Give the folder back. Raises `RunError` where the answers cannot be brought to the disk."""
+        try:
+            with self._opened:
+                os.fsync(self._answers.fileno())
+        except OSError as error:
+            raise RunError(f"{self._path / ANSWERS}: {error.strerror}") from None
 
     def _arm(self) -> None:
         if self._broken is not None:
             raise self._broken
         if not self._armed:
             self._armed = True
-            asyncio.get_running_loop().call_soon(self._flush_in_turn)
+            if self._writing is None:
+                asyncio.get_running_loop().call_soon(self._start)
 
-    def _flush_in_turn(self) -> None:
-        if self._armed:  # else it is done, and the folder perhaps closed
-            with contextlib.suppress(RunError):  # those who wait have it, and the next to come will
-                self.flush()
+    def _start(self) -> None:
+        if not self._armed or self._writing is not None:  # `flush` was here
+            return
+        self._armed = False
+        loop = asyncio.get_running_loop()
+        self._gathered, self._group = self._group, _Group()
+        self._writing = self._writer.submit(self._commit, self._gathered)
+        self._writing.add_done_callback(lambda written: loop.call_soon_threadsafe(self._written, written))
 
-    def _commit(self) -> None:
-        completions, self._completions = self._completions, []
-        ended, self._ended = self._ended, []
-        lines, self._lines = self._lines, []
-        if completions or ended:
-            self.journal.commit(completions, ended)
+    def _written(self, written: Future[None]) -> None:
+        if written is not self._writing:
+            return
+        self._writing = None
+        self._broken = written.exception()
+        for stored in self._gathered.waiting + (self._group.waiting if self._broken else []):
+            if stored.done():  # its coroutine was cancelled
+                continue
+            if self._broken is None:
+                stored.set_result(None)
+            else:
+                stored.set_exception(self._broken)
+        if self._broken is not None:
+            self._armed = False
+        elif self._armed:
+            self._start()
+
+    def _commit(self, group: _Group) -> None:
+        if group.completions or group.ended:
+            self.journal.commit(group.completions, group.ended)
         try:
-            self._answers.write(b"".join(lines))
+            self._answers.write(b"".join(group.lines))
             self._answers.flush()
         except OSError as error:
             raise RunError(f"{self._path / ANSWERS}: {error.strerror}") from None
@@ -236,6 +280,6 @@ def _record(line: bytes) -> dict[str, Any]:
     """The answer on a line; empty for a torn one."""
     with contextlib.suppress(orjson.JSONDecodeError):
         record = orjson.loads(line)
-        if isinstance(record, dict) and line.endswith(b"\n"):
+        if isinstance(record, dict) and record.keys() >= {"id", "state", "usage"} and line.endswith(b"\n"):
             return record
     return {}

@@ -63,7 +63,7 @@ async def work_on(
                 folder.write(record)
                 ended()
 
-            failed = folder.journal.failed(done)  # later ones fail again, from the journal
+            failed = folder.journal.counts(done).get("failed", 0)  # later ones fail again, from the journal
             return await answer_all(
                 islice(job.questions(), done, None),
                 job.ask,
@@ -74,7 +74,8 @@ async def work_on(
                 budget=job.budget,
                 folder=folder,
                 first=done,
-                failures=None if job.failures is None else max(job.failures - failed, 0),
+                failures=job.failures,
+                failed=failed,
                 stop=stop,
             )
         finally:

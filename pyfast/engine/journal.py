@@ -92,7 +92,7 @@ class Journal:
             existed = path.exists()
             if existed and not _whole(path):
                 self.salvaged = _set_aside(path)
-            self._database = sqlite3.connect(path, isolation_level=None)
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._database.text_factory = _text
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute(f"PRAGMA synchronous = {sync}")
@@ -105,7 +105,9 @@ class Journal:
 
     def commit(self, completions: Sequence[bytes], questions: Sequence[bytes]) -> None:
         """Write rows, all or none of them."""
-        with self._told(), self._transaction():
+        # A statement alone is a transaction.
+        together = self._transaction() if completions and questions else contextlib.nullcontext()
+        with self._told(), together:
             for statement, rows in ((_KEEP, completions), (_FINISH, questions)):
                 if rows:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
@@ -124,16 +126,11 @@ class Journal:
             self._database.execute(f"DELETE FROM completions WHERE question IN {failed}")
             self._database.execute("DELETE FROM questions WHERE state = 'failed'")
 
-    def counts(self) -> dict[str, int]:
-        """How many questions ended in which state."""
+    def counts(self, first: int = 1 << 62) -> dict[str, int]:
+        """How many of the `first` questions ended in which state."""
+        counted = "SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state"
         with self._told():
-            return dict(self._database.execute("SELECT state, count(*) FROM questions GROUP BY state").fetchall())
-
-    def failed(self, before: int) -> int:
-        """How many of the first questions failed."""
-        with self._told():
-            failed = "SELECT count(*) FROM questions WHERE state = 'failed' AND number < ?"
-            return int(self._database.execute(failed, (before,)).fetchone()[0])
+            return dict(self._database.execute(counted, (first,)).fetchall())
 
     def tokens(self) -> int:
         """Tokens, in and out, of all completions."""

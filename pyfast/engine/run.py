@@ -53,6 +53,7 @@ async def answer_all(
     folder: RunFolder | None = None,
     first: int = 0,
     failures: int | None = None,
+    failed: int = 0,
     stop: asyncio.Event | None = None,
 ) -> Summary:
     """Answer all questions, at most `concurrency` at a time; `write` gets the records in the questions' order.
@@ -91,9 +92,14 @@ async def answer_all(
             write(ready)
             written += 1
             ahead.release()
-        if failures is not None and summary.states["failed"] > failures:
-            raise RunError(f"more than {failures} questions failed, the first because: {summary.first_failure}")
+        too_many()
 
+    def too_many() -> None:
+        if failures is not None and failed + summary.states["failed"] > failures:
+            because = f", the first because: {summary.first_failure}" if summary.first_failure else ""
+            raise RunError(f"more than {failures} questions failed{because}")
+
+    too_many()
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
         engine = Engine(index, llm, executor, budget, folder)
 

@@ -1,4 +1,4 @@
-"""A request's digest names the work: the same in any process, another for anything that could change the answer."""
+"""A request's digest names the work: the same in any process, another for whatever may change the answer."""
 
 import subprocess
 import sys
@@ -47,5 +47,5 @@ def test_embeddings_count_with_their_shape() -> None:
 
 
 def test_text_that_is_not_unicode_has_no_digest() -> None:
-    with pytest.raises(CallError, match="JSON"):
+    with pytest.raises(CallError, match="Unicode"):
         Request(dialogue("\ud800"), 5).digest()
