@@ -122,8 +122,9 @@ class Journal:
     def forget_failures(self) -> None:
         """Have the questions that failed forgotten, with what the LLM said to them."""
         with self._told(), self._transaction():
-            failed = "(SELECT number FROM questions WHERE state = 'failed')"
-            self._database.execute(f"DELETE FROM completions WHERE question IN {failed}")
+            failed = "question IN (SELECT number FROM questions WHERE state = 'failed')"
+            about_to = "entry ->> 3 IS NOT NULL AND question NOT IN (SELECT number FROM questions)"
+            self._database.execute(f"DELETE FROM completions WHERE {failed} OR {about_to}")
             self._database.execute("DELETE FROM questions WHERE state = 'failed'")
 
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
