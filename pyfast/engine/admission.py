@@ -22,19 +22,24 @@ class Admission:
         self._sweep: deque[tuple[list[str], asyncio.Future[None]]] = deque()
         self._waiting: list[tuple[list[str], asyncio.Future[None]]] = []
 
+    def enter_at_once(self) -> bool:
+        """Whether there was a free place, which is now taken."""
+        free = self.running < self._limit
+        self.running += free
+        return free
+
     async def enter(self, request: Request) -> None:
         """Return when the call may go; then `leave` must be called."""
-        if self.running >= self._limit:
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(([said.content for said in request.messages], turn))
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():  # it was let in at that very moment
-                    self.leave()
-                raise
-        else:
-            self.running += 1
+        if self.enter_at_once():
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(([said.content for said in request.messages], turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it was let in at that very moment
+                self.leave()
+            raise
 
     def leave(self) -> None:
         """A call has ended: its place goes to the next, if there is one."""

@@ -16,7 +16,7 @@ _Waiting = tuple[T, asyncio.Future[R], Stage, float]
 
 
 class BatchPoint(Generic[T, R]):
-    """`await point(item, stage)` joins the next batch; `await point.all(items, stage)` joins it with several.
+    """`await point(item, stage)` joins the next batch.
 
     A batch starts when no coroutine can go further, or when `limit` items wait. `work` runs in `executor`, one
     batch at a time: what arrives meanwhile makes the next batch. Where it raises, the batch is halved until the
@@ -31,19 +31,8 @@ class BatchPoint(Generic[T, R]):
         self._armed = False
         self._running: asyncio.Task[None] | None = None
 
-    async def __call__(self, item: T, stage: Stage) -> R:
-        return await self._join(item, stage)
-
-    async def all(self, items: Sequence[T], stage: Stage) -> list[R]:
-        """One result per item, in order. Raises the first error."""
-        futures = [self._join(item, stage) for item in items]
-        try:
-            return [await future for future in futures]
-        finally:
-            for future in futures:  # of an error or a cancellation: nobody waits for the rest
-                future.cancel()
-
-    def _join(self, item: T, stage: Stage) -> asyncio.Future[R]:
+    def __call__(self, item: T, stage: Stage) -> asyncio.Future[R]:
+        """Join the next batch. Not a coroutine: each would be one more to go through whenever it goes on."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, future, stage, perf_counter()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from time import perf_counter
 from typing import Any, TypeVar, TypeVarTuple, Unpack
@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pyfast.engine.admission import Admission
 from pyfast.engine.batching import BatchPoint
-from pyfast.engine.budget import Budget, within
+from pyfast.engine.budget import Budget
 from pyfast.engine.folder import RunFolder
 from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
@@ -74,11 +74,15 @@ class Engine:
     async def ask(self, request: Request, stage: Stage) -> Outcome:
         """What the LLM says, or the error that it made. Raises `BackendError`."""
         asked = perf_counter()
-        await self._admission.enter(request)
+        if not self._admission.enter_at_once():
+            await self._admission.enter(request)
         started = perf_counter()
         try:
-            async with within(self.budget.call_seconds):
+            if self.budget.call_seconds is None:
                 completion = await self.llm.complete(request)
+            else:
+                async with asyncio.timeout(self.budget.call_seconds):
+                    completion = await self.llm.complete(request)
             self.tokens += completion.prompt_tokens + completion.completion_tokens
             return completion
         except TimeoutError:
@@ -162,30 +166,30 @@ class Context:
         ledger.count(outcome)
         return outcome
 
-    async def call(
+    def call(
         self, work: Callable[[Index, Sequence[T], Unpack[Ts]], Sequence[R]], item: T, *parameters: *Ts
-    ) -> R:
+    ) -> Awaitable[R]:
         """`work(index, [item], *parameters)[0]`, done for all who wait for the same work in one call."""
         self._step(work.__name__)
-        result: R = await self._engine.point(work, *parameters)(item, self.ledger.stage(work.__name__))
-        return result
+        point: BatchPoint[T, R] = self._engine.point(work, *parameters)
+        return point(item, self.ledger.stage(work.__name__))
 
-    async def retrieve(self, query: str, k: int) -> Pool:
+    def retrieve(self, query: str, k: int) -> Awaitable[Pool]:
         """The `k` best units for a query; batched into one index search."""
-        return await self.call(Index.search, query, k)
+        return self.call(Index.search, query, k)
 
-    async def retrieve_all(self, queries: Sequence[str], k: int, before: Sequence[Pool] = ()) -> Pool:
+    def retrieve_all(self, queries: Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
         """The `k` best units for several queries together, and of the pools found before; each unit once."""
-        return await self.call(search_and_merge, (queries, before), k)
+        return self.call(search_and_merge, (queries, before), k)
 
     def evidence(self, pool: Pool) -> Evidence:
         """The pool's units as evidence for an answer."""
         return evidence_of(self.index, pool)
 
-    async def narrative(self, pool: Pool, answer: Prompt[Any]) -> str:
+    def narrative(self, pool: Pool, answer: Prompt[Any]) -> Awaitable[str]:
         """The pool's units as numbered lines, best first, as many as fit the window beside the prompt `answer`."""
         tokens = self._engine.llm.context_window - answer.max_tokens - _TOKENS_FOR_INSTRUCTIONS
-        return await self.call(narrate, pool, max(int(tokens * _CHARACTERS_PER_TOKEN), 200))
+        return self.call(narrate, pool, max(int(tokens * _CHARACTERS_PER_TOKEN), 200))
 
     def _step(self, name: str) -> None:
         self.ledger.steps += 1

@@ -173,7 +173,7 @@ class RunFolder:
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Have it noted that a question has ended."""
         self._arm()
-        self._group.ended.append(row_of_question(number, record.id, record.state, record.reason, ledger.as_json()))
+        self._group.ended.append(row_of_question(number, record.id, record.state, record.reason, ledger))
 
     def write(self, record: Record) -> None:
         """Have an answer written; called in the order of the questions."""

@@ -16,6 +16,7 @@ from zlib import crc32
 
 import orjson
 
+from pyfast.engine.ledger import Ledger
 from pyfast.errors import AnswerError, CallError, InputError, RunError
 from pyfast.llm import Completion
 
@@ -238,6 +239,8 @@ def _reader(path: Path) -> sqlite3.Connection:
     return database
 
 
-def row_of_question(number: int, id: str, state: str, reason: str | None, ledger: dict[str, Any]) -> bytes:
+def row_of_question(
+    number: int, id: str, state: str, reason: str | None, ledger: Ledger | dict[str, Any]
+) -> bytes:
     """One question that has ended."""
     return orjson.dumps((number, id, state, reason, ledger))

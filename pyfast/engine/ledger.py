@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyfast.llm import Completion
 
@@ -12,23 +11,26 @@ from pyfast.llm import Completion
 class Stage:
     """One kind of work of one question: a prompt, or a function that is batched."""
 
-    queued: float = 0.0
-    """Seconds between asking and the start of the work"""
-    running: float = 0.0
-    """Seconds of the work: for batched work, those of the whole batch"""
+    queued_us: int = 0
+    """Microseconds between asking and the start of the work"""
+    running_us: int = 0
+    """Microseconds of the work: for batched work, those of the whole batch"""
     batches: list[int] = field(default_factory=list)
     """How many calls were worked on together, for each call; for the LLM, how many it had in work"""
 
     def add(self, queued: float, running: float, batch: int) -> None:
-        """One more call."""
-        self.queued += queued
-        self.running += running
+        """One more call; times in seconds."""
+        self.queued_us += int(queued * 1e6)
+        self.running_us += int(running * 1e6)
         self.batches.append(batch)
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Of one question. Counts include the calls that a resumed run took from its journal."""
+    """Of one question. Counts include the calls that a resumed run took from its journal.
+
+    The journal has it as JSON, field by field.
+    """
 
     llm_calls: int = 0
     replayed: int = 0
@@ -65,16 +67,3 @@ class Ledger:
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
         }
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it; times in milliseconds."""
-        stages = {
-            name: {
-                "queued_ms": round(stage.queued * 1e3, 3),
-                "running_ms": round(stage.running * 1e3, 3),
-                "batches": stage.batches,
-            }
-            for name, stage in self.stages.items()
-        }
-        cache = {"cached_tokens": self.cached_tokens, "replayed": self.replayed}
-        return {**self.usage(), **cache, "steps": self.steps, "stages": stages}

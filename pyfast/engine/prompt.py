@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from string import Template
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -19,6 +18,7 @@ _CONTROL = re.compile(
     r"<(?=\|[^<>]{0,40}>|[^<>|]{0,40}\|>|/?s>|(?:start|end)_of_turn>|<SYS>|</SYS>)|\[(?=/?INST\])"
 )
 
+_PLACE = re.compile(r"\$\{?([a-z_]+)\}?")
 _SHOWN = 1000  # characters of a refused answer that are shown to the model again
 
 
@@ -27,7 +27,7 @@ class Prompt(Generic[M]):
     """One kind of LLM call.
 
     `system` and the head of `user` are the same for all questions, so that an engine with a prefix cache reads
-    them once. `user` has `$name` places for what differs; what is filled in is never looked at again.
+    them once. `user` has `$name` or `${name}` places for what differs; what is filled in is never looked at again.
     """
 
     name: str
@@ -36,15 +36,16 @@ class Prompt(Generic[M]):
     answer: type[M]
     max_tokens: int
     schema: dict[str, Any] = field(init=False)
-    _template: Template = field(init=False)
+    _parts: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", self.answer.model_json_schema())
-        object.__setattr__(self, "_template", Template(self.user))
+        object.__setattr__(self, "_parts", _PLACE.split(self.user))
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
         """The request for one call; `fields` must fill every place, and are taken as plain text."""
-        user = self._template.substitute({name: plain(text) for name, text in fields.items()})
+        parts = [plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)]
+        user = "".join(parts)
         return Request(dialogue(user, self.system), self.max_tokens, self.schema, temperature, seed)
 
     def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:

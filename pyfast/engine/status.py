@@ -58,8 +58,8 @@ SELECT coalesce(sum(ledger ->> 'llm_calls'), 0), coalesce(sum(ledger ->> 'prompt
 FROM questions
 """
 _STAGES = """
-SELECT key, sum(json_array_length(value, '$.batches')) AS calls, avg(value ->> 'queued_ms'),
-    avg(value ->> 'running_ms'),
+SELECT key, sum(json_array_length(value, '$.batches')) AS calls, avg(value ->> 'queued_us') / 1000,
+    avg(value ->> 'running_us') / 1000,
     sum((SELECT sum(size.value) FROM json_each(stage.value, '$.batches') AS size))
 FROM questions, json_each(ledger, '$.stages') AS stage GROUP BY key ORDER BY min(stage.id)
 """

@@ -69,21 +69,6 @@ def test_latecomers_are_waited_for_while_any_can_go_further() -> None:
     run(main)
 
 
-def test_several_items_of_one_join_together() -> None:
-    async def main(point: BatchPoint[Any, Any], double: Double) -> None:
-        assert await asyncio.gather(point.all([1, 2, 3], STAGE), point(4, STAGE), point.all([], STAGE)) == [
-            [2, 4, 6],
-            8,
-            [],
-        ]
-        assert double.batches == [[1, 2, 3, 4]]
-        with pytest.raises(ValueError, match="poison"):
-            await point.all([1, "poison", 3], STAGE)
-        assert await point(5, STAGE) == 10
-
-    run(main)
-
-
 def test_nobody_waits_for_the_limit() -> None:
     async def main(point: BatchPoint[int, int], double: Double) -> None:
         assert await point(1, STAGE) == 2
@@ -103,12 +88,12 @@ def test_the_limit_cuts_batches() -> None:
 def test_what_comes_while_a_batch_runs_makes_the_next() -> None:
     async def main(point: BatchPoint[int, int], double: Double) -> None:
         double.go.clear()
-        first = asyncio.create_task(point(0, STAGE))
+        first = asyncio.ensure_future(point(0, STAGE))
         while not double.batches:
             await asyncio.sleep(0.001)
         rest = []
         for i in range(1, 6):
-            rest.append(asyncio.create_task(point(i, STAGE)))
+            rest.append(asyncio.ensure_future(point(i, STAGE)))
             await asyncio.sleep(0.002)
         assert double.batches == [[0]]
         double.go.set()
@@ -133,7 +118,7 @@ def test_a_poison_item_fails_alone() -> None:
 def test_one_who_is_cancelled_takes_nobody_along(running: bool) -> None:
     async def main(point: BatchPoint[int, int], double: Double) -> None:
         double.go.clear()
-        tasks = [asyncio.create_task(point(i, STAGE)) for i in range(5)]
+        tasks = [asyncio.ensure_future(point(i, STAGE)) for i in range(5)]
         await asyncio.sleep(0)
         while running and not double.batches:
             await asyncio.sleep(0.001)
@@ -151,7 +136,7 @@ def test_one_who_is_cancelled_takes_nobody_along(running: bool) -> None:
 
 def test_when_all_have_left_nothing_is_computed() -> None:
     async def main(point: BatchPoint[int, int], double: Double) -> None:
-        tasks = [asyncio.create_task(point(i, STAGE)) for i in range(3)]
+        tasks = [asyncio.ensure_future(point(i, STAGE)) for i in range(3)]
         await asyncio.sleep(0)
         for task in tasks:
             task.cancel()

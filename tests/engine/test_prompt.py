@@ -21,7 +21,7 @@ class Fields(BaseModel):
     name: str = Field(max_length=20)
 
 
-PROMPT = Prompt("test", "Be brief.", "Find $a in ${b}: {} $$5", Fields, max_tokens=50)
+PROMPT = Prompt("test", "Be brief.", "Find $a in ${b}: {} $5", Fields, max_tokens=50)
 HOSTILE = ["$a", "${b}", "$$", "$", "{}", "{a}", "%s", "{0.__class__}", "\\1", "\x00", '"', "\n$b\n"]
 
 

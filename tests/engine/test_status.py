@@ -41,8 +41,8 @@ def by_hand(folder: Path) -> dict[str, Any]:
         "stages": {
             name: (
                 len(sizes := [size for stage in seen for size in stage["batches"]]),
-                mean(stage["queued_ms"] for stage in seen),
-                mean(stage["running_ms"] for stage in seen),
+                mean(stage["queued_us"] for stage in seen) / 1000,
+                mean(stage["running_us"] for stage in seen) / 1000,
                 mean(sizes) if sizes else 0,
             )
             for name, seen in stages.items()
