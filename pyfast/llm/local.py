@@ -16,7 +16,7 @@ LOG_VARIABLE = "PYFAST_LLM_LOG"
 """If this environment variable is set, the runtime's own log appears on stderr."""
 
 
-def one_line(schema: Schema) -> Mapping[str, Any]:
+def compact(schema: Schema) -> Mapping[str, Any]:
     """The schema as llguidance reads it: objects closed, JSON on one line.
 
     Left free, a small model may spend its tokens on white space.

@@ -16,7 +16,8 @@ import numpy as np
 import orjson
 
 from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
-from pyfast.llm.local import LOG_VARIABLE, one_line, sample_hash
+from pyfast.llm.chat import one_line
+from pyfast.llm.local import LOG_VARIABLE, compact, sample_hash
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 from pyfast.llm.vllm_engine import start_engine, stop_engines
 
@@ -30,7 +31,8 @@ def find_model(text: str) -> tuple[str, str | None]:
 
     Raises `ModelNotFoundError` or `InputError` where a path leads to no model.
     """
-    if importlib.util.find_spec("vllm") is None:
+    package = importlib.util.find_spec("vllm")
+    if package is None or package.origin is None:  # without an origin it is any folder of that name
         raise ModelNotFoundError(f"vLLM is not installed: {INSTALL}")
     path = Path(text).expanduser()
     if path.is_file():
@@ -47,7 +49,7 @@ def find_model(text: str) -> tuple[str, str | None]:
 
 @once_per_schema
 def _schema(schema: Schema) -> str:
-    return orjson.dumps(one_line(schema)).decode()
+    return orjson.dumps(compact(schema)).decode()
 
 
 class Vllm:
@@ -62,8 +64,9 @@ class Vllm:
     `{"quantization": "fp8"}`.
 
     Greedy decoding (temperature 0) repeats itself for the same request in the same company. In other batches sums
-    are added up in another order, and nearly equal tokens may change places; `batch_invariant` prevents it, at
-    some cost in speed, and needs an NVIDIA GPU of compute capability 9.0 or newer.
+    are added up in another order, and nearly equal tokens may change places: never seen in float32, and in every
+    second answer in bfloat16. `batch_invariant` prevents it, at some cost in speed, and needs an NVIDIA GPU of
+    compute capability 9.0 or newer.
 
     One event loop starts, calls and closes it. A script that starts it needs `if __name__ == "__main__":`, for
     Python imports it again in the engine's processes. vLLM's log appears on stderr if the environment variable
@@ -144,7 +147,11 @@ class Vllm:
             loading.exception()  # seen
             await asyncio.to_thread(stop_engines, made)
             raise
-        self.context_window = made[0].vllm_config.model_config.max_model_len
+        window = made[0].vllm_config.model_config.max_model_len
+        if self._options["max_model_len"] != window:
+            # What the memory holds differs a little from start to start, and a run goes on with one window only.
+            window = window - window % 1024 or window
+        self.context_window = window
         self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")
         self._engine.append(made.pop())
 
@@ -173,18 +180,14 @@ class Vllm:
                 f"a prompt of {size} tokens and {request.max_tokens} for the answer are more than the context"
                 f" window of {self.context_window}"
             )
-        done = None
         try:
-            async for done in engine.generate(prompt, _sampling(request), str(next(self._numbers))):
-                pass
+            given = [out async for out in engine.generate(prompt, _sampling(request), str(next(self._numbers)))]
         except Exception as error:
             if engine.errored:
                 raise BackendError(f"the engine of {self.spec} has died; {LOG_VARIABLE}=1 shows its log") from None
             # While the engine lives, what it raises concerns this request: a schema that it cannot follow, say.
-            reason = " ".join(str(error.__cause__ or error).split())[:300]
-            raise CallError(f"vLLM refuses the request: {reason}") from None
-        if done is None:
-            raise CallError("vLLM's answer has no end")
+            raise CallError(f"vLLM refuses the request: {one_line(error.__cause__ or error)}") from None
+        done = given[-1]
         (answer,) = done.outputs
         return Completion(
             answer.text,
@@ -208,8 +211,7 @@ class Vllm:
             )
             tokens = tokenizer.encode(text, add_special_tokens=False)  # the template has them
         except Exception as error:  # templates raise what they like, and text may be no Unicode
-            reason = " ".join(str(error).split())[:300]
-            raise CallError(f"the chat template of {self.spec} refuses the messages: {reason}") from None
+            raise CallError(f"the chat template of {self.spec} refuses the messages: {one_line(error)}") from None
         return tokens_input(tokens), len(tokens)
 
     async def close(self) -> None:
@@ -246,10 +248,9 @@ def _tensor(request: Request, model: Any) -> Any:
     """The embeddings as vLLM takes them. It would find a wrong shape too late, in the engine."""
     import torch
 
-    embeds, hidden = request.embeds, model.get_hidden_size()
-    if embeds is None or embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
-        shape = None if embeds is None else list(embeds.shape)
-        raise CallError(f"embeddings for this model must be of shape [tokens, {hidden}], not {shape}")
+    embeds, hidden = np.asarray(request.embeds, np.float32, order="C"), model.get_hidden_size()
+    if embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
+        raise CallError(f"embeddings must be of shape [tokens, {hidden}] for this model, not {list(embeds.shape)}")
     if not np.isfinite(embeds).all():
         raise CallError("the embeddings hold values that are no finite numbers")
     return torch.tensor(embeds, dtype=model.dtype)

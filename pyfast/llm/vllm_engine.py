@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.errors import BackendError, InputError, ModelNotFoundError, first_fault
+from pyfast.llm.chat import one_line
 from pyfast.llm.local import LOG_VARIABLE, usable_cores
 
-OURS = "PYFAST_VLLM"  # set in the environment of the engines that pyfast starts
+STARTER = "PYFAST_VLLM_STARTER"  # in the environment of the engines that pyfast starts: the process that did
 FEW_CORES = 8
 
 
@@ -103,18 +104,19 @@ def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
     Both have no other door: some variables are read on import, and all processes inherit them. The user's own
     settings win. Afterwards the environment is as it was, without the dozen that vLLM adds.
     """
-    cores = usable_cores()
     ours = {
-        OURS: "1",
+        STARTER: str(os.getpid()),
         # Forking a process that has threads, as this one does, can hang the child.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
         "VLLM_NO_USAGE_STATS": "1",  # vLLM would report to its makers
     }
     if batch_invariant:
         ours["VLLM_BATCH_INVARIANT"] = "1"
-    if len(cores) < FEW_CORES:
-        # vLLM keeps a core for its scheduler and takes one thread of each pair: of two cores one would work.
-        ours["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, cores))
+    if len(usable_cores()) < FEW_CORES:
+        # On a CPU, vLLM keeps one core for its scheduler and binds threads, which spin while they wait, to the
+        # others. Of two cores one would work; and a thread bound to a core where something else runs, as it does
+        # on a small machine, halves the speed of all.
+        ours |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_WAIT_POLICY": "passive"}
     if not os.environ.get(LOG_VARIABLE):
         ours |= {
             "VLLM_LOGGING_CONFIG_PATH": str(_quiet(scratch)),
@@ -159,18 +161,14 @@ def _first_error(scratch: Path) -> str:
     with contextlib.suppress(OSError):
         log = (scratch / "errors.log").read_text(errors="replace")
         if found := re.search(r"^[\w.]*(?:Error|Exception): .+", log, re.MULTILINE):
-            return _short(found[0])
+            return one_line(found[0])
     return ""
 
 
 def _reason(error: Exception) -> str:
     from pydantic import ValidationError
 
-    return _short(first_fault(error)[1] if isinstance(error, ValidationError) else str(error))
-
-
-def _short(text: str) -> str:
-    return " ".join(text.split())[:300]
+    return one_line(first_fault(error)[1] if isinstance(error, ValidationError) else error)
 
 
 def stop_engines(engines: list[Any]) -> None:
@@ -181,14 +179,14 @@ def stop_engines(engines: list[Any]) -> None:
 
 
 def settle_in() -> None:
-    """vLLM calls this early in each of its processes, as a plugin. It does nothing in those of other programs.
+    """vLLM calls this early in each process, as a plugin. It acts only in those that `start_engine` has started.
 
     The process ends when the one that started it ends: a parent that was killed cannot end it, and vLLM would
     leave it running, with the GPU's memory. And it keeps quiet: what goes wrong stands in the log, or is raised
     in the parent.
     """
     parent = multiprocessing.parent_process()
-    if parent is None or OURS not in os.environ:
+    if parent is None or os.environ.get(STARTER, str(os.getpid())) == str(os.getpid()):
         return
     if not os.environ.get(LOG_VARIABLE):
         nowhere = os.open(os.devnull, os.O_WRONLY)
