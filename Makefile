@@ -43,6 +43,7 @@ lint: $(CHECKED)
 	$(BIN)/clang-format --dry-run --Werror $$(find csrc bindings tests -name '*.[ch]pp')
 
 bench: $(READY)
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m pytest benchmarks
 
 recall: $(READY)
