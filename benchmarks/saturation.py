@@ -14,8 +14,10 @@ turns, and the medians are compared. What the sides answered is compared first.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,11 +54,13 @@ ARGUMENTS = {
     "block_size": 32,
     "kv_cache_memory_bytes": 4 << 30,
     "max_num_seqs": 256,
+    "max_num_batched_tokens": 2048,  # vLLM's own default differs between the two ways to start it
     "max_model_len": WINDOW,
     "enable_prefix_caching": True,
     "enable_prompt_embeds": True,
     "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
 }
+SAME = {"max_num_batched_tokens": ARGUMENTS["max_num_batched_tokens"]}
 # And what it sets around the start of vLLM's processes.
 SURROUNDINGS = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -102,7 +106,7 @@ async def through_pyfast(
     """A run as `pyfast answer` makes it; with or without the barrier."""
     chosen = load_system(system)
     settings = chosen.configure(SETTINGS[system])
-    llm: Any = open_llm(f"vllm:{model}", context_window=WINDOW)
+    llm: Any = open_llm(f"vllm:{model}", context_window=WINDOW, dtype="float32", extra=SAME)
     await llm.start()
     await warm_up(llm)
     stages = Barrier(llm, count)
@@ -222,6 +226,20 @@ def answer_of(text: str) -> str | None:
         return None
 
 
+def in_a_process(command: list[str], kind: str) -> dict[str, Any]:
+    """What one side found; its engine's processes are ended with it."""
+    environment = {**os.environ, **(SURROUNDINGS if kind == "generate" else {})}
+    side = subprocess.Popen(command, env=environment, start_new_session=True)
+    try:
+        if side.wait():
+            raise SystemExit(f"{kind} failed")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(side.pid, signal.SIGKILL)
+    found: dict[str, Any] = json.loads(Path(command[-1].partition("=")[2]).read_text())
+    return found
+
+
 def told(found: dict[str, Any]) -> str:
     """One run in words."""
     rate = found["tokens"] / found["seconds"]
@@ -237,21 +255,23 @@ def main(
     corpus: Annotated[Path, typer.Option()] = DATA / "hybridqa" / "corpus.jsonl",
     count: Annotated[int, typer.Option(help="Questions of `rag`.")] = 64,
     hops: Annotated[int, typer.Option(help="Questions of `n2n`.")] = 32,
+    only: Annotated[str, typer.Option(help="One system.")] = "",
     rounds: int = 3,
     side: Annotated[str, typer.Option(hidden=True)] = "",
+    out: Annotated[Path | None, typer.Option(hidden=True)] = None,
     index: Annotated[Path | None, typer.Option(help="An index of the corpus; made if not given.")] = None,
 ) -> None:
     """Measure."""
     if side:
         system, kind = side.split(",")
         number = count if system == "rag" else hops
-        assert index is not None
+        assert index is not None and out is not None
         opened = Index(index)
         if kind == "generate":
             found = at_once(model, opened, questions, number)
         else:
             found = asyncio.run(through_pyfast(model, system, opened, questions, number, kind == "stages"))
-        print("\n" + json.dumps(found), flush=True)
+        out.write_text(json.dumps(found))
         os._exit(0)  # engines take their time to end
     with tempfile.TemporaryDirectory() as scratch:
         if index is None:
@@ -259,14 +279,13 @@ def main(
             build_index(read([corpus]), index)
         numbers = [f"--count={count}", f"--hops={hops}", f"--questions={questions}", f"--index={index}"]
         for system, sides in SIDES.items():
+            if only not in ("", system):
+                continue
             runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in sides}
             for turn in range(rounds):
                 for kind in sides if turn % 2 == 0 else sides[::-1]:
                     command = [sys.executable, __file__, model, *numbers, f"--side={system},{kind}"]
-                    environment = {**os.environ, **(SURROUNDINGS if kind == "generate" else {})}
-                    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
-                    said = done.stdout
-                    found = json.loads(said.rstrip().rpartition("\n")[2])
+                    found = in_a_process([*command, f"--out={scratch}/found.json"], kind)
                     runs[kind].append(found)
                     print(f"{system} {kind}: {told(found)}", flush=True)
             ours, theirs = (runs[kind] for kind in sides)
