@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import cProfile
+import gc
 import json
 import os
 import pstats
@@ -98,6 +99,8 @@ def main(
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         index = build_index(read([corpus]), place / "index")
+        gc.collect()
+        gc.freeze()  # what building left behind is no part of a run
         if export_to is not None:
             export(index, questions, count, export_to)
             return
