@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -157,6 +158,7 @@ def answer(
         sync=sync,
         retry_failed=retry_failed,
     )
+    gc.freeze()  # the index is loaded for good: the garbage collector need not go through it again and again
     try:
         summary = asyncio.run(_watched(job, total))
     except RunError as error:
