@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from jobs import job
 from rich.console import Console
 from rich.table import Table
 
 from pyfast.corpus import read
-from pyfast.engine import Budget, Job, Question, Summary, configuration, read_questions, work_on
+from pyfast.engine import Budget, Job, Question, Summary, read_questions, work_on
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index
 from pyfast.systems import load_system
@@ -40,33 +41,6 @@ def repeated(path: Path, count: int) -> Iterator[Question]:
     """`count` questions: those of the file, again and again, each under an id of its own."""
     asked = cycle(list(read_questions(path)))
     return (Question(f"{i}-{question.id}", question.text) for i, question in enumerate(islice(asked, count)))
-
-
-def job(system: str, index: Index, questions: Path, count: int, folder: Path, concurrency: int) -> Job:
-    """A run, as `pyfast answer` would make it."""
-    chosen, llm = load_system(system), open_llm("instant")
-    settings = chosen.configure({})
-    describe = partial(
-        configuration,
-        system=system,
-        settings=settings.model_dump(mode="json"),
-        prompts=chosen.prompts,
-        llm=llm,
-        index=index,
-        budget={},
-        questions={"count": count},
-        places={},
-    )
-    return Job(
-        folder=folder,
-        questions=partial(repeated, questions, count),
-        ask=chosen.ask(settings),
-        index=index,
-        llm=llm,
-        describe=describe,
-        concurrency=concurrency,
-        budget=Budget(),
-    )
 
 
 def export(index: Index, questions: Path, count: int, folder: Path) -> None:
@@ -106,11 +80,16 @@ def main(
             return
         runs = 0
 
+        def wanted(system: str, number: int, folder: Path, width: int) -> Job:
+            asked = partial(repeated, questions, number)
+            chosen, llm = load_system(system), open_llm("instant")
+            return job(chosen, {}, None, llm, index, asked, number, folder, width, Budget())
+
         def measured(system: str, number: int, width: int) -> tuple[Summary, bytes]:
             nonlocal runs
             runs += 1
             folder = place / f"run-{runs}"
-            summary = asyncio.run(go(job(system, index, questions, number, folder, width)))
+            summary = asyncio.run(go(wanted(system, number, folder, width)))
             return summary, (folder / "answers.jsonl").read_bytes()
 
         if profile is not None:

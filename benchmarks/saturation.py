@@ -28,9 +28,10 @@ from statistics import median
 from typing import Annotated, Any
 
 import typer
+from jobs import job
 
 from pyfast.corpus import read
-from pyfast.engine import Budget, Job, Question, answer_all, configuration, read_questions, work_on
+from pyfast.engine import Budget, Question, answer_all, read_questions, work_on
 from pyfast.llm import Backend, Completion, Message, Request, open_llm
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index, build_index
@@ -119,29 +120,20 @@ async def through_pyfast(
                 await stages.end()
 
     with tempfile.TemporaryDirectory() as scratch:
-        describe = partial(
-            configuration,
-            system=system,
-            settings={},
-            prompts=chosen.prompts,
-            llm=llm,
-            index=index,
-            budget={},
-            questions={"count": count},
-            places={},
-        )
-        job = Job(
-            folder=Path(scratch) / "run",
-            questions=partial(read_questions, questions, count),
-            ask=ask,
-            index=index,
-            llm=stages if barrier else llm,
-            describe=describe,
-            concurrency=count,
-            budget=Budget(attempts=1),
+        wanted = job(
+            chosen,
+            SETTINGS[system],
+            ask,
+            stages if barrier else llm,
+            index,
+            partial(read_questions, questions, count),
+            count,
+            Path(scratch) / "run",
+            count,
+            Budget(attempts=1),
         )
         index.search(["compile the search"], 1)
-        done = await work_on(job, asyncio.Event(), lambda folder, before: None, lambda: None)
+        done = await work_on(wanted, asyncio.Event(), lambda folder, before: None, lambda: None)
         lines = (Path(scratch) / "run" / "answers.jsonl").read_text().splitlines()
     answers = [json.loads(line)["answer"] for line in lines]
     return {

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pyfast.engine.admission import Admission
 from pyfast.engine.batching import BatchPoint
-from pyfast.engine.budget import Budget
+from pyfast.engine.budget import Budget, within
 from pyfast.engine.folder import RunFolder
 from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
@@ -78,11 +78,8 @@ class Engine:
             await self._admission.enter(request)
         started = perf_counter()
         try:
-            if self.budget.call_seconds is None:
+            async with within(self.budget.call_seconds):
                 completion = await self.llm.complete(request)
-            else:
-                async with asyncio.timeout(self.budget.call_seconds):
-                    completion = await self.llm.complete(request)
             self.tokens += completion.prompt_tokens + completion.completion_tokens
             return completion
         except TimeoutError:

@@ -26,19 +26,30 @@ class Stage:
 
 
 @dataclass(slots=True)
-class Ledger:
-    """Of one question. Counts include the calls that a resumed run took from its journal.
-
-    The journal has it as JSON, field by field.
-    """
+class Usage:
+    """LLM calls and their tokens, those included that a resumed run took from its journal."""
 
     llm_calls: int = 0
     replayed: int = 0
     """Of the calls, those from the journal"""
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    """Of the prompt's, those that the engine's prefix cache had"""
+    """Of the prompts', those that the engine's prefix cache had"""
     completion_tokens: int = 0
+
+    def add(self, other: Usage) -> None:
+        """Count the other's too."""
+        self.llm_calls += other.llm_calls
+        self.replayed += other.replayed
+        self.prompt_tokens += other.prompt_tokens
+        self.cached_tokens += other.cached_tokens
+        self.completion_tokens += other.completion_tokens
+
+
+@dataclass(slots=True)
+class Ledger(Usage):
+    """Of one question. The journal has it as JSON, field by field."""
+
     steps: int = 0
     stages: dict[str, Stage] = field(default_factory=dict)
 

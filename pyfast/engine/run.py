@@ -14,6 +14,7 @@ import orjson
 from pyfast.engine.budget import Budget, within
 from pyfast.engine.context import Context, Engine
 from pyfast.engine.folder import RunFolder
+from pyfast.engine.ledger import Usage
 from pyfast.engine.questions import Question
 from pyfast.engine.records import Answer, Record, State
 from pyfast.errors import InputError, PyfastError, RunError
@@ -27,16 +28,10 @@ _AHEAD = 4096  # answers that may wait for an earlier one
 
 
 @dataclass(slots=True)
-class Summary:
+class Summary(Usage):
     """What a session did."""
 
     states: Counter[str] = field(default_factory=Counter)
-    llm_calls: int = 0
-    replayed: int = 0
-    """Of the calls, those that came from the journal"""
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
     seconds: float = 0.0
     first_failure: str | None = None
 
@@ -62,8 +57,8 @@ async def answer_all(
     wait for an earlier one hold back admission. With a `folder` each LLM completion is journalled before its
     question sees it; `first` is the place of the first question in the run. `stop`, once set, ends admission: what
     is in work is finished. Raises `RunError` when the LLM is gone, the disk is full, the run's budget is spent or
-    more than `failures` questions failed, and `InputError` where the run makes no sense as it is set up; whatever
-    stops it, all that was finished is written first.
+    more than `failures` questions failed, the `failed` ones of earlier sessions among them, and `InputError` where
+    the run makes no sense as it is set up; whatever stops it, all that was finished is written first.
     """
     budget = budget or Budget()
     summary = Summary()
@@ -77,15 +72,10 @@ async def answer_all(
     def finish(number: int, record: Record, context: Context) -> None:
         nonlocal written
         finished[number] = record
-        ledger = context.ledger
         if folder is not None:
-            folder.end(number, record, ledger)
+            folder.end(number, record, context.ledger)
         summary.states[record.state] += 1
-        summary.llm_calls += ledger.llm_calls
-        summary.replayed += ledger.replayed
-        summary.prompt_tokens += ledger.prompt_tokens
-        summary.cached_tokens += ledger.cached_tokens
-        summary.completion_tokens += ledger.completion_tokens
+        summary.add(context.ledger)
         if summary.first_failure is None:
             summary.first_failure = record.reason
         while (ready := finished.pop(written, None)) is not None:
