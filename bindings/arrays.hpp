@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "pyfast/buffer.hpp"
 #include "pyfast/error.hpp"
 #include "pyfast/evidence_graph.hpp"
 #include "pyfast/pools.hpp"

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "check.hpp"
 #include "pyfast/bridge_rank.hpp"
 #include "pyfast/bridge_select.hpp"
 #include "pyfast/cite.hpp"
@@ -27,14 +28,6 @@
 #include "pyfast/narrate.hpp"
 #include "pyfast/prune.hpp"
 #include "pyfast/weighted_degree.hpp"
-
-#define CHECK(condition)                                                         \
-    do {                                                                         \
-        if (!(condition)) {                                                      \
-            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            std::exit(1);                                                        \
-        }                                                                        \
-    } while (false)
 
 namespace {
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 
+#include "pyfast/buffer.hpp"
 #include "pyfast/pools.hpp"
 
 namespace pyfast {
@@ -22,18 +22,6 @@ struct EvidenceGraphOptions {
     float threshold = 0.0f;               // an edge stays where its weight is above this
     std::optional<std::int64_t> top_k{};  // of each node's edges only the k strongest; ties: earlier in the pool
     int threads = 1;
-};
-
-// An array that its receiver owns, not cleared when made.
-template <class T>
-struct Buffer {
-    std::unique_ptr<T[]> data;
-    std::size_t size = 0;
-
-    Buffer() = default;
-    explicit Buffer(std::size_t n) : data(std::make_unique_for_overwrite<T[]>(n)), size(n) {}
-    [[nodiscard]] std::span<T> span() { return {data.get(), size}; }
-    [[nodiscard]] std::span<const T> span() const { return {data.get(), size}; }
 };
 
 // CSR over the N nodes of all pools. Node v of pool p is its document v - offsets[p]; `indices` count within
