@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "pyfast/buffer.hpp"
 #include "pyfast/error.hpp"
@@ -91,6 +92,7 @@ std::pair<py::array_t<T>, std::span<T>> fresh(std::size_t n) {
     return {array, {array.mutable_data(), n}};
 }
 
+void bind_bridge_expand(py::module_& m);
 void bind_bridge_rank(py::module_& m);
 void bind_bridge_select(py::module_& m);
 void bind_cite(py::module_& m);
@@ -101,6 +103,13 @@ void bind_narrate(py::module_& m);
 void bind_prune(py::module_& m);
 void bind_weighted_degree(py::module_& m);
 
-EdgeWeight edge_weight(const std::string& name);
+// What the Python layer hands over of an edge's weight: its name, or the address of a function.
+using WeightArgument = std::variant<std::uintptr_t, std::string>;
+struct Weight {
+    EdgeWeight kind = EdgeWeight::sum;
+    TermWeight function = nullptr;
+};
+Weight edge_weight(const WeightArgument& given);
+Idf idf_of(const std::string& name);
 
 }  // namespace pyfast::python

@@ -6,14 +6,15 @@ namespace pyfast::python {
 
 void bind_weighted_degree(py::module_& m) {
     m.def("weighted_degree", [](const ForwardArrays& x, const py::array& pool_offsets, const py::array& doc_ids,
-                                const std::string& weight, int threads) {
+                                const WeightArgument& weight, const std::string& idf, int threads) {
         const Forward index = forward(x);
         const Pools pools = ragged(pool_offsets, doc_ids, "pool_offsets, doc_ids");
-        const EdgeWeight kind = edge_weight(weight);
+        const auto [kind, function] = edge_weight(weight);
+        const WeightedDegreeOptions options{kind, function, idf_of(idf), threads};
         auto [degree, out] = fresh<float>(pools.values.size());
         {
             const py::gil_scoped_release release;
-            weighted_degree(index, pools, kind, threads, out);
+            weighted_degree(index, pools, options, out);
         }
         return degree;
     });

@@ -79,7 +79,7 @@ BAD = {
     "an unknown system": (ANSWER + " --system frob", "n2n, rag"),
     "an unknown setting": (ANSWER + " --set frob=1", "'frob'"),
     "a setting without a value": (ANSWER + " --set alpha", "NAME=VALUE"),
-    "a setting out of range": (ANSWER + " --set alpha=1.5", "alpha"),
+    "a setting out of range": (ANSWER + " --set beta=-1", "beta"),
     "a limit of 0": (ANSWER + " --limit 0", "--limit"),
     "a concurrency of 0": (ANSWER + " --concurrency 0", "--concurrency"),
     "an unknown LLM": (ANSWER.replace("instant", "frob"), "frob"),

@@ -122,8 +122,8 @@ Graph evidence_graph(const Forward& x, const Pools& pools, const Ragged<std::int
     parallel_for(pools.size(), options.threads, 1, make, [&](Workspace* space, std::size_t p) {
         const auto documents = pools[p];
         const auto mask = masked.offsets.empty() ? std::span<const std::int32_t>{} : masked[p];
-        space->graph.terms.gather(x, documents, mask);
-        space->graph.prepare(options.weight);
+        space->graph.terms.gather(x, documents, mask, options.idf);
+        space->graph.prepare(options.weight, options.function);
         places[p] = {space, space->edges.used};
         const auto first = static_cast<std::size_t>(pools.offsets[p]);
         for (std::size_t i = 0; i < documents.size(); ++i) {

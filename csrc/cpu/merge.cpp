@@ -22,7 +22,7 @@ void normalise(std::span<const float> scores, float* out) {
         throw Error("semantic: the scores of one list are too far apart");
     }
     std::transform(scores.begin(), scores.end(), out,
-                   [&](float score) { return range > 0.0f ? (score - low) / range : 1.0f; });
+                   [&](float score) { return range > 0.0f ? (score - low) / range + 0.0f : 1.0f; });  // never -0
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "pool_graph.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -89,9 +90,9 @@ void PoolGraph::lay_out() {
     const std::size_t n = terms.documents();
     const std::size_t m = terms.terms();
     stride_ = (n + lanes - 1) / lanes * lanes;
-    small_ = n <= small_pool;
+    small_ = n <= small_pool && function_ == nullptr;
     // The longest list: it costs a scalar addition per document and row, a column a vector addition per 16.
-    const auto limit = std::max<std::size_t>(n / 8, 3);
+    const auto limit = function_ != nullptr ? n : std::max<std::size_t>(n / 8, 3);
     const std::size_t column = limit + 1;
     const auto kind_of = [&](std::size_t t) { return std::min(static_cast<std::size_t>(terms.df[t]), column); };
 
@@ -191,8 +192,9 @@ void PoolGraph::add_rare_row(std::size_t i, Weight weight) {
     }
 }
 
-void PoolGraph::prepare(EdgeWeight weight) {
+void PoolGraph::prepare(EdgeWeight weight, TermWeight function) {
     weight_ = weight;
+    function_ = function;
     lay_out();
     store_entries();
     matrix_.assign(small_ ? terms.documents() * stride_ : stride_, 0.0f);
@@ -209,6 +211,17 @@ std::span<float> PoolGraph::row(std::size_t i) {
     float* row = matrix_.data() + (small_ ? i * stride_ : 0);
     if (!small_) {
         std::fill(matrix_.begin(), matrix_.end(), 0.0f);
+    }
+    if (function_ != nullptr) {
+        add_rare_row(i, function_);
+        row[i] = 0.0f;
+        const std::span<float> out{row, terms.documents()};
+        if (!std::all_of(out.begin(), out.end(), [](float w) { return std::isfinite(w); })) {
+            throw Error("weight: the function's values add up to NaN or infinity");
+        }
+        return out;
+    }
+    if (!small_) {
         switch (weight_) {
             case EdgeWeight::sum: add_rare_row(i, Sum{}); break;
             case EdgeWeight::dot: add_rare_row(i, Dot{}); break;

@@ -22,7 +22,8 @@ class PoolGraph {
   public:
     PoolTerms terms;
 
-    void prepare(EdgeWeight weight);
+    // A function stands in place of the weight; all terms are then lists, added row by row.
+    void prepare(EdgeWeight weight, TermWeight function = nullptr);
 
     // Weights from node i to every node, `documents()` of them; the entry of i itself means nothing.
     std::span<float> row(std::size_t i);
@@ -57,6 +58,7 @@ class PoolGraph {
     void add_rare_row(std::size_t i, Weight weight);
 
     EdgeWeight weight_ = EdgeWeight::sum;
+    TermWeight function_ = nullptr;
     bool small_ = true;
     std::size_t stride_ = 0;           // documents, rounded up to whole vectors
     std::vector<std::size_t> shared_;  // terms that two documents or more hold

@@ -1,28 +1,22 @@
 #include "pool_terms.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <string>
 
-#include "pyfast/error.hpp"
 #include "reused.hpp"
 
 namespace pyfast {
 
 void PoolTerms::gather(const Forward& x, std::span<const std::int32_t> documents,
-                       std::span<const std::int32_t> masked) {
+                       std::span<const std::int32_t> masked, Idf idf) {
     rows.clear();
     begin.assign(1, 0);
     for (const std::int32_t document : documents) {
         rows.push_back(checked_row(x, document));
         begin.push_back(begin.back() + rows.back().terms.size());
     }
-    for (const std::int32_t term : masked) {
-        if (term < 0 || term >= x.terms) {
-            throw Error("masked term " + std::to_string(term) + " is outside the vocabulary of " +
-                        std::to_string(x.terms) + " terms");
-        }
-    }
+    check_masked(x, masked);
     const std::size_t most = begin.back() + masked.size() + 1;
     number.resize(begin.back());
     df.assign(most, 0);
@@ -58,12 +52,40 @@ void PoolTerms::gather(const Forward& x, std::span<const std::int32_t> documents
             *out++ = mine;
         }
     }
+    if (idf == Idf::pool) {
+        weigh();
+    }
     std::fill_n(df.begin(), first_free, 0);
     count_ = static_cast<std::size_t>(last - base) + 1;
     base_ = last;
 }
 
+void PoolTerms::weigh() {
+    const auto n = static_cast<double>(rows.size());
+    idf_.resize(df.size());
+    std::transform(df.begin(), df.end(), idf_.begin(), [n](std::int32_t held) {
+        return std::log((1.0 + n) / (1.0 + static_cast<double>(held))) + 1.0;
+    });
+    weighed_.resize(number.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::span<float> out{weighed_.data() + begin[i], begin[i + 1] - begin[i]};
+        const auto weight = [&](std::size_t e) {
+            return static_cast<double>(rows[i].weights[e]) * idf_[static_cast<std::size_t>(number[begin[i] + e])];
+        };
+        double squares = 0.0;
+        for (std::size_t e = 0; e < out.size(); ++e) {
+            squares += weight(e) * weight(e);
+        }
+        const double norm = squares > 0.0 ? std::sqrt(squares) : 1.0;
+        for (std::size_t e = 0; e < out.size(); ++e) {
+            out[e] = static_cast<float>(weight(e) / norm);
+        }
+        rows[i].weights = out;
+    }
+}
+
 void PoolTerms::trim() {
+    pyfast::trim(weighed_);
     pyfast::trim(number);
     pyfast::trim(df);
 }

@@ -13,7 +13,9 @@ namespace pyfast {
 class PoolTerms {
   public:
     // Reads and checks the pool's rows. Masked terms count as held by no document: their df is 0.
-    void gather(const Forward& x, std::span<const std::int32_t> documents, std::span<const std::int32_t> masked);
+    // With Idf::pool the rows are then weighed by the pool's own idf, masked terms and all.
+    void gather(const Forward& x, std::span<const std::int32_t> documents, std::span<const std::int32_t> masked,
+                Idf idf = Idf::corpus);
 
     [[nodiscard]] std::size_t documents() const { return rows.size(); }
     [[nodiscard]] std::size_t terms() const { return count_; }  // numbers run from 1; 0 is nobody's
@@ -29,9 +31,13 @@ class PoolTerms {
     void trim();
 
   private:
+    void weigh();
+
     // From the index's term ids to base_ plus the pool's numbers. What is not above base_ is an earlier pool's, so
     // nothing is cleared between pools, and a pool costs what its own entries cost.
     std::vector<std::int32_t> table_;
+    std::vector<double> idf_;     // of each number
+    std::vector<float> weighed_;  // entries by the pool's own idf, row by row
     std::int32_t base_ = 0;
     std::size_t count_ = 0;
 };

@@ -56,37 +56,54 @@ PYFAST_MULTIVERSION RowFaults find_faults(const std::int32_t* terms, const float
 
 }  // namespace
 
-void check_documents(const Forward& x, std::span<const std::int32_t> documents) {
+void check_documents(const Forward& x, std::span<const std::int32_t> documents, const char* name) {
     for (const std::int32_t document : documents) {
         if (document < 0 || document >= x.documents()) {
-            throw Error("doc_ids: document " + std::to_string(document) + " is outside the forward index of " +
-                        std::to_string(x.documents()) + " documents");
+            throw Error(std::string(name) + ": document " + std::to_string(document) +
+                        " is outside the forward index of " + std::to_string(x.documents()) + " documents");
         }
+    }
+}
+
+Row row_of(const Forward& x, std::int32_t i, const char* name) {
+    const std::int64_t begin = x.offset(i);
+    const std::int64_t end = x.offset(i + 1);
+    if (begin < 0 || end < begin || end > static_cast<std::int64_t>(x.indices.size()) ||
+        x.indices.size() != x.weights.size()) {
+        throw Error(std::string(name) + ": row " + std::to_string(i) + " spans entries " + std::to_string(begin) +
+                    " to " + std::to_string(end) + " of " + std::to_string(x.indices.size()));
+    }
+    return {x.indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
+            x.weights.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))};
+}
+
+void check_row(const Row& row, std::int64_t columns, const char* name, std::int32_t i) {
+    const RowFaults faults = find_faults(row.terms.data(), row.weights.data(), row.terms.size());
+    if (faults.order || (!row.terms.empty() && (row.terms.front() < 0 || row.terms.back() >= columns))) {
+        throw Error(std::string(name) + ": the column ids of row " + std::to_string(i) +
+                    " are not strictly increasing within 0 to " + std::to_string(columns - 1) +
+                    "; call sum_duplicates()");
+    }
+    if (faults.weight) {
+        throw Error(std::string(name) + ": a weight of row " + std::to_string(i) +
+                    " is negative, NaN or above 1e16");
     }
 }
 
 Row checked_row(const Forward& x, std::int32_t document) {
     check_documents(x, {&document, 1});
-    const std::int64_t begin = x.offset(document);
-    const std::int64_t end = x.offset(document + 1);
-    if (begin < 0 || end < begin || end > static_cast<std::int64_t>(x.indices.size()) ||
-        x.indices.size() != x.weights.size()) {
-        throw Error("X: the row of document " + std::to_string(document) + " spans entries " +
-                    std::to_string(begin) + " to " + std::to_string(end) + " of " +
-                    std::to_string(x.indices.size()));
-    }
-    const Row row{x.indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
-                  x.weights.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))};
-    const RowFaults faults = find_faults(row.terms.data(), row.weights.data(), row.terms.size());
-    if (faults.order || (!row.terms.empty() && (row.terms.front() < 0 || row.terms.back() >= x.terms))) {
-        throw Error("X: the term ids of document " + std::to_string(document) +
-                    " are not strictly increasing within 0 to " + std::to_string(x.terms - 1) +
-                    "; call sum_duplicates()");
-    }
-    if (faults.weight) {
-        throw Error("X: a weight of document " + std::to_string(document) + " is negative, NaN or above 1e16");
-    }
+    const Row row = row_of(x, document, "X");
+    check_row(row, x.terms, "X", document);
     return row;
+}
+
+void check_masked(const Forward& x, std::span<const std::int32_t> terms) {
+    for (const std::int32_t term : terms) {
+        if (term < 0 || term >= x.terms) {
+            throw Error("masked term " + std::to_string(term) + " is outside the vocabulary of " +
+                        std::to_string(x.terms) + " terms");
+        }
+    }
 }
 
 void check_offsets(std::span<const std::int64_t> offsets, std::size_t values, const char* name) {

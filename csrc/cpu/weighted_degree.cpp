@@ -27,13 +27,13 @@ struct Workspace {
     void trim() { graph.trim(); }
 };
 
-void degree_from_edges(Workspace& space, EdgeWeight weight, std::span<float> degree) {
-    space.graph.prepare(weight);
+void degree_from_edges(Workspace& space, const WeightedDegreeOptions& options, std::span<float> degree) {
+    space.graph.prepare(options.weight, options.function);
     for (std::size_t i = 0; i < degree.size(); ++i) {
         const std::span<const float> row = space.graph.row(i);
         double total = 0.0;
         for (std::size_t j = 0; j < row.size(); ++j) {
-            total += j == i ? 0.0 : static_cast<double>(row[j]);
+            total += j == i || row[j] < 0.0f ? 0.0 : static_cast<double>(row[j]);  // below 0: no edge
         }
         degree[i] = static_cast<float>(total);
     }
@@ -75,7 +75,7 @@ PYFAST_MULTIVERSION void degree_in_closed_form(Workspace& space, EdgeWeight weig
 
 }  // namespace
 
-void weighted_degree(const Forward& x, const Pools& pools, EdgeWeight weight, int threads,
+void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeOptions& options,
                      std::span<float> degree) {
     check_offsets(pools.offsets, pools.values.size(), "pool_offsets");
     if (degree.size() != pools.values.size()) {
@@ -88,20 +88,27 @@ void weighted_degree(const Forward& x, const Pools& pools, EdgeWeight weight, in
         }
         return space;
     };
-    parallel_for(pools.size(), threads, 1, make, [&](Reused<Workspace>& reused, std::size_t p) {
+    parallel_for(pools.size(), options.threads, 1, make, [&](Reused<Workspace>& reused, std::size_t p) {
         Workspace& space = *reused;
         const auto documents = pools[p];
         const auto out = degree.subspan(static_cast<std::size_t>(pools.offsets[p]), documents.size());
-        if (weight == EdgeWeight::min) {
-            space.graph.terms.gather(x, documents, {});
-            degree_from_edges(space, weight, out);
+        const bool edges = options.weight == EdgeWeight::min || options.function != nullptr;
+        if (edges || options.idf == Idf::pool) {
+            space.graph.terms.gather(x, documents, {}, options.idf);
+        }
+        if (edges) {
+            degree_from_edges(space, options, out);
+            return;
+        }
+        space.rows.clear();
+        if (options.idf == Idf::pool) {
+            space.rows = space.graph.terms.rows;
         } else {
-            space.rows.clear();
             for (const std::int32_t document : documents) {
                 space.rows.push_back(checked_row(x, document));
             }
-            degree_in_closed_form(space, weight, out);
         }
+        degree_in_closed_form(space, options.weight, out);
     });
 }
 

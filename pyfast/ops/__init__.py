@@ -6,6 +6,7 @@ documents x terms, float32 TF-IDF weights). The result of a pool is bitwise the 
 with any number of `threads`. So it is for `narrate` and `cite`, which write what is read of pools.
 """
 
+from pyfast.ops.bridge_expand import bridge_expand
 from pyfast.ops.bridge_rank import bridge_rank
 from pyfast.ops.bridge_select import Cells, bridge_select
 from pyfast.ops.cite import Segments, cite
@@ -14,12 +15,14 @@ from pyfast.ops.graph_rank import graph_rank
 from pyfast.ops.merge import merge
 from pyfast.ops.narrate import narrate
 from pyfast.ops.prune import prune
+from pyfast.ops.shared_terms import shared_terms
 from pyfast.ops.weighted_degree import weighted_degree
 
 __all__ = [
     "Cells",
     "EvidenceGraph",
     "Segments",
+    "bridge_expand",
     "bridge_rank",
     "bridge_select",
     "cite",
@@ -28,5 +31,6 @@ __all__ = [
     "merge",
     "narrate",
     "prune",
+    "shared_terms",
     "weighted_degree",
 ]

@@ -50,7 +50,7 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
         return np.ascontiguousarray(given, dtype=wanted)
 
 
-def forward(x: Any) -> ForwardArrays:
+def forward(x: Any, name: str = "X") -> ForwardArrays:
     """A SciPy CSR array (documents x terms) as the core reads it.
 
     The core wants each row's term ids in order. Where they are not (scikit-learn leaves them so), they are put in
@@ -58,33 +58,33 @@ def forward(x: Any) -> ForwardArrays:
     more than the op.
     """
     if getattr(x, "format", None) != "csr":
-        raise ArrayError(f"X: expected a scipy.sparse csr_array, got {type(x).__name__}")
+        raise ArrayError(f"{name}: expected a scipy.sparse csr_array, got {type(x).__name__}")
     if len(x.shape) != 2 or not 0 <= x.shape[1] <= np.iinfo(np.int32).max:
-        raise ArrayError(f"X: expected documents x terms, with term ids that fit int32, got shape {x.shape}")
-    for name, kinds in (("indptr", "i"), ("indices", "i"), ("data", "f")):
-        dtype = getattr(getattr(x, name), "dtype", None)
+        raise ArrayError(f"{name}: expected documents x terms, with term ids that fit int32, got shape {x.shape}")
+    for part, kinds in (("indptr", "i"), ("indices", "i"), ("data", "f")):
+        dtype = getattr(getattr(x, part), "dtype", None)
         if dtype is None or dtype.kind not in kinds:
-            raise ArrayError(f"X.{name}: expected {'integers' if kinds == 'i' else 'floats'}, got {dtype}")
+            raise ArrayError(f"{name}.{part}: expected {'integers' if kinds == 'i' else 'floats'}, got {dtype}")
     if not getattr(x, "_has_canonical_format", False):  # SciPy's property would look for itself, see _in_order
-        x = _in_order(x)
+        x = _in_order(x, name)
     indptr = np.asarray(x.indptr)
     if indptr.dtype not in (np.int32, np.int64):
-        raise ArrayError(f"X.indptr: expected int64 or int32, got {indptr.dtype}")
+        raise ArrayError(f"{name}.indptr: expected int64 or int32, got {indptr.dtype}")
     return (
         np.ascontiguousarray(indptr),
-        array("X.indices", x.indices, np.int32),
-        array("X.data", x.data, np.float32),
+        array(f"{name}.indices", x.indices, np.int32),
+        array(f"{name}.data", x.data, np.float32),
         int(x.shape[1]),
     )
 
 
-def _in_order(x: Any) -> Any:
+def _in_order(x: Any, name: str) -> Any:
     """`x`, or a copy where it cannot be written to, with each row's term ids in order and once."""
     indptr = np.asarray(x.indptr)
     nnz = min(len(x.indices), len(x.data))
     # SciPy checks the ends only, and would follow the rest wherever it points.
     if indptr.ndim != 1 or not len(indptr) or indptr[0] < 0 or indptr[-1] > nnz or np.any(np.diff(indptr) < 0):
-        raise ArrayError(f"X.indptr: expected offsets that never decrease, within the {nnz} entries")
+        raise ArrayError(f"{name}.indptr: expected offsets that never decrease, within the {nnz} entries")
     if not x.has_canonical_format:
         if not (x.indices.flags.writeable and x.data.flags.writeable and x.indptr.flags.writeable):
             x = x.copy()

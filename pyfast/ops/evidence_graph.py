@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from ctypes import c_float
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from pyfast import _native
+from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Float32, Int32, Int64, Ragged, call, forward, pools, ragged, thread_count
 
+if TYPE_CHECKING:
+    from numba.core.ccallback import CFunc
+
 EdgeWeight = Literal["sum", "dot", "min"]
+Idf = Literal["corpus", "pool"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +46,24 @@ def evidence_graph(
     X: csr_array,
     pool_offsets: npt.ArrayLike,
     doc_ids: npt.ArrayLike,
-    weight: EdgeWeight = "sum",
+    weight: EdgeWeight | CFunc = "sum",
     threshold: float = 0.0,
     top_k: int | None = None,
     mask_terms: Ragged | None = None,
+    idf: Idf = "corpus",
     threads: int | None = None,
 ) -> EvidenceGraph:
     """Edges between the documents of each pool, weighted by their shared terms T = T(i) & T(j).
 
     `weight`: "sum" is the paper's sum of the shared terms' scores, sum over T of x_it + x_jt; "dot" sums
-    x_it * x_jt; "min" sums min(x_it, x_jt). A stored 0 counts as held.
+    x_it * x_jt; "min" sums min(x_it, x_jt). A `numba.cfunc` of signature float32(float32, float32) is summed over
+    (x_it, x_jt); it is called from C++, with no Python in the loop (numba prints exceptions, and they count 0). A
+    stored 0 counts as held.
     An edge stays where its weight is above `threshold`; with `top_k` each node keeps only its k strongest edges
     (ties: the earlier document), and symmetry is lost.
     `mask_terms`, (offsets[P + 1], term ids), names per pool the terms that count as shared by nobody.
+    `idf`: with "corpus" X holds the weights. With "pool" it holds term frequencies, and each pool is weighed as a
+    corpus of its own: smoothed idf and l2 norm, as scikit-learn's `TfidfTransformer` fitted on the pool would.
 
     Raises `ArrayError` (also a `ValueError`) for malformed arrays, negative or non-finite weights.
     """
@@ -63,7 +74,8 @@ def evidence_graph(
         forward(X),
         offsets,
         documents,
-        weight,
+        weight_argument(weight),
+        idf,
         threshold,
         top_k,
         mask,
@@ -72,16 +84,50 @@ def evidence_graph(
     return EvidenceGraph(offsets, indptr, indices, weights)
 
 
+def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
+    """A weight as the core takes it: its name, or the address of a compiled function."""
+    if isinstance(weight, str):
+        if weight not in get_args(EdgeWeight):
+            raise ArrayError(f"weight: expected 'sum', 'dot', 'min' or a numba.cfunc, got {weight!r}")
+        return weight
+    compiled = getattr(weight, "ctypes", None)  # of a numba.cfunc; never the address of just anything
+    if type(weight).__module__.partition(".")[0] != "numba" or compiled is None:
+        raise ArrayError(f"weight: expected 'sum', 'dot', 'min' or a numba.cfunc, got {type(weight).__name__}")
+    if compiled.restype is not c_float or tuple(compiled.argtypes) != (c_float, c_float):
+        raise ArrayError("weight: the numba.cfunc's signature must be float32(float32, float32)")
+    return int(weight.address)
+
+
+def term_weights(weight: EdgeWeight | CFunc, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Each shared term's share of an edge's weight, from its weights in the two documents."""
+    if not isinstance(weight, str):
+        return np.array([weight.ctypes(x, y) for x, y in zip(a, b, strict=True)])
+    return {"sum": a + b, "dot": a * b, "min": np.minimum(a, b)}[weight]
+
+
+def weigh_reference(X: csr_array, pool: npt.ArrayLike) -> csr_array:
+    """The rows of one pool, weighed by its own idf (`idf="pool"`), in float64."""
+    rows = csr_array(X[np.asarray(pool, dtype=np.int64)], dtype=np.float64)
+    df = np.bincount(rows.indices, minlength=rows.shape[1])
+    rows.data *= (np.log((1 + rows.shape[0]) / (1 + df)) + 1)[rows.indices]
+    norm = np.sqrt(
+        np.bincount(np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), rows.data**2, rows.shape[0])
+    )
+    rows.data /= np.repeat(np.where(norm > 0, norm, 1.0), np.diff(rows.indptr))
+    return rows
+
+
 def evidence_graph_reference(
     X: csr_array,
     pool: npt.ArrayLike,
-    weight: EdgeWeight = "sum",
+    weight: EdgeWeight | CFunc = "sum",
     threshold: float = 0.0,
     top_k: int | None = None,
     mask: npt.ArrayLike = (),
+    idf: Idf = "corpus",
 ) -> npt.NDArray[Any]:
     """The same for one pool, densely and in float64: the adjacency matrix, 0 where there is no edge."""
-    sparse = X[np.asarray(pool, dtype=np.int64)]
+    sparse = weigh_reference(X, pool) if idf == "pool" else X[np.asarray(pool, dtype=np.int64)]
     rows = sparse.toarray().astype(np.float64)
     held = csr_array((np.ones(sparse.nnz), sparse.indices, sparse.indptr), shape=sparse.shape).toarray() > 0
     held[:, np.asarray(mask, dtype=np.int64)] = False
@@ -92,7 +138,7 @@ def evidence_graph_reference(
             shared = held[i] & held[j]
             a, b = rows[i][shared], rows[j][shared]
             if i != j:
-                out[i, j] = {"sum": a + b, "dot": a * b, "min": np.minimum(a, b)}[weight].sum()
+                out[i, j] = term_weights(weight, a, b).sum()
     out[out <= threshold] = 0.0
     if top_k is not None:
         for row in out:

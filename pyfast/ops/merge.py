@@ -41,7 +41,7 @@ def merge_reference(lists: Sequence[tuple[Int32, Float32]], k: int) -> tuple[Int
 
     def normalised(scores: Float32) -> Float32:
         low, high = scores.min(), scores.max()
-        return (scores - low) / (high - low) if high > low else np.ones_like(scores)
+        return (scores - low) / (high - low) + np.float32(0) if high > low else np.ones_like(scores)
 
     lists = [(np.empty(0, np.int32), np.empty(0, np.float32)), *((d, normalised(s)) for d, s in lists if len(d))]
     documents, scores = (np.concatenate(parts) for parts in zip(*lists, strict=True))

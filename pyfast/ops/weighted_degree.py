@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,27 +10,42 @@ from scipy.sparse import csr_array
 
 from pyfast import _native
 from pyfast.ops.arrays import Float32, call, forward, pools, thread_count
-from pyfast.ops.evidence_graph import EdgeWeight, evidence_graph_reference
+from pyfast.ops.evidence_graph import EdgeWeight, Idf, evidence_graph_reference, weight_argument
+
+if TYPE_CHECKING:
+    from numba.core.ccallback import CFunc
 
 
 def weighted_degree(
     X: csr_array,
     pool_offsets: npt.ArrayLike,
     doc_ids: npt.ArrayLike,
-    weight: EdgeWeight = "sum",
+    weight: EdgeWeight | CFunc = "sum",
+    idf: Idf = "corpus",
     threads: int | None = None,
 ) -> Float32:
     """float32[N]: for each node the sum of its edges' weights in the unpruned evidence graph of its pool.
 
     With df_t the pool's documents that hold t and S_t the sum of their weights, "sum" gives
-    sum over t in i of (df_t - 2) * x_it + S_t, and "dot" sum of x_it * (S_t - x_it): O(nnz). "min" goes over
-    the edges. Raises `ArrayError` as `evidence_graph` does.
+    sum over t in i of (df_t - 2) * x_it + S_t, and "dot" sum of x_it * (S_t - x_it): O(nnz). "min" and a
+    `numba.cfunc` go over the edges. `weight` and `idf` are those of `evidence_graph`.
+    Raises `ArrayError` as that does.
     """
     offsets, documents = pools(pool_offsets, doc_ids)
-    degree: Float32 = call(_native.weighted_degree, forward(X), offsets, documents, weight, thread_count(threads))
+    degree: Float32 = call(
+        _native.weighted_degree,
+        forward(X),
+        offsets,
+        documents,
+        weight_argument(weight),
+        idf,
+        thread_count(threads),
+    )
     return degree
 
 
-def weighted_degree_reference(X: csr_array, pool: npt.ArrayLike, weight: EdgeWeight = "sum") -> npt.NDArray[Any]:
+def weighted_degree_reference(
+    X: csr_array, pool: npt.ArrayLike, weight: EdgeWeight | CFunc = "sum", idf: Idf = "corpus"
+) -> npt.NDArray[Any]:
     """The same for one pool: row sums of the dense adjacency."""
-    return np.asarray(evidence_graph_reference(X, pool, weight).sum(axis=1))
+    return np.asarray(evidence_graph_reference(X, pool, weight, idf=idf).sum(axis=1))

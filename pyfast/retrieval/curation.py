@@ -19,6 +19,12 @@ from pyfast.retrieval.pools import Pool, merge_each, split, stacked
 
 Rank = Literal["graph_rank", "bridge_rank"]
 
+# What `Curation.expand` adds to a pool: the nearest few of its best few. benchmarks/recall.py shows what it finds;
+# more seeds, more neighbours, or a search to the end find no more of what is among a context's 10 or 20.
+SEEDS = 5
+NEAREST = 5
+MOST_ENTRIES = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Curation:
@@ -28,6 +34,8 @@ class Curation:
     most: int
     alpha: float = 0.85
     rank: Rank = "graph_rank"
+    expand: bool = False
+    """Join what the pool's best units lead to in the whole corpus, for `bridge_rank`."""
     per_kind: int = 2
 
 
@@ -40,11 +48,41 @@ def curate(index: Index, items: Sequence[tuple[Pool, str]], how: Curation) -> li
     if how.rank == "bridge_rank":
         terms = stack([index.question_terms(query) for _, query in items], np.int32)
         scores = ops.bridge_rank(index.X, offsets, units, semantic, terms)
+        if how.expand:
+            offsets, units, semantic = expand(index, offsets, units, semantic, scores, terms)
+            scores = ops.bridge_rank(index.X, offsets, units, semantic, terms)
     else:
         degree = ops.weighted_degree(index.X, offsets, units)
         scores = ops.graph_rank(semantic, degree, offsets, how.alpha)
     kept = ops.prune(scores, index.is_table[units], offsets, how.least, how.most, how.per_kind)
     return _chosen(offsets, units, scores, *kept)
+
+
+def expand(
+    index: Index, offsets: Int64, units: Int32, semantic: Float32, scores: Float32, terms: tuple[Int64, Int32]
+) -> tuple[Int64, Int32, Float32]:
+    """The pools (offsets, units, semantic scores) with the units that their best ones by `scores` lead to.
+
+    What joins a pool comes last, with the pool's lowest semantic score: it stands there for its edges alone.
+    """
+    seed_offsets, nodes = ops.prune(scores, np.zeros(len(units), np.uint8), offsets, SEEDS, SEEDS)
+    seeds = units[nodes + np.repeat(offsets[:-1], np.diff(seed_offsets))]
+    found_offsets, found, _ = ops.bridge_expand(
+        index.X, index.XT, seed_offsets, seeds, terms, NEAREST, largest_norm=1.0, most_entries=MOST_ENTRIES
+    )
+    pools = np.arange(len(offsets) - 1)
+    pool = np.concatenate(
+        [np.repeat(pools, np.diff(offsets)), np.repeat(pools, np.diff(found_offsets[seed_offsets]))]
+    )
+    joined = np.concatenate([units, found])
+    # Each unit of a pool once, where it stands first; a pool's own before what was found.
+    _, first = np.unique(pool * len(index.units) + joined, return_index=True)
+    order = first[np.lexsort((first, pool[first]))]
+    lowest = np.zeros(len(pools), np.float32)
+    some = np.diff(offsets) > 0
+    lowest[some] = np.minimum.reduceat(semantic, offsets[:-1][some]) if some.any() else 0.0
+    scored = np.concatenate([semantic, lowest[pool[len(units) :]]])
+    return np.searchsorted(pool[order], np.arange(len(offsets))), joined[order], scored[order]
 
 
 def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Pool]:

@@ -75,24 +75,30 @@ def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], x: 
 
 
 def save_forward(folder: Path, x: csr_array, cells: Cells) -> None:
-    """Write the arrays, one file each."""
+    """Write the arrays, one file each: X, X transposed, and the cells."""
     folder.mkdir()
-    np.save(folder / "indptr.npy", x.indptr.astype(np.int64))
-    np.save(folder / "indices.npy", x.indices.astype(np.int32))
-    np.save(folder / "weights.npy", x.data)
+    for name, matrix in (("", x), ("transposed_", x.T.tocsr())):
+        np.save(folder / f"{name}indptr.npy", matrix.indptr.astype(np.int64))
+        np.save(folder / f"{name}indices.npy", matrix.indices.astype(np.int32))
+        np.save(folder / f"{name}weights.npy", matrix.data)
     for name in ("value_offsets", "term_offsets", "term_ids"):
         np.save(folder / f"{name}.npy", getattr(cells, name))
 
 
-def open_forward(folder: Path, terms: int) -> tuple[csr_array, Cells]:
-    """Map the arrays; nothing is read before it is used."""
-    arrays = {
-        name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-        for name in ("indptr", "indices", "weights", "value_offsets", "term_offsets", "term_ids")
-    }
-    shape = (len(arrays["indptr"]) - 1, terms)
-    x: Any = csr_array(shape, dtype=np.float32)
-    # Set one by one: given together, SciPy would copy the indices, to make them int64 as indptr is.
-    x.data, x.indices, x.indptr = arrays["weights"], arrays["indices"], arrays["indptr"]
-    x.has_sorted_indices = x.has_canonical_format = True  # as built; else SciPy would read all of it to see
-    return x, Cells(arrays["value_offsets"], arrays["term_offsets"], arrays["term_ids"])
+def open_forward(folder: Path, terms: int) -> tuple[csr_array, csr_array, Cells]:
+    """(X, X transposed, cells), mapped; nothing is read before it is used."""
+
+    def mapped(name: str) -> Any:
+        return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+
+    def matrix(name: str, columns: int) -> csr_array:
+        indptr = mapped(f"{name}indptr")
+        x: Any = csr_array((len(indptr) - 1, columns), dtype=np.float32)
+        # Set one by one: given together, SciPy would copy the indices, to make them int64 as indptr is.
+        x.data, x.indices, x.indptr = mapped(f"{name}weights"), mapped(f"{name}indices"), indptr
+        x.has_sorted_indices = x.has_canonical_format = True  # as built; else SciPy would read all of it to see
+        return x
+
+    x = matrix("", terms)
+    cells = Cells(mapped("value_offsets"), mapped("term_offsets"), mapped("term_ids"))
+    return x, matrix("transposed_", x.shape[0]), cells

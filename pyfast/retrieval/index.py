@@ -98,7 +98,7 @@ class Index:
         """[units] the segment of each unit, that is, of each row of X"""
         terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
         self.vocabulary: dict[str, int] = {term: i for i, term in enumerate(terms)}
-        self.X, self.cells = open_forward(folder / "forward", len(terms))
+        self.X, self.XT, self.cells = open_forward(folder / "forward", len(terms))
         in_table = self.corpus.level[self.units] == Level.TABLE_ROW
         self.is_table: npt.NDArray[np.uint8] = in_table.view(np.uint8)
         """[units] 1 for table rows"""

@@ -10,7 +10,7 @@ from typing import Any
 from pyfast.errors import IndexFormatError
 
 FORMAT = "pyfast-index"
-VERSION = 2
+VERSION = 3
 _NAME = "manifest.json"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
@@ -25,10 +25,12 @@ class Settings(system.Settings):
     """Plan hops; off: one hop, the question itself."""
     graph: bool = True
     """Evidence graphs; off: the retrieved list, cut off."""
+    rank: Rank = "bridge_rank"
+    """`bridge_rank` is pyfast's own; `graph_rank` is the paper's."""
+    expand: bool = True
+    """Join what a pool's best units lead to in the whole corpus. `graph_rank` could not lift it: off with that."""
     alpha: float = Field(default=0.85, ge=0, le=1, allow_inf_nan=False)
     """GraphRank's balance; 1 leaves structure out (the paper's "w/o GraphRank")."""
-    rank: Rank = "graph_rank"
-    """`graph_rank` is the paper's; `bridge_rank` is pyfast's own."""
     beta: float = Field(default=0.2, ge=0, allow_inf_nan=False)
     """The selector's boost, on scores in [0, 1]. The paper does not give its value."""
     hop_k: int = Field(default=20, ge=1, le=10_000)
@@ -38,6 +40,22 @@ class Settings(system.Settings):
     final_unique: int = Field(default=50, ge=1, le=10_000)
     final_least: int = Field(default=12, ge=1, le=10_000)
     final_most: int = Field(default=25, ge=1, le=10_000)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_rank(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """What only one of the ranks has is off, or refused, with the other."""
+        if given.get("rank") != "graph_rank":
+            if "alpha" in given:
+                raise ValueError("alpha wants rank=graph_rank")
+            return given
+        return {"expand": False, **given}
+
+    @model_validator(mode="after")
+    def _can_lift(self) -> Self:
+        if self.rank == "graph_rank" and self.expand:
+            raise ValueError("expand wants rank=bridge_rank")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +148,8 @@ async def curated(pool: Pool, query: str, ctx: Context, settings: Settings, leas
     """Graph, GraphRank and pruning; without the graph, the head of the list."""
     if not settings.graph:
         return pool.head(most)
-    return await ctx.call(curate, (pool, query), Curation(min(least, most), most, settings.alpha, settings.rank))
+    how = Curation(min(least, most), most, settings.alpha, settings.rank, settings.expand)
+    return await ctx.call(curate, (pool, query), how)
 
 
 def reasoning_path(path: list[dict[str, str]]) -> str:

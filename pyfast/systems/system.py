@@ -44,7 +44,8 @@ class System:
             return self.settings.model_validate(given)
         except ValidationError as error:
             setting, fault = first_fault(error)
-            raise InputError(f"{self.name}: setting {setting}: {fault}") from None
+            where = f"setting {setting}: " if setting else ""
+            raise InputError(f"{self.name}: {where}{fault.removeprefix('Value error, ')}") from None
 
     def ask(self, settings: Settings) -> Ask:
         """The system with its settings."""

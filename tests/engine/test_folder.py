@@ -54,7 +54,7 @@ def begun_with(built: Index, **changes: Any) -> Configuration:
 REWORDED = Prompt(ANSWER.name, ANSWER.system, ANSWER.user + " ", AnswerFields, ANSWER.max_tokens)
 LONGER = Prompt(ANSWER.name, ANSWER.system, ANSWER.user, AnswerFields, ANSWER.max_tokens + 1)
 CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "setting": ({"settings": {"alpha": "1"}}, ["system.set_alpha was 0.85, is 1.0"]),
+    "setting": ({"settings": {"beta": "1"}}, ["system.set_beta was 0.2, is 1.0"]),
     "switch": ({"settings": {"graph": "off"}}, ["system.set_graph was True, is False"]),
     "system": ({"system": "rag", "settings": {}}, ["system.name was n2n, is rag"]),
     "model": ({"llm": Other()}, ["llm.fingerprint was instant:2, is another model"]),

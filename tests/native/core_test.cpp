@@ -149,7 +149,7 @@ std::vector<double> run_all(const Problem& q, int threads) {
                 add(graph.weights.span());
             }
         }
-        weighted_degree(x, pools, weight, threads, degree);
+        weighted_degree(x, pools, {.weight = weight, .threads = threads}, degree);
         add(degree);
     }
     bridge_rank(x, pools, q.semantic, q.questions.view(), {.threads = threads}, score);
@@ -172,7 +172,7 @@ void check_meaning(const Problem& q) {
         options.weight = weight;
         const pyfast::Graph graph = evidence_graph(q.forward(), q.pools.view(), {}, options);
         std::vector<float> degree(q.pools.values.size());
-        weighted_degree(q.forward(), q.pools.view(), weight, 1, degree);
+        weighted_degree(q.forward(), q.pools.view(), {.weight = weight}, degree);
         const auto weights = graph.weights.span();
         const auto indices = graph.indices.span();
         const auto indptr = graph.indptr.span();
@@ -263,7 +263,7 @@ void check_errors() {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     check_error([&] { evidence_graph(x, pools, {}, {.threshold = nan}); }, "threshold");
     check_error([&] { evidence_graph(x, pools, {}, {.top_k = 0}); }, "top_k");
-    check_error([&] { weighted_degree(x, pools, EdgeWeight::sum, 1, {}); }, "degree");
+    check_error([&] { weighted_degree(x, pools, {}, {}); }, "degree");
     check_error([&] { graph_rank(good.semantic, out, pools.offsets, nan, out); }, "alpha");
     check_error([&] { bridge_rank(x, pools, good.semantic, good.questions.view(), {.damping = 1.0f}, out); },
                 "damping");
@@ -383,9 +383,8 @@ void check_narrow_offsets() {
     const std::vector<std::int32_t> narrow(q.indptr.begin(), q.indptr.end());
     std::vector<float> wide_degree(q.pools.values.size());
     std::vector<float> narrow_degree(q.pools.values.size());
-    weighted_degree(q.forward(), q.pools.view(), EdgeWeight::sum, 1, wide_degree);
-    weighted_degree({{}, narrow, q.indices, q.weights, q.terms}, q.pools.view(), EdgeWeight::sum, 1,
-                    narrow_degree);
+    weighted_degree(q.forward(), q.pools.view(), {}, wide_degree);
+    weighted_degree({{}, narrow, q.indices, q.weights, q.terms}, q.pools.view(), {}, narrow_degree);
     CHECK(wide_degree == narrow_degree);
 }
 

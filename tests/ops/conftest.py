@@ -31,6 +31,7 @@ def real(data: Path) -> Problem:
     nothing = ops.Cells(np.zeros(X.shape[0] + 1, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int32))
     return Problem(
         X,
+        X.T.tocsr(),
         np.arange(len(docs) + 1) * 50,
         docs.ravel(),
         np.take_along_axis(similarity, docs, axis=1).ravel(),

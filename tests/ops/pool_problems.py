@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ class Problem:
     """The arguments of every op for one batch of pools."""
 
     X: csr_array
+    XT: csr_array
+    """X transposed"""
     offsets: Array
     docs: Array
     semantic: Array
@@ -89,6 +92,15 @@ def scores(op: Callable[[Problem, int], Array]) -> Callable[..., list[Any]]:
     return run
 
 
+def _bridge_expand(q: Problem, threads: int = 1) -> list[tuple[Array, ...]]:
+    ends, documents, similarities = ops.bridge_expand(
+        q.X, q.XT, q.offsets, q.docs, q.question_terms, k=3, threads=threads
+    )
+    assert len(ends) == len(q.docs) + 1 and len(documents) == len(similarities) == ends[-1]
+    spans = [ends[first : last + 1] for first, last in pairwise(q.offsets)]
+    return [(span - span[0], documents[span[0] : span[-1]], similarities[span[0] : span[-1]]) for span in spans]
+
+
 def _prune(q: Problem, threads: int = 1) -> list[tuple[Array, ...]]:
     offsets, nodes = ops.prune(q.semantic, q.is_table, q.offsets)
     return [(nodes[offsets[p] : offsets[p + 1]],) for p in range(len(q))]
@@ -98,9 +110,14 @@ OPS: dict[str, Callable[..., list[tuple[Array, ...]]]] = {
     "evidence_graph sum": evidence_graph("sum", masked=True),
     "evidence_graph dot": evidence_graph("dot", top_k=3),
     "evidence_graph min": evidence_graph("min", threshold=0.25),
+    "evidence_graph pool idf": evidence_graph("dot", masked=True, idf="pool"),
+    "weighted_degree pool idf": scores(
+        lambda q, t: ops.weighted_degree(q.X, q.offsets, q.docs, idf="pool", threads=t)
+    ),
     "weighted_degree sum": scores(lambda q, t: ops.weighted_degree(q.X, q.offsets, q.docs, threads=t)),
     "weighted_degree dot": scores(lambda q, t: ops.weighted_degree(q.X, q.offsets, q.docs, "dot", threads=t)),
     "weighted_degree min": scores(lambda q, t: ops.weighted_degree(q.X, q.offsets, q.docs, "min", threads=t)),
+    "bridge_expand": _bridge_expand,
     "bridge_rank": scores(
         lambda q, t: ops.bridge_rank(q.X, q.offsets, q.docs, q.semantic, q.question_terms, threads=t)
     ),
@@ -150,6 +167,7 @@ def problems(draw: st.DrawFn) -> Problem:
     term_offsets, term_ids = lists([value for document in cells for value in document])
     return Problem(
         X,
+        X.T.tocsr(),
         offsets,
         docs,
         np.array(semantic, dtype=np.float32),
@@ -173,8 +191,10 @@ def random_problem(sizes: list[int], terms: int = 400, per_row: int = 30, seed: 
     offsets, docs = lists([random.integers(0, documents, size) for size in sizes])
     values = [[random.integers(0, terms, 1)] * 2 for _ in range(documents)]
     term_offsets, term_ids = lists([value for document in values for value in document])
+    X = csr_array((data, indices, indptr), shape=(documents, terms))
     return Problem(
-        csr_array((data, indices, indptr), shape=(documents, terms)),
+        X,
+        X.T.tocsr(),
         offsets,
         docs,
         random.random(len(docs), dtype=np.float32),

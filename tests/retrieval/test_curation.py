@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from pyfast.engine import Question
+from pyfast.ops.bridge_expand import bridge_expand_reference
 from pyfast.ops.bridge_rank import bridge_rank_reference
 from pyfast.ops.bridge_select import bridge_select_reference
 from pyfast.ops.graph_rank import graph_rank_reference
 from pyfast.ops.prune import prune_reference
 from pyfast.ops.weighted_degree import weighted_degree_reference
-from pyfast.retrieval import Curation, Index, Pool, Rank, bridge_select, curate, merge, search_and_merge
+from pyfast.retrieval import Curation, Index, Pool, Rank, bridge_select, curate, curation, merge, search_and_merge
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +48,38 @@ def test_company_does_not_matter(hybridqa: Index, questions: list[str]) -> None:
     asked = ["", "unheardofword", *questions]  # empty pools among them
     pools = hybridqa.search(asked, 20)
     items = list(zip(pools, asked, strict=True))
-    for how in (Curation(5, 10), Curation(1, 3, rank="bridge_rank", per_kind=0)):
+    hows = [Curation(5, 10)]
+    hows += [Curation(1, 3, rank="bridge_rank", per_kind=0, expand=expand) for expand in (False, True)]
+    for how in hows:
         together = curate(hybridqa, items, how)
         assert all(
             same(curate(hybridqa, [item], how)[0], kept) for item, kept in zip(items, together, strict=True)
         )
     together = bridge_select(hybridqa, pools, 0.2)
     assert all(same(bridge_select(hybridqa, [p], 0.2)[0], b) for p, b in zip(pools, together, strict=True))
+
+
+def test_expand_joins_what_the_best_lead_to(
+    hybridqa: Index, questions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curation, "MOST_ENTRIES", None)  # search to the end, as the reference does
+    items = list(zip(hybridqa.search(questions[:5], 20), questions, strict=False))
+    everything = Curation(1000, 1000, rank="bridge_rank", expand=True)
+    for (pool, query), kept in zip(items, curate(hybridqa, items, everything), strict=True):
+        masked = hybridqa.question_terms(query)
+        first = bridge_rank_reference(hybridqa.X, pool.units, pool.scores, masked)
+        units = pool.units.tolist()
+        for seed in pool.units[np.argsort(-first, kind="stable")[: curation.SEEDS]].tolist():
+            found, _ = bridge_expand_reference(hybridqa.X, seed, masked, curation.NEAREST)
+            units += [unit for unit in found.tolist() if unit not in units]
+        assert len(units) > len(pool)
+        semantic = np.full(len(units), pool.scores.min())
+        semantic[: len(pool)] = pool.scores
+        expected = dict(
+            zip(units, bridge_rank_reference(hybridqa.X, units, semantic, masked).tolist(), strict=True)
+        )
+        assert sorted(units) == sorted(kept.units.tolist())
+        np.testing.assert_allclose(kept.scores, [expected[u] for u in kept.units.tolist()], rtol=1e-4, atol=1e-6)
 
 
 def test_bridge_select_is_the_reference(hybridqa: Index, questions: list[str]) -> None:

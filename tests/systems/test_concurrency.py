@@ -27,7 +27,7 @@ def written(index: Index, questions: list[Question], concurrency: int, **setting
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"rank": "bridge_rank"}, {"system": "rag"}, {"system": "decompose"}], ids=str
+    "settings", [{}, {"rank": "graph_rank"}, {"system": "rag"}, {"system": "decompose"}], ids=str
 )
 def test_the_same_bytes(hybridqa: Index, hybridqa_questions: list[Question], settings: dict[str, str]) -> None:
     whole = written(hybridqa, hybridqa_questions, 64, **settings)

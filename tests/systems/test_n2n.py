@@ -78,7 +78,7 @@ def test_hops_that_the_plan_does_not_count_are_not_taken(small: Index) -> None:
 def test_what_each_call_reads_is_what_the_paper_puts_before_it(small: Index) -> None:
     """The pipeline by hand, on the index alone, for two hops."""
     llm = Scripted(plan=plan(*HOPS[:2], alternatives=("where Huygens landed", " ")), extract=found("Titan"))
-    record = one(small, llm)
+    record = one(small, llm, rank="graph_rank")
 
     first = merge(small.search([HOPS[0], "where Huygens landed"], 20), 20)
     (kept,) = curate(small, [(first, HOPS[0])], Curation(5, 10))
@@ -218,8 +218,9 @@ def test_ablations_change_what_they_say(hybridqa: Index, hybridqa_questions: lis
     assert contexts(hybridqa, question) == whole
     for settings in (
         {"graph": "off"},
-        {"alpha": "1"},
-        {"rank": "bridge_rank"},
+        {"expand": "off"},
+        {"rank": "graph_rank"},
+        {"rank": "graph_rank", "alpha": "1"},
         {"decompose": "off"},
         {"beta": "0"},
         {"hop_k": "3"},
@@ -241,7 +242,7 @@ def test_without_the_graph_the_list_is_cut_off(hybridqa: Index, hybridqa_questio
 
 
 def test_with_alpha_1_the_retrievers_order_stays(hybridqa: Index, hybridqa_questions: list[Question]) -> None:
-    extract = contexts(hybridqa, hybridqa_questions[0], alpha="1")[0]
+    extract = contexts(hybridqa, hybridqa_questions[0], rank="graph_rank", alpha="1")[0]
     pool: Pool = hybridqa.search(["Grand Prix driver in position 4"], 20)[0]
     texts = [hybridqa.text(u) for u in pool.units.tolist()]
     places = [texts.index(line) for line in lines(extract)]

@@ -6,7 +6,7 @@ from pyfast.errors import InputError
 from pyfast.systems import NAMES, load_system
 
 BAD = [
-    ("n2n", "frob", "1", "n2n has no setting 'frob'; it has: decompose, graph, alpha"),
+    ("n2n", "frob", "1", "n2n has no setting 'frob'; it has: decompose, graph, rank"),
     ("n2n", "", "1", "no setting ''"),
     ("rag", "alpha", "1", "it has: k"),
     ("direct", "k", "1", "it has none"),
@@ -22,6 +22,7 @@ BAD = [
     ("n2n", "hop_k", "0", "hop_k"),
     ("n2n", "hop_k", "2.5", "hop_k"),
     ("n2n", "hop_most", "many", "hop_most"),
+    ("n2n", "expand", "far", "expand"),
     ("rag", "k", "-1", "k"),
     ("decompose", "graph", "on", "graph"),  # that would be n2n
 ]
@@ -30,11 +31,24 @@ BAD = [
 @pytest.mark.parametrize(("system", "name", "value", "told"), BAD)
 def test_bad_settings_are_refused(system: str, name: str, value: str, told: str) -> None:
     with pytest.raises(InputError) as error:
-        load_system(system).configure({name: value})
+        load_system(system).configure({name: value} | ({"rank": "graph_rank"} if name == "alpha" else {}))
     assert told in str(error.value) and "\n" not in str(error.value)
 
 
-GOOD = [("n2n", {"graph": "off", "alpha": "1", "decompose": "0"}), ("decompose", {"alpha": "0.5", "hop_k": "7"})]
+def test_what_would_change_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^n2n: alpha wants rank=graph_rank$"):
+        load_system("n2n").configure({"alpha": "0.5"})
+    with pytest.raises(InputError, match=r"^n2n: expand wants rank=bridge_rank$"):
+        load_system("n2n").configure({"rank": "graph_rank", "expand": "on"})
+
+
+def test_the_papers_rank_goes_without_expansion() -> None:
+    paper = load_system("n2n").configure({"rank": "graph_rank"}).model_dump()
+    assert not paper["expand"] and load_system("n2n").configure({}).model_dump()["expand"]
+
+
+GOOD = [("n2n", {"graph": "off", "decompose": "0"}), ("decompose", {"hop_k": "7"})]
+GOOD += [("n2n", {"rank": "graph_rank", "alpha": "1"}), ("n2n", {"rank": "graph_rank", "expand": "off"})]
 GOOD += [("n2n", {"rank": "bridge_rank", "beta": "0"}), ("rag", {"k": "1"}), ("cot", {})]
 
 

@@ -17,8 +17,13 @@ enum class EdgeWeight {
     min,  // min(x_it, x_jt)
 };
 
+// A user's own share of one term in the weight of the edge (i, j): given x_it and x_jt.
+using TermWeight = float (*)(float, float);
+
 struct EvidenceGraphOptions {
     EdgeWeight weight = EdgeWeight::sum;
+    TermWeight function = nullptr;  // in place of `weight`
+    Idf idf = Idf::corpus;
     float threshold = 0.0f;               // an edge stays where its weight is above this
     std::optional<std::int64_t> top_k{};  // of each node's edges only the k strongest; ties: earlier in the pool
     int threads = 1;
@@ -34,8 +39,10 @@ struct Graph {
 
 // Edges of every pool. `masked` (empty, or one list per pool) names terms that count as shared by nobody.
 //
-// Without top_k the graph is symmetric, bit for bit. O(sum of df^2) additions a pool, vectorised for frequent
-// terms; O(pool) memory a thread. Thread-safe. Throws Error on malformed pools, rows or masks.
+// Without top_k the graph is symmetric, bit for bit, unless a function is not. With a function the terms are added
+// one by one; it must be thread-safe, and may give what it likes but NaN and infinity. O(sum of df^2) additions a
+// pool, vectorised for frequent terms; O(pool) memory a thread. Thread-safe. Throws Error on malformed pools, rows
+// or masks, and on sums of the function that are not finite.
 Graph evidence_graph(const Forward& x, const Pools& pools, const Ragged<std::int32_t>& masked,
                      const EvidenceGraphOptions& options);
 

@@ -38,14 +38,30 @@ struct Forward {
     }
 };
 
-// One checked row of the forward index.
+// One row of the forward index.
 struct Row {
     std::span<const std::int32_t> terms;
     std::span<const float> weights;
 };
 
+// The entries of row `i`, not looked at yet. Throws Error, which `name` opens, where they do not lie inside the
+// index.
+Row row_of(const Forward& x, std::int32_t i, const char* name);
+
+// Throws Error unless the columns of row `i` are strictly increasing and below `columns`, and its weights usable.
+void check_row(const Row& row, std::int64_t columns, const char* name, std::int32_t i);
+
 // The row of one document. Throws Error where the row does not lie inside the index or is malformed.
 Row checked_row(const Forward& x, std::int32_t document);
+
+// Where the idf of the terms comes from.
+enum class Idf {
+    corpus,  // X holds weights, its idf among them
+    // X holds term frequencies; each pool is weighed as a corpus of its own: tf * (ln((1 + n) / (1 + df)) + 1)
+    // with n documents, df of which hold the term, then rows l2-normalised, as scikit-learn's TfidfTransformer
+    // does.
+    pool,
+};
 
 // A ragged list of lists: list p is values[offsets[p] .. offsets[p + 1]).
 template <class T>
@@ -90,8 +106,11 @@ std::span<const T> checked_list(const Ragged<T>& lists, std::int64_t i, const ch
 // Throws Error unless offsets start at 0, never decrease and end at `values`; `name` opens the message.
 void check_offsets(std::span<const std::int64_t> offsets, std::size_t values, const char* name);
 
-// Throws Error where a document is not one of the forward index.
-void check_documents(const Forward& x, std::span<const std::int32_t> documents);
+// Throws Error where a document is not one of the forward index; `name` opens the message.
+void check_documents(const Forward& x, std::span<const std::int32_t> documents, const char* name = "doc_ids");
+
+// Throws Error where a term is not one of the forward index.
+void check_masked(const Forward& x, std::span<const std::int32_t> terms);
 
 // Throws Error where a score is not finite; `name` opens the message.
 void check_finite(std::span<const float> scores, const char* name);

@@ -8,13 +8,20 @@
 
 namespace pyfast {
 
+struct WeightedDegreeOptions {
+    EdgeWeight weight = EdgeWeight::sum;
+    TermWeight function = nullptr;  // in place of `weight`
+    Idf idf = Idf::corpus;
+    int threads = 1;
+};
+
 // degree[v] = sum of the weights of the edges of v in the unpruned graph of its pool.
 //
 // With df_t the number of the pool's documents that hold t, and S_t the sum of their weights:
 //   sum: sum over t in i of (df_t - 2) x_it + S_t          dot: sum over t in i of x_it (S_t - x_it)
-// so a pool costs O(nnz). `min` has no such form and sums the rows of evidence_graph.
+// so a pool costs O(nnz). `min` and functions have no such form: the rows of evidence_graph are summed.
 // Sums are kept in double and rounded once. Thread-safe. Throws Error as evidence_graph does.
-void weighted_degree(const Forward& x, const Pools& pools, EdgeWeight weight, int threads,
+void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeOptions& options,
                      std::span<float> degree);
 
 }  // namespace pyfast

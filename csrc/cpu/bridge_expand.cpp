@@ -1,0 +1,272 @@
+#include "pyfast/bridge_expand.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel.hpp"
+#include "pyfast/error.hpp"
+#include "reused.hpp"
+
+namespace pyfast {
+
+namespace {
+
+// Sums of floats in another order differ by less than this, relative to their size.
+constexpr float slack = 1e-4f;
+
+// Terms are taken up until what is left of the seed reaches no further than this share of the k-th best
+// similarity: fewer terms would leave more documents to be scored one by one.
+constexpr float enough = 0.5f;
+
+struct Neighbour {
+    double similarity;
+    std::int32_t document;
+};
+
+bool better(const Neighbour& a, const Neighbour& b) {
+    return a.similarity != b.similarity ? a.similarity > b.similarity : a.document < b.document;
+}
+
+struct Workspace {
+    struct Term {
+        std::int32_t id;
+        float weight;
+        Row entries;  // the documents that hold it
+    };
+    struct Candidate {
+        float met;  // its similarity as far as terms were taken up
+        std::int32_t document;
+    };
+
+    bool in_use = false;                  // still, when a seed begins: an error ended the one before
+    std::vector<float> weight;            // of the seed, by term id; 0 between seeds
+    std::vector<float> met;               // by document; 0 between seeds
+    std::vector<std::int32_t> documents;  // whose `met` is not 0
+    std::vector<Term> terms;
+    std::vector<float> best;  // a min-heap
+    std::vector<Candidate> candidates;
+    std::vector<Neighbour> neighbours;
+
+    void trim() {
+        pyfast::trim(weight);
+        pyfast::trim(met);
+        pyfast::trim(documents);
+        pyfast::trim(candidates);
+    }
+};
+
+// The seed's terms outside the question, those first that say most for the entries they cost.
+void choose_terms(Workspace& space, const Forward& transposed, const Row& seed,
+                  std::span<const std::int32_t> masked) {
+    space.terms.clear();
+    for (std::size_t e = 0; e < seed.terms.size(); ++e) {
+        const std::int32_t term = seed.terms[e];
+        if (seed.weights[e] > 0.0f && std::find(masked.begin(), masked.end(), term) == masked.end()) {
+            space.terms.push_back({term, seed.weights[e], row_of(transposed, term, "XT")});
+        }
+    }
+    const auto worth = [](const Workspace::Term& t) {
+        const auto w = static_cast<double>(t.weight);
+        return w * w / static_cast<double>(t.entries.terms.size() + 1);
+    };
+    std::sort(space.terms.begin(), space.terms.end(), [&](const auto& a, const auto& b) {
+        return worth(a) != worth(b) ? worth(a) > worth(b) : a.id < b.id;
+    });
+}
+
+// Adds the term's share to every document that holds it. Returns the k-th best `met` among them, or `bar` if that
+// is larger: so much the k-th best document has at least.
+float take_up(Workspace& space, const Workspace::Term& term, std::size_t k, float bar) {
+    space.best.clear();
+    const std::size_t before = space.documents.size();
+    space.documents.resize(before + term.entries.terms.size());
+    std::int32_t* fresh = space.documents.data() + before;
+    for (std::size_t e = 0; e < term.entries.terms.size(); ++e) {
+        const std::int32_t document = term.entries.terms[e];
+        float& met = space.met[static_cast<std::size_t>(document)];
+        const float now = met + term.weight * term.entries.weights[e];
+        *fresh = document;
+        fresh += met == 0.0f && now > 0.0f ? 1 : 0;
+        met = now;
+        if (now > bar) {
+            space.best.push_back(now);
+            std::push_heap(space.best.begin(), space.best.end(), std::greater<>{});
+            if (space.best.size() > k) {
+                std::pop_heap(space.best.begin(), space.best.end(), std::greater<>{});
+                space.best.pop_back();
+                bar = space.best.front();  // of k documents each has at least this
+            }
+        }
+    }
+    space.documents.resize(static_cast<std::size_t>(fresh - space.documents.data()));
+    return bar;
+}
+
+double similarity(const Workspace& space, const Row& row) {
+    double total = 0.0;
+    for (std::size_t e = 0; e < row.terms.size(); ++e) {
+        total += static_cast<double>(space.weight[static_cast<std::size_t>(row.terms[e])]) *
+                 static_cast<double>(row.weights[e]);
+    }
+    return total;
+}
+
+void find_neighbours(Workspace& space, const Forward& x, const Forward& transposed, std::int32_t seed,
+                     std::span<const std::int32_t> masked, const BridgeExpandOptions& options,
+                     float largest_norm) {
+    if (std::exchange(space.in_use, true)) {
+        std::fill(space.weight.begin(), space.weight.end(), 0.0f);
+        std::fill(space.met.begin(), space.met.end(), 0.0f);
+    }
+    const Row row = checked_row(x, seed);
+    const auto k = static_cast<std::size_t>(options.k);
+    choose_terms(space, transposed, row, masked);
+    double left = 0.0;  // the squared norm of the terms that are not taken up
+    for (const Workspace::Term& term : space.terms) {
+        left += static_cast<double>(term.weight) * static_cast<double>(term.weight);
+    }
+    // What they can still add to any document.
+    const auto reach = [&] { return largest_norm * static_cast<float>(std::sqrt(std::max(left, 0.0))); };
+
+    space.met[static_cast<std::size_t>(seed)] =
+        -std::numeric_limits<float>::infinity();  // never its own neighbour
+    space.documents.clear();
+    float bar = 0.0f;  // the k-th best similarity is at least this
+    std::int64_t entries = options.most_entries;
+    for (const Workspace::Term& term : space.terms) {
+        entries -= static_cast<std::int64_t>(term.entries.terms.size());
+        if (reach() < enough * bar || entries < 0) {
+            break;
+        }
+        check_row(term.entries, transposed.terms, "XT", term.id);
+        bar = take_up(space, term, k, bar);
+        left -= static_cast<double>(term.weight) * static_cast<double>(term.weight);
+    }
+
+    const float more = reach();
+    space.candidates.clear();
+    for (const std::int32_t document : space.documents) {
+        float& met = space.met[static_cast<std::size_t>(document)];
+        if (met + more >= (1.0f - slack) * bar) {
+            space.candidates.push_back({met, document});
+        }
+        met = 0.0f;
+    }
+    space.met[static_cast<std::size_t>(seed)] = 0.0f;
+
+    for (const Workspace::Term& term : space.terms) {
+        space.weight[static_cast<std::size_t>(term.id)] = term.weight;
+    }
+    const auto less_promising = [](const auto& a, const auto& b) {
+        return a.met != b.met ? a.met < b.met : a.document > b.document;
+    };
+    space.neighbours.clear();
+    std::make_heap(space.candidates.begin(), space.candidates.end(), less_promising);
+    entries = options.most_entries;
+    while (!space.candidates.empty() && entries > 0) {
+        const auto [met, document] = space.candidates.front();
+        std::pop_heap(space.candidates.begin(), space.candidates.end(), less_promising);
+        space.candidates.pop_back();
+        if (space.neighbours.size() == k &&
+            static_cast<double>((1.0f + slack) * (met + more)) < space.neighbours.front().similarity) {
+            break;
+        }
+        const Row other = checked_row(x, document);
+        entries -= static_cast<std::int64_t>(other.terms.size());
+        space.neighbours.push_back({similarity(space, other), document});
+        std::push_heap(space.neighbours.begin(), space.neighbours.end(), better);
+        if (space.neighbours.size() > k) {
+            std::pop_heap(space.neighbours.begin(), space.neighbours.end(), better);
+            space.neighbours.pop_back();
+        }
+    }
+    std::sort_heap(space.neighbours.begin(), space.neighbours.end(), better);
+    for (const Workspace::Term& term : space.terms) {
+        space.weight[static_cast<std::size_t>(term.id)] = 0.0f;
+    }
+    space.in_use = false;
+}
+
+// The largest Euclidean norm of a row.
+float norm_of(const Forward& x, int threads) {
+    constexpr std::size_t block = 4096;
+    const auto documents = static_cast<std::size_t>(x.documents());
+    std::vector<double> largest((documents + block - 1) / block);
+    parallel_for(
+        largest.size(), threads, 1, [] { return 0; },
+        [&](int, std::size_t b) {
+            for (std::size_t d = b * block; d < std::min(documents, (b + 1) * block); ++d) {
+                double squares = 0.0;
+                for (const float w : checked_row(x, static_cast<std::int32_t>(d)).weights) {
+                    squares += static_cast<double>(w) * static_cast<double>(w);
+                }
+                largest[b] = std::max(largest[b], squares);
+            }
+        });
+    const double most = largest.empty() ? 0.0 : *std::max_element(largest.begin(), largest.end());
+    return static_cast<float>(std::sqrt(most) * (1.0 + 1e-6));
+}
+
+}  // namespace
+
+RankedPools bridge_expand(const Forward& x, const Forward& transposed, const Ragged<std::int32_t>& seeds,
+                          const Ragged<std::int32_t>& question_terms, const BridgeExpandOptions& options) {
+    check_offsets(seeds.offsets, seeds.values.size(), "seed_offsets");
+    check_offsets(question_terms.offsets, question_terms.values.size(), "question_terms");
+    if (question_terms.size() != seeds.size()) {
+        throw Error("question_terms: " + std::to_string(question_terms.size()) + " lists for " +
+                    std::to_string(seeds.size()) + " lists of seeds");
+    }
+    check_documents(x, seeds.values, "seed_ids");
+    check_masked(x, question_terms.values);
+    if (transposed.documents() != x.terms || transposed.terms != x.documents()) {
+        throw Error("XT: must be X transposed, " + std::to_string(x.terms) + " x " +
+                    std::to_string(x.documents()) + ", not " + std::to_string(transposed.documents()) + " x " +
+                    std::to_string(transposed.terms));
+    }
+    if (options.k < 1 || options.most_entries < 1) {
+        throw Error("k, most_entries: must be at least 1");
+    }
+    if (options.largest_norm && !(*options.largest_norm > 0.0f && std::isfinite(*options.largest_norm))) {
+        throw Error("largest_norm: must be a finite number above 0");
+    }
+    const float largest_norm = options.largest_norm ? *options.largest_norm : norm_of(x, options.threads);
+
+    const std::size_t n = seeds.values.size();
+    std::vector<std::size_t> list_of(n);
+    for (std::size_t q = 0; q < seeds.size(); ++q) {
+        std::fill(list_of.begin() + seeds.offsets[q], list_of.begin() + seeds.offsets[q + 1], q);
+    }
+    const auto make = [&] {
+        Reused<Workspace> space;
+        if (space->weight.size() < static_cast<std::size_t>(x.terms)) {
+            space->weight.resize(static_cast<std::size_t>(x.terms));
+        }
+        if (space->met.size() < static_cast<std::size_t>(x.documents())) {
+            space->met.resize(static_cast<std::size_t>(x.documents()));
+        }
+        return space;
+    };
+    std::vector<std::vector<Neighbour>> found(n);
+    parallel_for(n, options.threads, 1, make, [&](Reused<Workspace>& reused, std::size_t s) {
+        find_neighbours(*reused, x, transposed, seeds.values[s], question_terms[list_of[s]], options,
+                        largest_norm);
+        found[s] = reused->neighbours;
+    });
+    RankedPools out;
+    for (const std::vector<Neighbour>& neighbours : found) {
+        for (const Neighbour& neighbour : neighbours) {
+            out.documents.push_back(neighbour.document);
+            out.scores.push_back(static_cast<float>(neighbour.similarity));
+        }
+        out.offsets.push_back(static_cast<std::int64_t>(out.documents.size()));
+    }
+    return out;
+}
+
+}  // namespace pyfast
