@@ -10,6 +10,7 @@ PYBIND11_MODULE(_native, m) {
     python::bind_cite(m);
     python::bind_evidence_graph(m);
     python::bind_graph_rank(m);
+    python::bind_hseq_stream(m);
     python::bind_merge(m);
     python::bind_narrate(m);
     python::bind_prune(m);

@@ -6,6 +6,7 @@ from pyfast.corpus.encode import encode
 from pyfast.corpus.levels import Level
 from pyfast.corpus.readers import read
 from pyfast.corpus.sequence import Corpus
+from pyfast.corpus.stream import stream
 
 __all__ = [
     "Corpus",
@@ -18,4 +19,5 @@ __all__ = [
     "decode",
     "encode",
     "read",
+    "stream",
 ]

@@ -19,6 +19,7 @@ from pyfast.corpus.levels import parents
 from pyfast.corpus.schema import Columns, Kind
 from pyfast.corpus.sequence import Corpus
 from pyfast.errors import InputError
+from pyfast.ops.hseq_stream import subtree_ends
 
 _BATCH = 1 << 19  # characters: temporary arrays that stay in the cache; a longer document is a batch of its own
 
@@ -43,6 +44,7 @@ def encode(documents: Iterable[Document]) -> Corpus:
             raise _surrogate(batch) from None
         parent = parents(columns["level"])
         columns["parent"] = np.where(parent < 0, -1, parent + segments_before)
+        columns["subtree_end"] = subtree_ends(parent) + segments_before
         columns["source"] = columns["source"] + np.int32(documents_before)
         segments.append(schema.record(schema.SEGMENTS, columns))
         triples.append(facts)
@@ -86,7 +88,7 @@ def _size(document: Document) -> int:
 def _segments(
     batch: Sequence[Document], hashes: NDArray[np.uint64], heap: bytearray
 ) -> tuple[Columns, pa.RecordBatch]:
-    """The segments of a batch (`source` from 0, no `parent` yet) and the rows of its triples."""
+    """The segments of a batch (`source` from 0, no `parent` and `subtree_end` yet) and the rows of its triples."""
     texts = {k: document for k, document in enumerate(batch) if isinstance(document, TextDocument)}
     tables = {k: document for k, document in enumerate(batch) if isinstance(document, Table)}
     graphs = {k: document for k, document in enumerate(batch) if isinstance(document, KnowledgeGraph)}

@@ -29,6 +29,7 @@ SEGMENTS = _schema(
     ids=pa.uint64(),
     level=pa.uint8(),
     parent=pa.int64(),
+    subtree_end=pa.int64(),
     source=pa.int32(),
     start=pa.int64(),
     end=pa.int64(),

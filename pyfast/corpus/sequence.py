@@ -41,6 +41,7 @@ class Corpus:
     - `ids` uint64: follow from uri, level and offsets (for triples: from the place in the document) alone;
     - `level` uint8: a `Level`;
     - `parent` int64: position of the parent, -1 for roots;
+    - `subtree_end` int64: one past the last segment in it;
     - `source` int32: which document, counted from 0;
     - `start`, `end` int64: for text, zero-based half-open character offsets in the document; for tables, row
       and column (table (-1, -1), row (r, -1), cell (r, c)); (-1, -1) in knowledge graphs;
@@ -57,6 +58,7 @@ class Corpus:
         self.ids: NDArray[np.uint64] = _array(segments, "ids")
         self.level: NDArray[np.uint8] = _array(segments, "level")
         self.parent: NDArray[np.int64] = _array(segments, "parent")
+        self.subtree_end: NDArray[np.int64] = _array(segments, "subtree_end")
         self.source: NDArray[np.int32] = _array(segments, "source")
         self.start: NDArray[np.int64] = _array(segments, "start")
         self.end: NDArray[np.int64] = _array(segments, "end")
@@ -67,12 +69,8 @@ class Corpus:
 
         # The same columns as memoryviews: they give plain Python integers, for a third of what NumPy takes.
         self._heap = heap
-        self._level, self._parent, self._source = self.level.data, self.parent.data, self.source.data
-        self._byte_start, self._byte_end, self._roots = (
-            self.byte_start.data,
-            self.byte_end.data,
-            self.roots.data,
-        )
+        self._level, self._subtree_end, self._source = self.level.data, self.subtree_end.data, self.source.data
+        self._byte_start, self._byte_end = self.byte_start.data, self.byte_end.data
 
         self._uris, self._titles, self._sections = (
             _strings(documents.column(name)) for name in ("uri", "title", "section")
@@ -224,18 +222,10 @@ class Corpus:
     def _text(self, i: int) -> str:
         return str(self._heap[self._byte_start[i] : self._byte_end[i]], "utf-8")
 
-    def _children(self, i: int) -> int:
-        """The number of children of a segment whose children have none, and so lie side by side behind it."""
-        count = found = 0
-        while found == count:
-            found += self._parent[i + 1 + found : i + 33 + found].tolist().count(i)
-            count += 32
-        return found
-
     def _row(self, i: int) -> list[str]:
         start = self._byte_start[i]
         row = bytes(self._heap[start : self._byte_end[i]])
-        cuts = [end - start for end in self._byte_end[i + 1 : i + 1 + self._children(i)].tolist()]
+        cuts = [end - start for end in self._byte_end[i + 1 : self._subtree_end[i]].tolist()]
         return [row[a:b].decode() for a, b in zip([0, *cuts], cuts, strict=False)]
 
     def _rows(self, root: int) -> Iterator[list[str]]:
@@ -260,10 +250,8 @@ class Corpus:
         if level == _TRIPLET:
             return first, first + 1
         if level == _SUBGRAPH:
-            return first, first + self._children(i)
-        following = self._source[i] + 1
-        stop = self._roots[following] if following < self.documents else len(self._level)
-        return first, bisect_left(self._triplets, stop)
+            return first, first + self._subtree_end[i] - i - 1
+        return first, bisect_left(self._triplets, self._subtree_end[i])
 
     def _facts(self, i: int) -> list[Fact]:
         """The triples of a document, subgraph or triplet; none of other segments."""

@@ -13,9 +13,10 @@ import pyarrow as pa
 from pyfast.corpus import schema
 from pyfast.corpus.levels import CHILDREN, ROOTS, UNITS, Level
 from pyfast.corpus.schema import Kind
-from pyfast.errors import IndexFormatError
+from pyfast.errors import ArrayError, IndexFormatError
+from pyfast.ops.hseq_stream import check_subtree_ends
 
-FORMAT = "pyfast corpus 1"
+FORMAT = "pyfast corpus 2"
 
 _FILES = {
     "segments.arrow": schema.SEGMENTS,
@@ -127,6 +128,10 @@ def _fault(parts: Parts) -> str:
         if not np.isin(level[block][unit[block] != 0], UNITS).all():
             return "a segment of the wrong level is a unit"
 
+    try:
+        check_subtree_ends(parent, segments.column("subtree_end").to_numpy())
+    except ArrayError:
+        return "a segment does not end where what is in it does"
     roots = np.flatnonzero(parent < 0)
     of_table = documents.column("kind").to_numpy() == Kind.TABLE
     if not np.array_equal(source[roots], np.arange(len(documents))):

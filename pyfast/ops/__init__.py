@@ -3,7 +3,8 @@
 A *pool* is the retrieved list of one question. A batch is ragged: pool p is
 `doc_ids[pool_offsets[p]:pool_offsets[p + 1]]`, rows of the forward index `X` (`scipy.sparse.csr_array`,
 documents x terms, float32 TF-IDF weights). The result of a pool is bitwise the same alone, in any batch, and
-with any number of `threads`. So it is for `narrate` and `cite`, which write what is read of pools.
+with any number of `threads`. So it is for `narrate` and `cite`, which write what is read of pools, and for
+`hseq_stream`, which has questions go through the segments of a corpus.
 """
 
 from pyfast.ops.bridge_expand import bridge_expand
@@ -12,6 +13,7 @@ from pyfast.ops.bridge_select import Cells, bridge_select
 from pyfast.ops.cite import Segments, cite
 from pyfast.ops.evidence_graph import EvidenceGraph, evidence_graph
 from pyfast.ops.graph_rank import graph_rank
+from pyfast.ops.hseq_stream import Cursors, Stream, hseq_stream
 from pyfast.ops.merge import merge
 from pyfast.ops.narrate import narrate
 from pyfast.ops.prune import prune
@@ -20,14 +22,17 @@ from pyfast.ops.weighted_degree import weighted_degree
 
 __all__ = [
     "Cells",
+    "Cursors",
     "EvidenceGraph",
     "Segments",
+    "Stream",
     "bridge_expand",
     "bridge_rank",
     "bridge_select",
     "cite",
     "evidence_graph",
     "graph_rank",
+    "hseq_stream",
     "merge",
     "narrate",
     "prune",

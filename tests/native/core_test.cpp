@@ -29,6 +29,8 @@
 #include "pyfast/prune.hpp"
 #include "pyfast/weighted_degree.hpp"
 
+void test_hseq_stream();
+
 namespace {
 
 using pyfast::EdgeWeight;
@@ -449,6 +451,7 @@ int main(int count, char** arguments) {
     check_merge_errors();
     check_texts();
     check_callers();
+    test_hseq_stream();
     std::puts("passed");
     return 0;
 }

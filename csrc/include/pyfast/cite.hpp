@@ -4,24 +4,11 @@
 #include <cstdint>
 #include <span>
 
+#include "pyfast/level.hpp"
 #include "pyfast/pools.hpp"
 #include "pyfast/texts.hpp"
 
 namespace pyfast {
-
-// The levels of segments (`pyfast.corpus.Level` has the same numbers), and how they nest: document > section? >
-// paragraph > sentence; table > table_row > table_cell; document > subgraph > triplet.
-enum class Level : std::uint8_t {
-    document,
-    section,
-    paragraph,
-    sentence,
-    table,
-    table_row,
-    table_cell,
-    subgraph,
-    triplet,
-};
 
 // The columns of a corpus. Segments are in depth-first order: what is in a segment follows it.
 struct Segments {
