@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from measuring import DOCUMENTS, FIGURES, POOLS, THREADS, Measure, RealPools
+from measuring import DOCUMENTS, FIGURES, NOTES, POOLS, THREADS, Measure, RealPools
 from scipy.sparse import csr_array
 
 from pyfast.corpus import read
@@ -79,6 +79,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         ratio = f"{f.microseconds / best[f.op]:7.0f}x" if f.goal and f.op in best else ""
         goal = f"{f.goal:6.0f}x" if f.goal else ""
         terminalreporter.write_line(f"{f.op:28} {f.who:24} {f.microseconds:10.1f} {ratio:>8} {goal:>7}")
+    for note in NOTES:
+        terminalreporter.write_line(note)
     if config.getoption("save_results"):
         save(Path(__file__).parent / "results" / "cpu.json")
 

@@ -40,6 +40,8 @@ class Figure:
 
 
 FIGURES: list[Figure] = []
+NOTES: list[str] = []
+"""Lines below the table"""
 
 
 class Measure:
