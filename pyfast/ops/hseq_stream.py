@@ -91,6 +91,8 @@ class Stream:
         """`count` cursors at their beginning, or one for each list of `priors` (offsets, segments): segments to
         come first, in this order, each once; then follows the rest of the order.
         """
+        if not isinstance(count, int) or count < 0:
+            raise ArrayError(f"count: expected an integer of at least 0, got {count!r}")
         lists = _lists("priors", priors) if priors is not None else _nothing(count)
         n = max(len(lists[0]) - 1, 0)
         return Cursors(np.zeros(n, np.int64), _nothing(n), lists)

@@ -10,7 +10,7 @@ from corpus_strategies import documents
 from hypothesis import HealthCheck, given, settings
 from test_sequence import mixed
 
-from pyfast.corpus import Corpus, Document, TextDocument, decode, encode
+from pyfast.corpus import Corpus, Document, TextDocument, decode, encode, schema, storage
 from pyfast.errors import IndexFormatError
 
 FILES = ("segments.arrow", "documents.arrow", "triples.arrow", "content.bin")
@@ -63,6 +63,25 @@ def test_files_of_another_corpus_are_refused(saved: Path, tmp_path: Path, name: 
     shutil.copy(tmp_path / "other" / name, saved / name)
     with pytest.raises(IndexFormatError):
         Corpus.open(saved)
+
+
+@pytest.mark.parametrize("column", ["parent", "subtree_end"])
+def test_a_hierarchy_that_is_none_is_refused(saved: Path, column: str) -> None:
+    *_, heap = parts = storage.read(saved)
+    values = {name: parts[0].column(name).to_numpy().copy() for name in parts[0].schema.names}
+    # A sentence of the first document, to its first paragraph instead of its second; the end of a leaf.
+    values[column][5 if column == "parent" else 2] = 1 if column == "parent" else 4
+    storage.write(saved, (schema.record(schema.SEGMENTS, values), *parts[1:3], heap))
+    with pytest.raises(IndexFormatError, match=r"does not end|reaches beyond"):
+        Corpus.open(saved)
+
+
+def test_files_of_an_earlier_format_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "FORMAT", "pyfast corpus 1")
+    encode(mixed()).save(tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(IndexFormatError, match="build the index again"):
+        Corpus.open(tmp_path)
 
 
 def test_folders_that_are_no_corpus_are_refused(tmp_path: Path) -> None:

@@ -336,6 +336,7 @@ BAD_CALLS: dict[str, tuple[Any, str]] = {
     "width no integer": (lambda: GOOD.window(ONE, 1.5), "hseq_window"),  # type: ignore[arg-type]
     "width above 64 bits": (lambda: GOOD.window(ONE, 2**64), "hseq_window"),
     "past negative": (lambda: GOOD.refresh(ONE, ([0, 0], []), -1), "past"),
+    "cursors negative": (lambda: GOOD.cursors(-5), "count"),
     "no cursors": (lambda: GOOD.window(3, 1), "cursors"),  # type: ignore[arg-type]
     "every second cursor": (lambda: ONE[::2], "cursors"),
     "place negative": (lambda: GOOD.window(cursor(place=-1), 1), "place"),
