@@ -186,6 +186,17 @@ def test_forests_have_what_neighbours_need() -> None:
     assert min(found.values()) > 20, found
 
 
+def test_neighbours_of_a_list_come_once() -> None:
+    # A table of two rows of two cells.
+    stream = ops.hseq_stream([4, 5, 6, 6, 5, 6, 6], [-1, 0, 1, 1, 0, 4, 4], priority=[5])
+    lists_ = (np.array([0, 3, 5, 5]), np.array([2, 3, 2, 6, 5]))
+    assert split(stream.neighbors(lists_, "parent")) == [[1], [4], []]
+    assert split(stream.neighbors(lists_, "row")) == [[3, 2], [5, 6], []]
+    cursors = stream.refresh(stream.cursors(3), (np.array([0, 1, 2, 2]), np.array([3, 6])))
+    assert split(stream.neighbors(lists_, "row", cursors)) == [[2], [5], []]
+    assert split(stream.neighbors(lists_, "row", limit=1)) == [[3], [5], []]
+
+
 # Word boundaries of the tombstones' bits, on every height.
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 4095, 4096, 4097, 64**3 + 65])
 def test_deleted_runs(n: int) -> None:
