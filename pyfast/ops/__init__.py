@@ -11,13 +11,12 @@ from pyfast.ops.bridge_expand import bridge_expand
 from pyfast.ops.bridge_rank import bridge_rank
 from pyfast.ops.bridge_select import Cells, bridge_select
 from pyfast.ops.cite import Segments, cite
-from pyfast.ops.evidence_graph import EvidenceGraph, evidence_graph
+from pyfast.ops.evidence_graph import EvidenceGraph, evidence_graph, shared_terms
 from pyfast.ops.graph_rank import graph_rank
 from pyfast.ops.hseq_stream import Cursors, Stream, hseq_stream
 from pyfast.ops.merge import merge
 from pyfast.ops.narrate import narrate
 from pyfast.ops.prune import prune
-from pyfast.ops.shared_terms import shared_terms
 from pyfast.ops.weighted_degree import weighted_degree
 
 __all__ = [
