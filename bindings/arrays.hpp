@@ -97,6 +97,7 @@ void bind_bridge_rank(py::module_& m);
 void bind_bridge_select(py::module_& m);
 void bind_cite(py::module_& m);
 void bind_evidence_graph(py::module_& m);
+void bind_gatv2(py::module_& m);
 void bind_graph_rank(py::module_& m);
 void bind_hseq_stream(py::module_& m);
 void bind_merge(py::module_& m);

@@ -9,6 +9,7 @@ PYBIND11_MODULE(_native, m) {
     python::bind_bridge_select(m);
     python::bind_cite(m);
     python::bind_evidence_graph(m);
+    python::bind_gatv2(m);
     python::bind_graph_rank(m);
     python::bind_hseq_stream(m);
     python::bind_merge(m);

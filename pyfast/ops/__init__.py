@@ -12,6 +12,7 @@ from pyfast.ops.bridge_rank import bridge_rank
 from pyfast.ops.bridge_select import Cells, bridge_select
 from pyfast.ops.cite import Segments, cite
 from pyfast.ops.evidence_graph import EvidenceGraph, evidence_graph, shared_terms
+from pyfast.ops.gatv2 import gatv2
 from pyfast.ops.graph_rank import graph_rank
 from pyfast.ops.hseq_stream import Cursors, Stream, hseq_stream
 from pyfast.ops.merge import merge
@@ -30,6 +31,7 @@ __all__ = [
     "bridge_select",
     "cite",
     "evidence_graph",
+    "gatv2",
     "graph_rank",
     "hseq_stream",
     "merge",

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "gatv2_test.hpp"
 #include "pyfast/bridge_rank.hpp"
 #include "pyfast/bridge_select.hpp"
 #include "pyfast/cite.hpp"
@@ -452,6 +453,7 @@ int main(int count, char** arguments) {
     check_texts();
     check_callers();
     test_hseq_stream();
+    test_gatv2();
     std::puts("passed");
     return 0;
 }
