@@ -43,11 +43,7 @@ struct Arguments {
         } else {
             graph.indices64 = view<std::int64_t>(indices, "indices");
         }
-        return {graph,
-                numbers<T>(x_src, "x_src"),
-                numbers<T>(x_dst, "x_dst"),
-                numbers<T>(att, "att"),
-                heads,
+        return {graph,   numbers<T>(x_src, "x_src"), numbers<T>(x_dst, "x_dst"), numbers<T>(att, "att"), heads,
                 channels};
     }
 };
@@ -97,17 +93,15 @@ py::tuple with_type(const py::array& features, const Use& use) {
 }  // namespace
 
 void bind_gatv2(py::module_& m) {
-    m.def("gatv2",
-          [](const py::array& x_src, const py::array& x_dst, const py::array& indptr, const py::array& indices,
-             const py::array& att, std::int64_t heads, std::int64_t channels, double negative_slope,
-             bool self_loops, double dropout, std::uint64_t seed, bool masked, const py::array& mask, int threads) {
-              const Arguments arguments{x_src, x_dst, indptr, indices, att, heads, channels};
-              const Gatv2Options options{negative_slope, self_loops,
-                                         dropout,        seed,
-                                         masked,         view<std::uint8_t>(mask, "mask"),
-                                         threads};
-              return with_type(x_src, [&](auto type) { return forward<decltype(type)>(arguments, options); });
-          });
+    m.def("gatv2", [](const py::array& x_src, const py::array& x_dst, const py::array& indptr,
+                      const py::array& indices, const py::array& att, std::int64_t heads, std::int64_t channels,
+                      double negative_slope, bool self_loops, double dropout, std::uint64_t seed, bool masked,
+                      const py::array& mask, int threads) {
+        const Arguments arguments{x_src, x_dst, indptr, indices, att, heads, channels};
+        const Gatv2Options options{
+            negative_slope, self_loops, dropout, seed, masked, view<std::uint8_t>(mask, "mask"), threads};
+        return with_type(x_src, [&](auto type) { return forward<decltype(type)>(arguments, options); });
+    });
     m.def("gatv2_backward",
           [](const py::array& x_src, const py::array& x_dst, const py::array& indptr, const py::array& indices,
              const py::array& att, std::int64_t heads, std::int64_t channels, double negative_slope,

@@ -96,13 +96,12 @@ def test_every_dependency_has_its_reason() -> None:
     assert all(reason.strip() for _, reason in rows)
 
 
-# yarl's URLs are a part of aiohttp's interface; torch and the hub's client come with vLLM.
+# yarl's URLs are a part of aiohttp's interface; the hub's client comes with vLLM.
 PACKAGE = {
     "huggingface_hub": "vllm",
     "markdown_it": "markdown-it-py",
     "sklearn": "scikit-learn",
     "tomli_w": "tomli-w",
-    "torch": "vllm",
     "yarl": "aiohttp",
 }
 

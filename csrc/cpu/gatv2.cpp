@@ -117,7 +117,8 @@ std::size_t work(const Topology& graph, const Shape& shape) {
 }
 int threads_for(const Topology& graph, const Shape& shape, int wanted) {
     constexpr std::size_t share = std::size_t{1} << 18;
-    return static_cast<int>(std::min(static_cast<std::size_t>(std::max(wanted, 1)), 1 + work(graph, shape) / share));
+    return static_cast<int>(
+        std::min(static_cast<std::size_t>(std::max(wanted, 1)), 1 + work(graph, shape) / share));
 }
 
 // att as the rows read it, and what it owns.
@@ -305,25 +306,25 @@ void gatv2(const Gatv2Layer<T>& layer, const Gatv2Options& options, std::span<T>
     if (options.self_loops) {
         std::fill(attention.begin(), attention.end(), A{0});
     }
-    parallel_for(
-        (graph.destinations + block_size - 1) / block_size, threads_for(graph, shape, options.threads), 1,
-        [] { return ForwardSpace<T>(); },
-        [&](ForwardSpace<T>& space, std::size_t b) {
-            const std::size_t first = b * block_size;
-            const std::size_t last = std::min(first + block_size, graph.destinations);
-            space.block.gather(graph, first, last);
-            space.centre.resize(shape.vectors());
-            for (std::size_t i = first; i < last; ++i) {
-                const Edges edges = space.block.of(i - first);
-                clear(space.sum, shape);
-                space.scores.resize(edges.size() * shape.heads);
-                spread(shape, layer.x_dst.data() + i * shape.numbers(), space.centre.data());
-                score(shape, att.view(), layer.x_src.data(), space.centre.data(), edges, space.scores.data());
-                soften(shape, edges, dropped, keep, space.shares, space.scores.data(), attention.data());
-                aggregate(shape, layer.x_src.data(), edges, space.scores.data(), space.sum.data());
-                gather(shape, space.sum.data(), y.data() + i * shape.numbers());
-            }
-        });
+    parallel_for((graph.destinations + block_size - 1) / block_size, threads_for(graph, shape, options.threads), 1,
+                 [] { return ForwardSpace<T>(); },
+                 [&](ForwardSpace<T>& space, std::size_t b) {
+                     const std::size_t first = b * block_size;
+                     const std::size_t last = std::min(first + block_size, graph.destinations);
+                     space.block.gather(graph, first, last);
+                     space.centre.resize(shape.vectors());
+                     for (std::size_t i = first; i < last; ++i) {
+                         const Edges edges = space.block.of(i - first);
+                         clear(space.sum, shape);
+                         space.scores.resize(edges.size() * shape.heads);
+                         spread(shape, layer.x_dst.data() + i * shape.numbers(), space.centre.data());
+                         score(shape, att.view(), layer.x_src.data(), space.centre.data(), edges,
+                               space.scores.data());
+                         soften(shape, edges, dropped, keep, space.shares, space.scores.data(), attention.data());
+                         aggregate(shape, layer.x_src.data(), edges, space.scores.data(), space.sum.data());
+                         gather(shape, space.sum.data(), y.data() + i * shape.numbers());
+                     }
+                 });
 }
 
 template <class T>
@@ -405,7 +406,7 @@ void gatv2_backward(const Gatv2Layer<T>& layer, const Gatv2Options& options,
     }
 }
 
-#define PYFAST_GATV2(T)                                                                                     \
+#define PYFAST_GATV2(T)                                                                                      \
     template void gatv2<T>(const Gatv2Layer<T>&, const Gatv2Options&, std::span<T>, std::span<Gatv2Sum<T>>); \
     template void gatv2_backward<T>(const Gatv2Layer<T>&, const Gatv2Options&, std::span<const Gatv2Sum<T>>, \
                                     std::span<const T>, const Gatv2Gradients<T>&);

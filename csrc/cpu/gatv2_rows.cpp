@@ -281,41 +281,41 @@ template <class T>
 }  // namespace
 
 // The functions of the header for one type, each compiled for every instruction set.
-#define PYFAST_GATV2_ROWS(T, A)                                                                                 \
-    template <>                                                                                                 \
-    PYFAST_MULTIVERSION void spread<T>(const Shape& shape, const T* x, Lanes<A>* row) {                         \
-        spread_rows(shape, x, row);                                                                             \
-    }                                                                                                           \
-    template <>                                                                                                 \
-    PYFAST_MULTIVERSION void gather<T>(const Shape& shape, const Lanes<A>* row, T* x) {                         \
-        gather_rows(shape, row, x);                                                                             \
-    }                                                                                                           \
-    template <>                                                                                                 \
-    PYFAST_MULTIVERSION void score<T>(const Shape& shape, const Attention<A>& att, const T* x,                  \
-                                      const Lanes<A>* centre, const Edges& edges, A* scores) {                  \
-        score_rows(shape, att, x, centre, edges, scores);                                                       \
-    }                                                                                                           \
-    template <>                                                                                                 \
-    PYFAST_MULTIVERSION void aggregate<T>(const Shape& shape, const T* x, const Edges& edges, const A* weights, \
-                                          Lanes<A>* sum) {                                                      \
-        aggregate_rows(shape, x, edges, weights, sum);                                                          \
-    }                                                                                                           \
-    template <>                                                                                                 \
-    PYFAST_MULTIVERSION void dot<T>(const Shape& shape, const T* x, const Lanes<A>* grad, const Edges& edges,   \
-                                    A* dots) {                                                                  \
-        dot_rows(shape, x, grad, edges, dots);                                                                  \
-    }                                                                                                           \
-    template <>                                                                                                 \
-    PYFAST_MULTIVERSION void add_to_destination<T>(                                                             \
-        const Shape& shape, const Attention<A>& att, const T* x, const Lanes<A>* centre, const Edges& edges,    \
-        const A* gradients, Lanes<A>* destination, Lanes<A>* of_att) {                                          \
-        add_to_destination_rows(shape, att, x, centre, edges, gradients, destination, of_att);                  \
-    }                                                                                                           \
-    template <>                                                                                                 \
-    PYFAST_MULTIVERSION void add_to_source<T>(                                                                  \
-        const Shape& shape, const Attention<A>& att, const T* x, const T* grad, const Lanes<A>* centre,         \
-        const Edges& edges, const A* gradients, const A* attention, A keep, Lanes<A>* source) {                 \
-        add_to_source_rows(shape, att, x, grad, centre, edges, gradients, attention, keep, source);             \
+#define PYFAST_GATV2_ROWS(T, A)                                                                                   \
+    template <>                                                                                                   \
+    PYFAST_MULTIVERSION void spread<T>(const Shape& shape, const T* x, Lanes<A>* row) {                           \
+        spread_rows(shape, x, row);                                                                               \
+    }                                                                                                             \
+    template <>                                                                                                   \
+    PYFAST_MULTIVERSION void gather<T>(const Shape& shape, const Lanes<A>* row, T* x) {                           \
+        gather_rows(shape, row, x);                                                                               \
+    }                                                                                                             \
+    template <>                                                                                                   \
+    PYFAST_MULTIVERSION void score<T>(const Shape& shape, const Attention<A>& att, const T* x,                    \
+                                      const Lanes<A>* centre, const Edges& edges, A* scores) {                    \
+        score_rows(shape, att, x, centre, edges, scores);                                                         \
+    }                                                                                                             \
+    template <>                                                                                                   \
+    PYFAST_MULTIVERSION void aggregate<T>(const Shape& shape, const T* x, const Edges& edges, const A* weights,   \
+                                          Lanes<A>* sum) {                                                        \
+        aggregate_rows(shape, x, edges, weights, sum);                                                            \
+    }                                                                                                             \
+    template <>                                                                                                   \
+    PYFAST_MULTIVERSION void dot<T>(const Shape& shape, const T* x, const Lanes<A>* grad, const Edges& edges,     \
+                                    A* dots) {                                                                    \
+        dot_rows(shape, x, grad, edges, dots);                                                                    \
+    }                                                                                                             \
+    template <>                                                                                                   \
+    PYFAST_MULTIVERSION void add_to_destination<T>(const Shape& shape, const Attention<A>& att, const T* x,       \
+                                                   const Lanes<A>* centre, const Edges& edges,                    \
+                                                   const A* gradients, Lanes<A>* destination, Lanes<A>* of_att) { \
+        add_to_destination_rows(shape, att, x, centre, edges, gradients, destination, of_att);                    \
+    }                                                                                                             \
+    template <>                                                                                                   \
+    PYFAST_MULTIVERSION void add_to_source<T>(const Shape& shape, const Attention<A>& att, const T* x,            \
+                                              const T* grad, const Lanes<A>* centre, const Edges& edges,          \
+                                              const A* gradients, const A* attention, A keep, Lanes<A>* source) { \
+        add_to_source_rows(shape, att, x, grad, centre, edges, gradients, attention, keep, source);               \
     }
 
 PYFAST_GATV2_ROWS(float, float)
@@ -327,11 +327,22 @@ PYFAST_MULTIVERSION void exponentials(std::span<double> numbers) {
     constexpr double log2e = 1.4426950408889634;
     constexpr double ln2_high = 0.693147180369123816490;  // its last 21 bits are zero: whole multiples are exact
     constexpr double ln2_low = 1.90821492927058770002e-10;
-    constexpr double rounding = 6755399441055744.0;  // 3 * 2^51: adding it leaves the whole number in the last bits
-    constexpr double taylor[] = {1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0,
-                                 1.0 / 362880.0,     1.0 / 40320.0,     1.0 / 5040.0,     1.0 / 720.0,
-                                 1.0 / 120.0,        1.0 / 24.0,        1.0 / 6.0,        0.5,
-                                 1.0,                1.0};
+    constexpr double rounding =
+        6755399441055744.0;  // 3 * 2^51: adding it leaves the whole number in the last bits
+    constexpr double taylor[] = {1.0 / 6227020800.0,
+                                 1.0 / 479001600.0,
+                                 1.0 / 39916800.0,
+                                 1.0 / 3628800.0,
+                                 1.0 / 362880.0,
+                                 1.0 / 40320.0,
+                                 1.0 / 5040.0,
+                                 1.0 / 720.0,
+                                 1.0 / 120.0,
+                                 1.0 / 24.0,
+                                 1.0 / 6.0,
+                                 0.5,
+                                 1.0,
+                                 1.0};
     for (double& number : numbers) {
         const double x = number < -708.0 ? -708.0 : number;
         const double shifted = x * log2e + rounding;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -49,17 +50,16 @@ def gatv2(
     - `return_attention`: (y, attention[edges, H]), with dropout applied, 0 for stored loops that were replaced.
 
     NumPy arrays (float32, float64) give NumPy arrays. Torch tensors (on the CPU; float32, float64, and bfloat16
-    with sums in float32) give tensors, differentiable once by x_src, x_dst and att; the attention is not. Nothing of
-    the size edges x heads x channels is ever made. Bitwise the same for any `threads`. Raises `ArrayError` on
+    with sums in float32) give tensors, differentiable once by x_src, x_dst and att; the attention is not. Nothing
+    of the size edges x heads x channels is ever made. Bitwise the same for any `threads`. Raises `ArrayError` on
     malformed input.
     """
+    run: Callable[..., tuple[Any, Array]] = _gatv2_numpy
     torch = sys.modules.get("torch")
     if torch is not None and any(isinstance(given, torch.Tensor) for given in (x_src, x_dst, att)):
         from pyfast.ops.gatv2_torch import gatv2_torch  # a user of tensors has paid for importing torch
 
         run = gatv2_torch
-    else:
-        run = _gatv2_numpy
     settings = {"negative_slope": negative_slope, "self_loops": bool(self_loops), "dropout": dropout}
     y, attention = run(x_src, x_dst, graph(indptr, indices), att, settings, seed, mask, thread_count(threads))
     if not return_attention:
@@ -131,7 +131,7 @@ def forward(
     if not isinstance(seed, int | np.integer):
         raise ArrayError(f"seed: expected an integer, got {seed!r}")
     edges = len(csr[1]) + (len(csr[0]) - 1 if settings["self_loops"] else 0)
-    kept = np.empty(0, np.uint8)
+    kept: Array = np.empty(0, np.uint8)
     if mask is not None:
         kept = np.asarray(mask)
         if kept.dtype.kind not in "biu" or kept.shape != (edges, shape[0]):

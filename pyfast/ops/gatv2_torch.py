@@ -69,7 +69,7 @@ class _GATv2(torch.autograd.Function):
         return _tensor(y, x_dst), attention
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor | None, _: Any) -> tuple[Any, ...]:
         wanted = ctx.needs_input_grad[:3]
         if grad is None:

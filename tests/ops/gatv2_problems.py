@@ -37,7 +37,7 @@ class Layer(NamedTuple):
 
 @st.composite
 def layers(draw: st.DrawFn) -> Layer:
-    """Small ones: no nodes, no edges, isolated nodes, loops, edges that occur twice, zeros, features of one sign."""
+    """Small ones: no nodes, no edges, isolated nodes, loops, edges that occur twice, features of one sign."""
     heads, channels = draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 3, 8, 16, 17]))
     n_src = draw(st.integers(0, 6))
     n_dst = n_src if draw(st.booleans()) else draw(st.integers(0, 6))

@@ -22,9 +22,9 @@ struct Gatv2Options {
     double negative_slope = 0.2;
     // Each destination gets one edge from the source of its own number, in place of those that it has.
     bool self_loops = false;
-    double dropout = 0.0;     // probability to drop an edge's weight of one head, in [0, 1)
-    std::uint64_t seed = 0;   // what is dropped is a function of (seed, edge, head)
-    bool masked = false;      // drop where `mask` is 0 instead
+    double dropout = 0.0;                // probability to drop an edge's weight of one head, in [0, 1)
+    std::uint64_t seed = 0;              // what is dropped is a function of (seed, edge, head)
+    bool masked = false;                 // drop where `mask` is 0 instead
     std::span<const std::uint8_t> mask;  // [edges, heads]
     int threads = 1;
 };
@@ -52,15 +52,16 @@ inline std::size_t gatv2_edges(const Gatv2Graph& graph, bool self_loops) {
 }
 
 // For each head, destination i and its edges ij:
-//     e_ij = att . LeakyReLU(x_src_j + x_dst_i),  a_ij = exp(e_ij) / sum_k exp(e_ik),  y_i = sum_j d_ij a_ij x_src_j
+//     e_ij = att . LeakyReLU(x_src_j + x_dst_i),  a_ij = exp(e_ij) / sum_k exp(e_ik),  y_i = sum_j d_ij a_ij
+//     x_src_j
 // where d_ij = 1 / (1 - dropout), or 0 where dropped. Without edges y_i = 0.
 // y: [N_dst, heads, channels]. attention: [edges, heads], a_ij, negated where it is dropped, for gatv2_backward;
 // 0 for an edge that a self-loop replaces.
 //
-// T is float, double or bfloat16; scores are subtracted from their largest before exp, which is right to 2 units in
-// the last place of double. O(edges * heads * channels) time; beyond its results it keeps what 32 destinations need,
-// per thread. NaN and infinities go where the equations take them. Thread-safe; bitwise the same for
-// any number of threads and on any x86-64. Throws Error on malformed input.
+// T is float, double or bfloat16; scores are subtracted from their largest before exp, which is right to 2 units
+// in the last place of double. O(edges * heads * channels) time; beyond its results it keeps what 32 destinations
+// need, per thread. NaN and infinities go where the equations take them. Thread-safe; bitwise the same for any
+// number of threads and on any x86-64. Throws Error on malformed input.
 template <class T>
 void gatv2(const Gatv2Layer<T>& layer, const Gatv2Options& options, std::span<T> y,
            std::span<Gatv2Sum<T>> attention);
