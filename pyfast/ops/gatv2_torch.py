@@ -88,11 +88,9 @@ class _GATv2(torch.autograd.Function):
 
 def _numpy(tensor: torch.Tensor) -> Array:
     """The same memory; bfloat16, which NumPy has not, by its bits."""
-    tensor = tensor.detach()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(np.uint16)
-    found: Array = tensor.numpy()
-    return found
+    halves = tensor.dtype == torch.bfloat16
+    found: Array = (tensor.detach().view(torch.int16) if halves else tensor.detach()).numpy()
+    return found.view(np.uint16) if halves else found
 
 
 def _tensor(numbers: Array, like: torch.Tensor) -> torch.Tensor:
