@@ -4,7 +4,8 @@ A *pool* is the retrieved list of one question. A batch is ragged: pool p is
 `doc_ids[pool_offsets[p]:pool_offsets[p + 1]]`, rows of the forward index `X` (`scipy.sparse.csr_array`,
 documents x terms, float32 TF-IDF weights). The result of a pool is bitwise the same alone, in any batch, and
 with any number of `threads`. So it is for `narrate` and `cite`, which write what is read of pools, and for
-`hseq_stream`, which has questions go through the segments of a corpus.
+`hseq_stream`, which has questions go through the segments of a corpus. `gatv2` takes any graph, as NumPy arrays or
+torch tensors.
 """
 
 from pyfast.ops.bridge_expand import bridge_expand

@@ -72,7 +72,6 @@ def test_nan_goes_no_further_than_its_destinations(bad: float) -> None:
     y = ops.gatv2(*layer.replace(x_src=x))
     reached = np.array([4 in layer.sources(i) for i in range(30)])
     assert reached.any() and not reached.all()
-    assert np.isnan(y[reached][:, 1]).any(axis=1).all() if np.isnan(bad) else True
     assert not np.isfinite(y[reached][:, 1]).all(axis=1).any()
     np.testing.assert_array_equal(y[~reached], clean[~reached])
     np.testing.assert_array_equal(y[:, 0], clean[:, 0])  # nor to another head
@@ -165,14 +164,13 @@ def test_dropout_depends_on_seed_edge_and_head_only() -> None:
 def test_self_loops_replace_those_that_are_stored() -> None:
     """As remove_self_loops and then add_self_loops of PyG do, so that each node has one."""
     layer = random_layer(3, 3, 0, 1, 4)
-    with_loops = ops.gatv2(*layer.replace(indptr=np.array([0, 3, 4, 4]), indices=np.array([0, 1, 0, 2])), 0.2)
     stored = layer.replace(indptr=np.array([0, 3, 4, 4]), indices=np.array([0, 1, 0, 2]))
     by_hand = layer.replace(indptr=np.array([0, 2, 4, 5]), indices=np.array([1, 0, 2, 1, 2]))
     y, attention = ops.gatv2(*stored, self_loops=True, return_attention=True)
     np.testing.assert_allclose(y, ops.gatv2(*by_hand), rtol=1e-6)
     assert attention.shape == (4 + 3, 1)
     np.testing.assert_array_equal(attention[[0, 2]], 0.0)
-    assert not np.allclose(y, with_loops)
+    assert not np.allclose(y, ops.gatv2(*stored))
 
 
 def test_strides_and_index_types() -> None:

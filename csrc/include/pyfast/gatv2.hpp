@@ -52,8 +52,9 @@ inline std::size_t gatv2_edges(const Gatv2Graph& graph, bool self_loops) {
 }
 
 // For each head, destination i and its edges ij:
-//     e_ij = att . LeakyReLU(x_src_j + x_dst_i),  a_ij = exp(e_ij) / sum_k exp(e_ik),  y_i = sum_j d_ij a_ij
-//     x_src_j
+//     e_ij = att . LeakyReLU(x_src_j + x_dst_i)
+//     a_ij = exp(e_ij) / sum_k exp(e_ik)
+//     y_i  = sum_j d_ij a_ij x_src_j
 // where d_ij = 1 / (1 - dropout), or 0 where dropped. Without edges y_i = 0.
 // y: [N_dst, heads, channels]. attention: [edges, heads], a_ij, negated where it is dropped, for gatv2_backward;
 // 0 for an edge that a self-loop replaces.
