@@ -15,6 +15,7 @@
 #include "pyfast/buffer.hpp"
 #include "pyfast/error.hpp"
 #include "pyfast/evidence_graph.hpp"
+#include "pyfast/graphs.hpp"
 #include "pyfast/pools.hpp"
 #include "pyfast/texts.hpp"
 
@@ -55,6 +56,15 @@ Ragged<T> ragged(const py::array& offsets, const py::array& values, const char* 
     return {view<std::int64_t>(offsets, name), view<T>(values, name)};
 }
 
+// An EvidenceGraph as the Python layer hands it over: (pool_offsets, indptr, indices, weights).
+using GraphArrays = std::tuple<py::array, py::array, py::array, py::array>;
+
+inline Graphs graphs(const GraphArrays& g) {
+    const auto& [pool_offsets, indptr, indices, weights] = g;
+    return {view<std::int64_t>(pool_offsets, "g.pool_offsets"), view<std::int64_t>(indptr, "g.indptr"),
+            view<std::int32_t>(indices, "g.indices"), view<float>(weights, "g.weights")};
+}
+
 // An array that owns the buffer.
 template <class T>
 py::array_t<T> own(Buffer<T> buffer) {
@@ -92,16 +102,19 @@ std::pair<py::array_t<T>, std::span<T>> fresh(std::size_t n) {
     return {array, {array.mutable_data(), n}};
 }
 
+void bind_betweenness(py::module_& m);
 void bind_bridge_expand(py::module_& m);
 void bind_bridge_rank(py::module_& m);
 void bind_bridge_select(py::module_& m);
 void bind_cite(py::module_& m);
+void bind_eigenvector(py::module_& m);
 void bind_evidence_graph(py::module_& m);
 void bind_gatv2(py::module_& m);
 void bind_graph_rank(py::module_& m);
 void bind_hseq_stream(py::module_& m);
 void bind_merge(py::module_& m);
 void bind_narrate(py::module_& m);
+void bind_pagerank(py::module_& m);
 void bind_prune(py::module_& m);
 void bind_weighted_degree(py::module_& m);
 

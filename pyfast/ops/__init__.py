@@ -8,16 +8,19 @@ with any number of `threads`. So it is for `narrate` and `cite`, which write wha
 torch tensors.
 """
 
+from pyfast.ops.betweenness import betweenness
 from pyfast.ops.bridge_expand import bridge_expand
 from pyfast.ops.bridge_rank import bridge_rank
 from pyfast.ops.bridge_select import Cells, bridge_select
 from pyfast.ops.cite import Segments, cite
+from pyfast.ops.eigenvector import eigenvector
 from pyfast.ops.evidence_graph import EvidenceGraph, evidence_graph, shared_terms
 from pyfast.ops.gatv2 import gatv2
 from pyfast.ops.graph_rank import graph_rank
 from pyfast.ops.hseq_stream import Cursors, Stream, hseq_stream
 from pyfast.ops.merge import merge
 from pyfast.ops.narrate import narrate
+from pyfast.ops.pagerank import pagerank
 from pyfast.ops.prune import prune
 from pyfast.ops.weighted_degree import weighted_degree
 
@@ -27,16 +30,19 @@ __all__ = [
     "EvidenceGraph",
     "Segments",
     "Stream",
+    "betweenness",
     "bridge_expand",
     "bridge_rank",
     "bridge_select",
     "cite",
+    "eigenvector",
     "evidence_graph",
     "gatv2",
     "graph_rank",
     "hseq_stream",
     "merge",
     "narrate",
+    "pagerank",
     "prune",
     "shared_terms",
     "weighted_degree",

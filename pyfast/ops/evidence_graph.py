@@ -42,6 +42,19 @@ class EvidenceGraph:
         return csr_array(parts, shape=(last - first, last - first))
 
 
+def graph_arrays(g: EvidenceGraph) -> tuple[Int64, Int64, Int32, Float32]:
+    """A graph, the native op's or made by hand, as the core reads it: (pool_offsets, indptr, indices, weights)."""
+    try:
+        return (
+            array("g.pool_offsets", g.pool_offsets, np.int64),
+            array("g.indptr", g.indptr, np.int64),
+            array("g.indices", g.indices, np.int32),
+            array("g.weights", g.weights, np.float32),
+        )
+    except AttributeError:
+        raise ArrayError(f"g: expected an EvidenceGraph, got {type(g).__name__}") from None
+
+
 def evidence_graph(
     X: csr_array,
     pool_offsets: npt.ArrayLike,

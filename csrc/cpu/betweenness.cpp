@@ -1,0 +1,330 @@
+#include "pyfast/betweenness.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "multiversion.hpp"
+#include "parallel.hpp"
+#include "pool_matrix.hpp"
+#include "pyfast/error.hpp"
+#include "reused.hpp"
+
+namespace pyfast {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr std::size_t small_pool = 512;  // one thread's work
+
+// What leads on from one source: nodes in the order in which they are settled, and the edges on shortest paths.
+struct ShortestPaths {
+    std::vector<std::int32_t> order;
+    std::vector<std::int64_t> begin;  // per place in the order: its node's edges in `to`
+    std::vector<std::int32_t> to;
+};
+
+struct Workspace {
+    std::vector<double> lengths;   // per edge
+    std::vector<double> matrix;    // dense: n x padded, infinite where there is no edge
+    std::vector<double> distance;  // dense: n x padded; else of one source
+    std::vector<double> limit;
+    std::vector<std::int64_t> place;
+    std::vector<std::pair<double, std::int32_t>> heap;
+    ShortestPaths paths;
+    std::vector<double> count;
+    std::vector<double> share;
+    std::vector<double> sum;
+
+    void trim() {
+        pyfast::trim(lengths);
+        pyfast::trim(paths.to);
+        pyfast::trim(heap);
+    }
+};
+
+// distance_ij = min(distance_ij, distance_ik + distance_kj) for all k in turn: Floyd and Warshall.
+PYFAST_MULTIVERSION void shorten(double* distance, std::size_t n, std::size_t padded) {
+    for (std::size_t k = 0; k < n; ++k) {
+        const double* const via = distance + k * padded;
+        for (std::size_t i = 0; i < n; ++i) {
+            double* const row = distance + i * padded;
+            const double first = row[k];
+            if (i == k || first == infinity) {
+                continue;
+            }
+            for (std::size_t j = 0; j < padded; j += lanes_of_doubles) {
+                Doubles now;
+                Doubles then;
+                std::memcpy(&now, row + j, sizeof now);
+                std::memcpy(&then, via + j, sizeof then);
+                then = first + then;
+                now = then < now ? then : now;
+                std::memcpy(row + j, &now, sizeof now);
+            }
+        }
+    }
+}
+
+// place[v] = the number of nodes nearer than v.
+PYFAST_MULTIVERSION void rank_distances(const double* distance, std::size_t n, std::size_t padded,
+                                        std::int64_t* place) {
+    using Longs [[gnu::vector_size(lanes_of_doubles * sizeof(std::int64_t))]] = std::int64_t;
+    for (std::size_t v = 0; v < padded; v += lanes_of_doubles) {
+        Doubles d;
+        std::memcpy(&d, distance + v, sizeof d);
+        Longs nearer{};
+        for (std::size_t u = 0; u < n; ++u) {
+            nearer -= distance[u] < d;
+        }
+        std::memcpy(place + v, &nearer, sizeof nearer);
+    }
+}
+
+// Appends to `to` the nodes w with start + row_w <= limit_w, in order; gives their number.
+PYFAST_MULTIVERSION std::size_t within_limit(double start, const double* row, const double* limit,
+                                             std::size_t padded, std::int32_t* to) {
+    using Bytes [[gnu::vector_size(lanes_of_doubles)]] = signed char;
+    std::size_t found = 0;
+    for (std::size_t w = 0; w < padded; w += lanes_of_doubles) {
+        Doubles length;
+        Doubles most;
+        std::memcpy(&length, row + w, sizeof length);
+        std::memcpy(&most, limit + w, sizeof most);
+        const Bytes flags = __builtin_convertvector(start + length <= most, Bytes);
+        std::uint64_t word;
+        std::memcpy(&word, &flags, sizeof word);
+        for (; word != 0; word &= ~(std::uint64_t{0xFF} << __builtin_ctzll(word))) {
+            to[found++] = static_cast<std::int32_t>(w + static_cast<std::size_t>(__builtin_ctzll(word)) / 8);
+        }
+    }
+    return found;
+}
+
+void read_lengths(Workspace& space, const PoolEdges& pool, EdgeLength length) {
+    space.lengths.resize(pool.edges());
+    for (std::size_t v = 0; v < pool.nodes(); ++v) {
+        for (std::size_t e = pool.begin(v); e < pool.begin(v + 1); ++e) {
+            const auto weight = static_cast<double>(pool.weights[e]);
+            const bool counts = weight > 0.0 && static_cast<std::size_t>(pool.indices[e]) != v;
+            space.lengths[e] = !counts ? infinity : length == EdgeLength::hops ? 1.0 : 1.0 / weight;
+        }
+    }
+}
+
+// All distances of a dense pool. False where some edge is so short beside the longest distance that it could pass
+// for nothing: then the order of two nodes does not follow from their distances.
+bool all_distances(Workspace& space, const PoolEdges& pool) {
+    const std::size_t n = pool.nodes();
+    const std::size_t padded = padded_to_lanes(n);
+    space.matrix.assign(n * padded, infinity);
+    double shortest = infinity;
+    for (std::size_t v = 0; v < n; ++v) {
+        for (std::size_t e = pool.begin(v); e < pool.begin(v + 1); ++e) {
+            space.matrix[v * padded + static_cast<std::size_t>(pool.indices[e])] = space.lengths[e];
+            shortest = std::min(shortest, space.lengths[e]);
+        }
+    }
+    space.distance = space.matrix;
+    for (std::size_t v = 0; v < n; ++v) {
+        space.distance[v * padded + v] = 0.0;
+    }
+    shorten(space.distance.data(), n, padded);
+    double longest = 0.0;
+    for (const double d : space.distance) {
+        longest = d < infinity ? std::max(longest, d) : longest;
+    }
+    return shortest > 4.0 * equal_length * longest;
+}
+
+// From all distances.
+void dense_paths(Workspace& space, std::size_t n, std::size_t source) {
+    const std::size_t padded = padded_to_lanes(n);
+    const double* const distance = space.distance.data() + source * padded;
+    space.place.resize(padded);
+    rank_distances(distance, n, padded, space.place.data());
+    ShortestPaths& paths = space.paths;
+    paths.order.assign(n, -1);
+    space.limit.assign(padded, -1.0);
+    std::size_t reached = 0;
+    for (std::size_t v = 0; v < n; ++v) {
+        if (distance[v] < infinity) {
+            auto at = static_cast<std::size_t>(space.place[v]);
+            while (paths.order[at] >= 0) {
+                ++at;  // equally far: in any order
+            }
+            paths.order[at] = static_cast<std::int32_t>(v);
+            space.limit[v] = distance[v] * (1.0 + equal_length);
+            ++reached;
+        }
+    }
+    paths.order.resize(reached);
+    paths.begin.assign(1, 0);
+    paths.to.resize(n * n);
+    std::size_t edges = 0;
+    for (const std::int32_t node : paths.order) {
+        const auto v = static_cast<std::size_t>(node);
+        edges += within_limit(distance[v], space.matrix.data() + v * padded, space.limit.data(), padded,
+                              paths.to.data() + edges);
+        paths.begin.push_back(static_cast<std::int64_t>(edges));
+    }
+}
+
+// Dijkstra, then once more over the edges of what was reached.
+void sparse_paths(Workspace& space, const PoolEdges& pool, std::size_t source) {
+    const std::size_t n = pool.nodes();
+    space.distance.assign(n, infinity);
+    space.place.assign(n, -1);
+    ShortestPaths& paths = space.paths;
+    paths.order.clear();
+    space.distance[source] = 0.0;
+    space.heap.assign(1, {0.0, static_cast<std::int32_t>(source)});
+    while (!space.heap.empty()) {
+        std::pop_heap(space.heap.begin(), space.heap.end(), std::greater<>());
+        const std::int32_t node = space.heap.back().second;
+        space.heap.pop_back();
+        const auto v = static_cast<std::size_t>(node);
+        if (space.place[v] >= 0) {
+            continue;
+        }
+        space.place[v] = static_cast<std::int64_t>(paths.order.size());
+        paths.order.push_back(node);
+        for (std::size_t e = pool.begin(v); e < pool.begin(v + 1); ++e) {
+            const double there = space.distance[v] + space.lengths[e];
+            double& known = space.distance[static_cast<std::size_t>(pool.indices[e])];
+            if (there < known) {
+                known = there;
+                space.heap.emplace_back(there, pool.indices[e]);
+                std::push_heap(space.heap.begin(), space.heap.end(), std::greater<>());
+            }
+        }
+    }
+    paths.begin.assign(1, 0);
+    paths.to.clear();
+    for (const std::int32_t node : paths.order) {
+        const auto v = static_cast<std::size_t>(node);
+        for (std::size_t e = pool.begin(v); e < pool.begin(v + 1); ++e) {
+            const auto w = static_cast<std::size_t>(pool.indices[e]);
+            if (space.lengths[e] < infinity && space.place[w] > space.place[v] &&
+                space.distance[v] + space.lengths[e] <= space.distance[w] * (1.0 + equal_length)) {
+                paths.to.push_back(pool.indices[e]);
+            }
+        }
+        paths.begin.push_back(static_cast<std::int64_t>(paths.to.size()));
+    }
+}
+
+// Brandes: adds to `sum` what each node takes of the shortest paths of one source.
+void add_dependencies(Workspace& space) {
+    const ShortestPaths& paths = space.paths;
+    const std::size_t reached = paths.order.size();
+    for (const std::int32_t v : paths.order) {
+        space.count[static_cast<std::size_t>(v)] = 0.0;
+    }
+    space.count[static_cast<std::size_t>(paths.order[0])] = 1.0;
+    const auto each = [&](std::size_t at, const auto& visit) {
+        for (auto e = static_cast<std::size_t>(paths.begin[at]); e < static_cast<std::size_t>(paths.begin[at + 1]);
+             ++e) {
+            visit(static_cast<std::size_t>(paths.to[e]));
+        }
+    };
+    for (std::size_t at = 0; at < reached; ++at) {
+        const double count = space.count[static_cast<std::size_t>(paths.order[at])];
+        each(at, [&](std::size_t w) { space.count[w] += count; });
+    }
+    // share_v = (1 + dependency of the source on v) / count_v, so that no division waits for another.
+    for (std::size_t at = reached; at-- > 1;) {
+        const auto v = static_cast<std::size_t>(paths.order[at]);
+        double shares = 0.0;
+        each(at, [&](std::size_t w) { shares += space.share[w]; });
+        space.share[v] = 1.0 / space.count[v] + shares;
+        space.sum[v] += space.count[v] * shares;
+    }
+}
+
+// Some of one pool's sources.
+struct Task {
+    std::size_t pool;
+    std::size_t first;
+    std::size_t last;
+};
+
+// A small pool is one task; a larger one at most 64, whatever the number of threads.
+std::vector<Task> tasks_of(const Graphs& graphs) {
+    std::vector<Task> tasks;
+    for (std::size_t p = 0; p < graphs.size(); ++p) {
+        const auto n = static_cast<std::size_t>(graphs.pool_offsets[p + 1] - graphs.pool_offsets[p]);
+        const std::size_t sources = n <= small_pool ? n : std::max((n + 63) / 64, small_pool / 8);
+        std::size_t first = 0;
+        do {
+            tasks.push_back({p, first, std::min(first + sources, n)});
+            first += sources;
+        } while (first < n);
+    }
+    return tasks;
+}
+
+void add_sources(Workspace& space, const PoolEdges& pool, EdgeLength length, const Task& task) {
+    const std::size_t n = pool.nodes();
+    space.sum.assign(n, 0.0);
+    if (n <= 2) {
+        return;
+    }
+    space.count.resize(n);
+    space.share.resize(n);
+    read_lengths(space, pool, length);
+    const bool dense = n <= small_pool && pool.edges() * 8 >= n * n && all_distances(space, pool);
+    for (std::size_t source = task.first; source < task.last; ++source) {
+        if (dense) {
+            dense_paths(space, n, source);
+        } else {
+            sparse_paths(space, pool, source);
+        }
+        add_dependencies(space);
+    }
+}
+
+}  // namespace
+
+void betweenness(const Graphs& graphs, EdgeLength length, int threads, std::span<float> centrality) {
+    check_graphs(graphs);
+    if (centrality.size() != graphs.nodes()) {
+        throw Error("centrality: must hold one number per node (" + std::to_string(graphs.nodes()) + ")");
+    }
+    const auto write = [&](std::size_t p, std::span<const double> sum) {
+        const auto n = static_cast<double>(sum.size());
+        const double pairs = sum.size() > 2 ? (n - 1.0) * (n - 2.0) : 1.0;
+        const auto out = centrality.subspan(static_cast<std::size_t>(graphs.pool_offsets[p]), sum.size());
+        std::transform(sum.begin(), sum.end(), out.begin(),
+                       [&](double s) { return static_cast<float>(s / pairs); });
+    };
+    const std::vector<Task> tasks = tasks_of(graphs);
+    std::vector<std::vector<double>> parts(tasks.size());  // of pools that are several tasks
+    parallel_for(
+        tasks.size(), threads, 1, [] { return Reused<Workspace>(); },
+        [&](Reused<Workspace>& space, std::size_t t) {
+            const PoolEdges pool = checked_pool(graphs, tasks[t].pool);
+            add_sources(*space, pool, length, tasks[t]);
+            if (tasks[t].last - tasks[t].first == pool.nodes()) {
+                write(tasks[t].pool, space->sum);
+            } else {
+                parts[t] = space->sum;
+            }
+        });
+    for (std::size_t t = 0; t < tasks.size(); ++t) {
+        if (tasks[t].first == 0 && !parts[t].empty()) {
+            std::vector<double> sum = std::move(parts[t]);
+            for (std::size_t u = t + 1; u < tasks.size() && tasks[u].pool == tasks[t].pool; ++u) {
+                std::transform(sum.begin(), sum.end(), parts[u].begin(), sum.begin(), std::plus<>());
+            }
+            write(tasks[t].pool, sum);
+        }
+    }
+}
+
+}  // namespace pyfast

@@ -1,0 +1,124 @@
+#include "pyfast/eigenvector.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "multiversion.hpp"
+#include "parallel.hpp"
+#include "pool_matrix.hpp"
+#include "pyfast/error.hpp"
+#include "reused.hpp"
+
+namespace pyfast {
+
+namespace {
+
+struct Workspace {
+    PoolMatrix matrix;
+    std::vector<double> ones;
+    std::vector<double> x;  // padded, as the next
+    std::vector<double> ax;
+
+    void trim() { matrix.trim(); }
+};
+
+double total(const Doubles& sums) {
+    double sum = 0.0;
+    for (std::size_t v = 0; v < lanes_of_doubles; ++v) {
+        sum += sums[v];
+    }
+    return sum;
+}
+
+struct Products {
+    double yy;
+    double xy;
+};
+
+PYFAST_MULTIVERSION Products products(const double* x, const double* y, std::size_t padded) {
+    Doubles yy{};
+    Doubles xy{};
+    for (std::size_t v = 0; v < padded; v += lanes_of_doubles) {
+        Doubles a;
+        Doubles b;
+        std::memcpy(&a, x + v, sizeof a);
+        std::memcpy(&b, y + v, sizeof b);
+        yy += b * b;
+        xy += a * b;
+    }
+    return {total(yy), total(xy)};
+}
+
+// x = (y + shift x) * scale; gives ||y - mu x||^2 of the x before.
+PYFAST_MULTIVERSION double step(double* x, const double* y, double mu, double shift, double scale,
+                                std::size_t padded) {
+    Doubles residual{};
+    for (std::size_t v = 0; v < padded; v += lanes_of_doubles) {
+        Doubles a;
+        Doubles b;
+        std::memcpy(&a, x + v, sizeof a);
+        std::memcpy(&b, y + v, sizeof b);
+        const Doubles difference = b - mu * a;
+        residual += difference * difference;
+        a = (b + shift * a) * scale;
+        std::memcpy(x + v, &a, sizeof a);
+    }
+    return total(residual);
+}
+
+void solve_pool(Workspace& space, const PoolEdges& pool, const EigenvectorOptions& options,
+                std::span<float> centrality) {
+    const std::size_t n = pool.nodes();
+    space.ones.assign(n, 1.0);
+    space.matrix.read(pool, space.ones);
+    const std::size_t padded = space.matrix.padded();
+    space.x.assign(padded, 0.0);
+    std::fill_n(space.x.begin(), n, 1.0 / std::sqrt(static_cast<double>(n)));
+    space.ax.resize(padded);
+    for (std::int64_t iteration = 0; iteration < options.max_iterations; ++iteration) {
+        space.matrix.push(space.x.data(), space.ax.data());
+        const auto [yy, xy] = products(space.x.data(), space.ax.data(), padded);
+        const double mu = std::sqrt(yy);
+        if (!(mu > 0.0)) {
+            break;
+        }
+        const double shift = 0.25 * mu;
+        const double norm = std::sqrt(yy + 2.0 * shift * xy + shift * shift);
+        const double residual = step(space.x.data(), space.ax.data(), mu, shift, 1.0 / norm, padded);
+        if (std::sqrt(residual) <= options.tolerance * mu) {
+            break;
+        }
+    }
+    const double norm = std::sqrt(products(space.x.data(), space.x.data(), padded).yy);
+    for (std::size_t v = 0; v < n; ++v) {
+        centrality[v] = static_cast<float>(space.x[v] / norm);
+    }
+}
+
+}  // namespace
+
+void eigenvector(const Graphs& graphs, const EigenvectorOptions& options, std::span<float> centrality) {
+    check_graphs(graphs);
+    if (centrality.size() != graphs.nodes()) {
+        throw Error("centrality: must hold one number per node (" + std::to_string(graphs.nodes()) + ")");
+    }
+    if (!(options.tolerance >= 0.0)) {
+        throw Error("tolerance: must be a number of at least 0");
+    }
+    if (options.max_iterations < 1) {
+        throw Error("max_iterations: must be at least 1");
+    }
+    parallel_for(
+        graphs.size(), options.threads, 1, [] { return Reused<Workspace>(); },
+        [&](Reused<Workspace>& space, std::size_t p) {
+            const PoolEdges pool = checked_pool(graphs, p);
+            if (pool.nodes() > 0) {
+                const auto first = static_cast<std::size_t>(graphs.pool_offsets[p]);
+                solve_pool(*space, pool, options, centrality.subspan(first, pool.nodes()));
+            }
+        });
+}
+
+}  // namespace pyfast

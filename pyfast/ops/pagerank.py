@@ -1,0 +1,60 @@
+"""PageRank of evidence graphs: how often a random walk over a pool's graph comes by a document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pyfast import _native
+from pyfast.errors import ArrayError
+from pyfast.ops.arrays import Float32, array, call, thread_count
+from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
+
+
+def pagerank(
+    g: EvidenceGraph,
+    damping: float = 0.85,
+    personalization: npt.ArrayLike | None = None,
+    tolerance: float = 1e-8,
+    max_iterations: int = 1000,
+    threads: int | None = None,
+) -> Float32:
+    """float32[N]: of each node of the graph; the ranks of a pool add up to 1.
+
+    rank_v = damping * sum over edges (u, v) of rank_u * w_uv / total_u + (1 - damping + damping * stuck) * restart_v
+
+    with total_u the sum of the weights of u's edges, and stuck the rank of the nodes where it is 0: they restart.
+    `restart` is uniform over the pool, or in proportion to `personalization`, N numbers of at least 0 (a pool
+    whose numbers are all 0: uniform). `damping` in [0, 1). Edges lead from a row to its indices; a self-loop is
+    an edge like any other.
+
+    Power iteration in float64; a pool's last step is the one that changes its ranks by at most `tolerance`, added
+    up over the pool, or step number `max_iterations`. What is left of the error is then at most
+    tolerance * damping / (1 - damping). Raises `ArrayError` on malformed input.
+    """
+    arrays = graph_arrays(g)
+    if personalization is None:
+        shares = np.empty(0, np.float32)
+    else:
+        shares = array("personalization", personalization, np.float32)
+        if len(shares) != len(arrays[1]) - 1:
+            raise ArrayError(f"personalization: expected {len(arrays[1]) - 1} numbers, got {len(shares)}")
+    rank: Float32 = call(
+        _native.pagerank, arrays, shares, damping, tolerance, max_iterations, thread_count(threads)
+    )
+    return rank
+
+
+def pagerank_reference(
+    weights: npt.ArrayLike, damping: float = 0.85, personalization: npt.ArrayLike | None = None
+) -> npt.NDArray[Any]:
+    """The same for one pool's adjacency matrix, solved as a linear system, in float64."""
+    edges = np.asarray(weights, dtype=np.float64)
+    n = len(edges)
+    restart = np.ones(n) if personalization is None else np.asarray(personalization, dtype=np.float64)
+    restart = restart / restart.sum() if restart.sum() > 0 else np.full(n, 1.0 / n)
+    total = edges.sum(axis=1, keepdims=True)
+    walk = np.where(total > 0, edges / np.where(total > 0, total, 1.0), restart)
+    return np.asarray(np.linalg.solve(np.eye(n) - damping * walk.T, (1.0 - damping) * restart))
