@@ -91,7 +91,7 @@ def ops_measured() -> list[str]:
 
 def save(path: Path) -> None:
     """The figures, and on what they were measured."""
-    names = ("pyfast", "numpy", "scipy", "scikit-learn", "networkx")
+    names = ("pyfast", "numpy", "scipy", "scikit-learn", "networkx", "igraph")
     facts = {
         "processor": processor(),
         "threads": THREADS,

@@ -31,13 +31,15 @@ struct ShortestPaths {
 
 struct Workspace {
     std::vector<double> lengths;   // per edge
-    std::vector<double> matrix;    // dense: n x padded, infinite where there is no edge
+    std::vector<double> matrix;    // dense: n x padded lengths, infinite where there is no edge
+    std::vector<double> reversed;  // dense: the same of the edges to a node
     std::vector<double> distance;  // dense: n x padded; else of one source
     std::vector<double> limit;
     std::vector<std::int64_t> place;
     std::vector<std::pair<double, std::int32_t>> heap;
     ShortestPaths paths;
     std::vector<double> count;
+    std::vector<std::int32_t> level;
     std::vector<double> share;
     std::vector<double> sum;
 
@@ -47,6 +49,8 @@ struct Workspace {
         pyfast::trim(heap);
     }
 };
+
+using Longs [[gnu::vector_size(lanes_of_doubles * sizeof(std::int64_t))]] = std::int64_t;
 
 // distance_ij = min(distance_ij, distance_ik + distance_kj) for all k in turn: Floyd and Warshall.
 PYFAST_MULTIVERSION void shorten(double* distance, std::size_t n, std::size_t padded) {
@@ -74,36 +78,62 @@ PYFAST_MULTIVERSION void shorten(double* distance, std::size_t n, std::size_t pa
 // place[v] = the number of nodes nearer than v.
 PYFAST_MULTIVERSION void rank_distances(const double* distance, std::size_t n, std::size_t padded,
                                         std::int64_t* place) {
-    using Longs [[gnu::vector_size(lanes_of_doubles * sizeof(std::int64_t))]] = std::int64_t;
     for (std::size_t v = 0; v < padded; v += lanes_of_doubles) {
         Doubles d;
         std::memcpy(&d, distance + v, sizeof d);
         Longs nearer{};
         for (std::size_t u = 0; u < n; ++u) {
-            nearer -= distance[u] < d;
+            nearer = distance[u] < d ? nearer + 1 : nearer;
         }
         std::memcpy(place + v, &nearer, sizeof nearer);
     }
 }
 
-// Appends to `to` the nodes w with start + row_w <= limit_w, in order; gives their number.
-PYFAST_MULTIVERSION std::size_t within_limit(double start, const double* row, const double* limit,
-                                             std::size_t padded, std::int32_t* to) {
-    using Bytes [[gnu::vector_size(lanes_of_doubles)]] = signed char;
-    std::size_t found = 0;
-    for (std::size_t w = 0; w < padded; w += lanes_of_doubles) {
-        Doubles length;
-        Doubles most;
-        std::memcpy(&length, row + w, sizeof length);
-        std::memcpy(&most, limit + w, sizeof most);
-        const Bytes flags = __builtin_convertvector(start + length <= most, Bytes);
-        std::uint64_t word;
-        std::memcpy(&word, &flags, sizeof word);
-        for (; word != 0; word &= ~(std::uint64_t{0xFF} << __builtin_ctzll(word))) {
-            to[found++] = static_cast<std::int32_t>(w + static_cast<std::size_t>(__builtin_ctzll(word)) / 8);
+// What Brandes's algorithm needs of one source of a dense pool; all padded.
+struct DenseSource {
+    std::size_t padded;
+    const double* lengths;   // row v: of the edges from v
+    const double* reversed;  // row w: of the edges to w
+    const double* distance;
+    const double* limit;  // the length up to which a path to the node counts as shortest; -1 where there is none
+    std::span<const std::int32_t> order;  // the nodes that are reached, by distance
+};
+
+// count_w = number of shortest paths to w; share_v = (dependency of the source on v) / count_v. Both start at 0,
+// but for the source's count.
+PYFAST_MULTIVERSION void count_dense(const DenseSource& s, double* count, double* share) {
+    for (const std::int32_t node : s.order) {
+        const auto v = static_cast<std::size_t>(node);
+        const double* const row = s.lengths + v * s.padded;
+        const double distance = s.distance[v];
+        const double paths = count[v];
+        for (std::size_t w = 0; w < s.padded; w += lanes_of_doubles) {
+            Doubles length;
+            Doubles limit;
+            Doubles sum;
+            std::memcpy(&length, row + w, sizeof length);
+            std::memcpy(&limit, s.limit + w, sizeof limit);
+            std::memcpy(&sum, count + w, sizeof sum);
+            sum = distance + length <= limit ? sum + paths : sum;
+            std::memcpy(count + w, &sum, sizeof sum);
         }
     }
-    return found;
+    for (std::size_t at = s.order.size(); at-- > 1;) {
+        const auto w = static_cast<std::size_t>(s.order[at]);
+        const double* const row = s.reversed + w * s.padded;
+        const double limit = s.limit[w];
+        const double part = 1.0 / count[w] + share[w];
+        for (std::size_t v = 0; v < s.padded; v += lanes_of_doubles) {
+            Doubles length;
+            Doubles distance;
+            Doubles sum;
+            std::memcpy(&length, row + v, sizeof length);
+            std::memcpy(&distance, s.distance + v, sizeof distance);
+            std::memcpy(&sum, share + v, sizeof sum);
+            sum = distance + length <= limit ? sum + part : sum;
+            std::memcpy(share + v, &sum, sizeof sum);
+        }
+    }
 }
 
 void read_lengths(Workspace& space, const PoolEdges& pool, EdgeLength length) {
@@ -121,12 +151,14 @@ void read_lengths(Workspace& space, const PoolEdges& pool, EdgeLength length) {
 // for nothing: then the order of two nodes does not follow from their distances.
 bool all_distances(Workspace& space, const PoolEdges& pool) {
     const std::size_t n = pool.nodes();
-    const std::size_t padded = padded_to_lanes(n);
+    const std::size_t padded = rounded_up(n, lanes_of_doubles);
     space.matrix.assign(n * padded, infinity);
+    space.reversed.assign(n * padded, infinity);
     double shortest = infinity;
     for (std::size_t v = 0; v < n; ++v) {
         for (std::size_t e = pool.begin(v); e < pool.begin(v + 1); ++e) {
-            space.matrix[v * padded + static_cast<std::size_t>(pool.indices[e])] = space.lengths[e];
+            const auto w = static_cast<std::size_t>(pool.indices[e]);
+            space.matrix[v * padded + w] = space.reversed[w * padded + v] = space.lengths[e];
             shortest = std::min(shortest, space.lengths[e]);
         }
     }
@@ -142,41 +174,40 @@ bool all_distances(Workspace& space, const PoolEdges& pool) {
     return shortest > 4.0 * equal_length * longest;
 }
 
-// From all distances.
-void dense_paths(Workspace& space, std::size_t n, std::size_t source) {
-    const std::size_t padded = padded_to_lanes(n);
+void add_dense_source(Workspace& space, std::size_t n, std::size_t source) {
+    const std::size_t padded = rounded_up(n, lanes_of_doubles);
     const double* const distance = space.distance.data() + source * padded;
     space.place.resize(padded);
     rank_distances(distance, n, padded, space.place.data());
-    ShortestPaths& paths = space.paths;
-    paths.order.assign(n, -1);
+    std::vector<std::int32_t>& order = space.paths.order;
+    order.assign(n, -1);
     space.limit.assign(padded, -1.0);
     std::size_t reached = 0;
     for (std::size_t v = 0; v < n; ++v) {
         if (distance[v] < infinity) {
             auto at = static_cast<std::size_t>(space.place[v]);
-            while (paths.order[at] >= 0) {
+            while (order[at] >= 0) {
                 ++at;  // equally far: in any order
             }
-            paths.order[at] = static_cast<std::int32_t>(v);
+            order[at] = static_cast<std::int32_t>(v);
             space.limit[v] = distance[v] * (1.0 + equal_length);
             ++reached;
         }
     }
-    paths.order.resize(reached);
-    paths.begin.assign(1, 0);
-    paths.to.resize(n * n);
-    std::size_t edges = 0;
-    for (const std::int32_t node : paths.order) {
-        const auto v = static_cast<std::size_t>(node);
-        edges += within_limit(distance[v], space.matrix.data() + v * padded, space.limit.data(), padded,
-                              paths.to.data() + edges);
-        paths.begin.push_back(static_cast<std::int64_t>(edges));
+    space.count.assign(padded, 0.0);
+    space.share.assign(padded, 0.0);
+    space.count[source] = 1.0;
+    count_dense({padded, space.matrix.data(), space.reversed.data(), distance, space.limit.data(),
+                 std::span(order).first(reached)},
+                space.count.data(), space.share.data());
+    space.share[source] = 0.0;
+    for (std::size_t v = 0; v < n; ++v) {
+        space.sum[v] += space.count[v] * space.share[v];
     }
 }
 
 // Dijkstra, then once more over the edges of what was reached.
-void sparse_paths(Workspace& space, const PoolEdges& pool, std::size_t source) {
+void find_paths(Workspace& space, const PoolEdges& pool, std::size_t source) {
     const std::size_t n = pool.nodes();
     space.distance.assign(n, infinity);
     space.place.assign(n, -1);
@@ -219,12 +250,19 @@ void sparse_paths(Workspace& space, const PoolEdges& pool, std::size_t source) {
     }
 }
 
-// Brandes: adds to `sum` what each node takes of the shortest paths of one source.
+// A number that stands `levels` times 2^512 below others, among these.
+double lowered(double number, std::int32_t levels) {
+    return levels == 0 ? number : levels == 1 ? number * 0x1p-512 : 0.0;
+}
+
+// Brandes: adds to `sum` what each node takes of the shortest paths of one source. Thousands of nodes can have
+// more shortest paths than a double can count: node v has count_v * 2^(512 level_v) of them.
 void add_dependencies(Workspace& space) {
     const ShortestPaths& paths = space.paths;
     const std::size_t reached = paths.order.size();
     for (const std::int32_t v : paths.order) {
         space.count[static_cast<std::size_t>(v)] = 0.0;
+        space.level[static_cast<std::size_t>(v)] = 0;
     }
     space.count[static_cast<std::size_t>(paths.order[0])] = 1.0;
     const auto each = [&](std::size_t at, const auto& visit) {
@@ -234,14 +272,24 @@ void add_dependencies(Workspace& space) {
         }
     };
     for (std::size_t at = 0; at < reached; ++at) {
-        const double count = space.count[static_cast<std::size_t>(paths.order[at])];
-        each(at, [&](std::size_t w) { space.count[w] += count; });
+        const auto v = static_cast<std::size_t>(paths.order[at]);
+        if (space.count[v] > 0x1p512) {
+            space.count[v] *= 0x1p-512;
+            ++space.level[v];
+        }
+        each(at, [&](std::size_t w) {
+            if (space.level[w] < space.level[v]) {
+                space.count[w] = lowered(space.count[w], space.level[v] - space.level[w]);
+                space.level[w] = space.level[v];
+            }
+            space.count[w] += lowered(space.count[v], space.level[w] - space.level[v]);
+        });
     }
     // share_v = (1 + dependency of the source on v) / count_v, so that no division waits for another.
     for (std::size_t at = reached; at-- > 1;) {
         const auto v = static_cast<std::size_t>(paths.order[at]);
         double shares = 0.0;
-        each(at, [&](std::size_t w) { shares += space.share[w]; });
+        each(at, [&](std::size_t w) { shares += lowered(space.share[w], space.level[w] - space.level[v]); });
         space.share[v] = 1.0 / space.count[v] + shares;
         space.sum[v] += space.count[v] * shares;
     }
@@ -275,17 +323,18 @@ void add_sources(Workspace& space, const PoolEdges& pool, EdgeLength length, con
     if (n <= 2) {
         return;
     }
-    space.count.resize(n);
-    space.share.resize(n);
     read_lengths(space, pool, length);
     const bool dense = n <= small_pool && pool.edges() * 8 >= n * n && all_distances(space, pool);
+    space.count.resize(n);
+    space.level.resize(n);
+    space.share.resize(n);
     for (std::size_t source = task.first; source < task.last; ++source) {
         if (dense) {
-            dense_paths(space, n, source);
+            add_dense_source(space, n, source);
         } else {
-            sparse_paths(space, pool, source);
+            find_paths(space, pool, source);
+            add_dependencies(space);
         }
-        add_dependencies(space);
     }
 }
 

@@ -1,7 +1,9 @@
 #include "pyfast/eigenvector.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +19,6 @@ namespace {
 
 struct Workspace {
     PoolMatrix matrix;
-    std::vector<double> ones;
     std::vector<double> x;  // padded, as the next
     std::vector<double> ax;
 
@@ -71,8 +72,7 @@ PYFAST_MULTIVERSION double step(double* x, const double* y, double mu, double sh
 void solve_pool(Workspace& space, const PoolEdges& pool, const EigenvectorOptions& options,
                 std::span<float> centrality) {
     const std::size_t n = pool.nodes();
-    space.ones.assign(n, 1.0);
-    space.matrix.read(pool, space.ones);
+    space.matrix.read(pool, std::nullopt);
     const std::size_t padded = space.matrix.padded();
     space.x.assign(padded, 0.0);
     std::fill_n(space.x.begin(), n, 1.0 / std::sqrt(static_cast<double>(n)));

@@ -1,6 +1,7 @@
 #include "pyfast/graphs.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -18,35 +19,42 @@ struct Faults {
     bool weight;
 };
 
-// They run over every edge: vectors of 16, the rest one by one.
+// They run over every edge. Read as integers, floats from 0 to the largest are in their own order, and above them
+// come infinity, NaN and what is negative.
 PYFAST_MULTIVERSION Faults find_faults(const std::int32_t* indices, const float* weights, std::size_t n) {
     constexpr std::size_t lanes = 16;
     using Ints [[gnu::vector_size(lanes * sizeof(std::int32_t))]] = std::int32_t;
-    using Floats [[gnu::vector_size(lanes * sizeof(float))]] = float;
-    constexpr float largest = std::numeric_limits<float>::max();
-    Ints descending{};
-    Ints usable = Ints{} - 1;
+    using Bits [[gnu::vector_size(lanes * sizeof(std::uint32_t))]] = std::uint32_t;
+    constexpr auto minus_zero = std::bit_cast<std::uint32_t>(-0.0f);
+    Ints descents{};
+    Bits greatest{};
     std::size_t e = 1;
     for (; e + lanes <= n; e += lanes) {
         Ints here;
         Ints before;
-        Floats w;
+        Bits bits;
         std::memcpy(&here, indices + e, sizeof here);
         std::memcpy(&before, indices + e - 1, sizeof before);
-        std::memcpy(&w, weights + e, sizeof w);
-        descending -= here <= before;
-        usable &= (w >= 0.0f) & (w <= largest);
+        std::memcpy(&bits, weights + e, sizeof bits);
+        descents = here <= before ? descents + 1 : descents;
+        bits = bits == minus_zero ? Bits{} : bits;
+        greatest = bits > greatest ? bits : greatest;
     }
-    Faults faults{0, n > 0 && !(weights[0] >= 0.0f && weights[0] <= largest)};
-    for (; e < n; ++e) {
-        faults.descents += indices[e] <= indices[e - 1] ? 1 : 0;
-        faults.weight |= !(weights[e] >= 0.0f && weights[e] <= largest);
-    }
+    std::size_t all_descents = 0;
+    std::uint32_t worst = 0;
+    const auto look = [&](std::uint32_t bits) { worst = std::max(worst, bits == minus_zero ? 0 : bits); };
     for (std::size_t v = 0; v < lanes; ++v) {
-        faults.descents += static_cast<std::size_t>(descending[v]);
-        faults.weight |= usable[v] == 0;
+        all_descents += static_cast<std::size_t>(descents[v]);
+        look(greatest[v]);
     }
-    return faults;
+    for (; e < n; ++e) {
+        all_descents += indices[e] <= indices[e - 1] ? 1 : 0;
+        look(std::bit_cast<std::uint32_t>(weights[e]));
+    }
+    if (n > 0) {
+        look(std::bit_cast<std::uint32_t>(weights[0]));
+    }
+    return {all_descents, worst > std::bit_cast<std::uint32_t>(std::numeric_limits<float>::max())};
 }
 
 }  // namespace
@@ -85,9 +93,8 @@ PoolEdges checked_pool(const Graphs& graphs, std::size_t p) {
         }
     }
     if (!inside || faults.descents != allowed) {
-        throw Error("g.indices: in pool " + std::to_string(p) +
-                    " a row is not strictly increasing within 0 to " + std::to_string(n) +
-                    " - 1; indices count within the pool, each at most once a row");
+        throw Error("g.indices: in pool " + std::to_string(p) + " a row is not strictly increasing within 0 to " +
+                    std::to_string(n) + " - 1; indices count within the pool, each at most once a row");
     }
     return pool;
 }

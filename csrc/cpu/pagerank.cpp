@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -18,82 +19,114 @@ namespace pyfast {
 
 namespace {
 
+template <class T>
+struct Vectors {
+    std::vector<T> restart;  // padded, as all three
+    std::vector<T> rank;
+    std::vector<T> pushed;
+};
+
 struct Workspace {
     PoolMatrix matrix;
-    std::vector<double> follow;   // per node: damping / total, 0 where the total is
-    std::vector<double> restart;  // padded, as the two that come
-    std::vector<double> rank;
-    std::vector<double> pushed;
     std::vector<std::size_t> stuck;
+    Vectors<double> fine;
+    Vectors<float> rough;
 
     void trim() { matrix.trim(); }
 };
 
 // rank = pushed + share * restart; gives the change, added up.
-PYFAST_MULTIVERSION double step(double* rank, const double* pushed, const double* restart, double share,
-                                std::size_t padded) {
-    Doubles changes{};
-    for (std::size_t v = 0; v < padded; v += lanes_of_doubles) {
-        Doubles before;
-        Doubles p;
-        Doubles r;
+template <class Vector, class T>
+[[gnu::always_inline]] inline T step_of(T* rank, const T* pushed, const T* restart, T share, std::size_t padded) {
+    constexpr std::size_t lanes = sizeof(Vector) / sizeof(T);
+    Vector changes{};
+    for (std::size_t v = 0; v < padded; v += lanes) {
+        Vector before;
+        Vector p;
+        Vector r;
         std::memcpy(&before, rank + v, sizeof before);
         std::memcpy(&p, pushed + v, sizeof p);
         std::memcpy(&r, restart + v, sizeof r);
-        const Doubles after = p + share * r;
-        const Doubles change = after - before;
-        changes += change < 0.0 ? -change : change;
+        const Vector after = p + share * r;
+        const Vector change = after - before;
+        changes += change < T{0} ? -change : change;
         std::memcpy(rank + v, &after, sizeof after);
     }
-    double sum = 0.0;
-    for (std::size_t v = 0; v < lanes_of_doubles; ++v) {
+    T sum{0};
+    for (std::size_t v = 0; v < lanes; ++v) {
         sum += changes[v];
     }
     return sum;
 }
 
+PYFAST_MULTIVERSION double step(double* rank, const double* pushed, const double* restart, double share,
+                                std::size_t padded) {
+    return step_of<Doubles>(rank, pushed, restart, share, padded);
+}
+PYFAST_MULTIVERSION float step(float* rank, const float* pushed, const float* restart, float share,
+                               std::size_t padded) {
+    return step_of<Floats>(rank, pushed, restart, share, padded);
+}
+
+// Steps until the last one changed no more than the tolerance, or, where rounding keeps it from that, no less than
+// the one before: but for rounding each changes less. Gives the number of steps.
+template <class T>
+std::int64_t iterate(const PoolMatrix& matrix, std::span<const std::size_t> stuck, Vectors<T>& vectors, T damping,
+                     T tolerance, std::int64_t most) {
+    T change = std::numeric_limits<T>::infinity();
+    for (std::int64_t steps = 1; steps <= most; ++steps) {
+        T resting{0};
+        for (const std::size_t v : stuck) {
+            resting += vectors.rank[v];
+        }
+        matrix.push(vectors.rank.data(), vectors.pushed.data());
+        const T before = change;
+        change = step(vectors.rank.data(), vectors.pushed.data(), vectors.restart.data(),
+                      T{1} - damping + damping * resting, vectors.rank.size());
+        if (change <= tolerance || change >= before) {
+            return steps;
+        }
+    }
+    return most;
+}
+
 void set_restart(std::vector<double>& restart, std::span<const float> personalization, std::size_t n) {
     const double total = std::accumulate(personalization.begin(), personalization.end(), 0.0);
     for (std::size_t v = 0; v < n; ++v) {
-        restart[v] =
-            total > 0.0 ? static_cast<double>(personalization[v]) / total : 1.0 / static_cast<double>(n);
+        restart[v] = total > 0.0 ? static_cast<double>(personalization[v]) / total : 1.0 / static_cast<double>(n);
     }
 }
 
 void rank_pool(Workspace& space, const PoolEdges& pool, std::span<const float> personalization,
                const PageRankOptions& options, std::span<float> rank) {
     const std::size_t n = pool.nodes();
-    space.follow.resize(n);
+    PoolMatrix& matrix = space.matrix;
+    matrix.read(pool, options.damping);
     space.stuck.clear();
     for (std::size_t v = 0; v < n; ++v) {
-        const auto weights = pool.row(v).weights;
-        const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-        space.follow[v] = total > 0.0 ? options.damping / total : 0.0;
-        if (!(total > 0.0)) {
+        if (!(matrix.totals()[v] > 0.0)) {
             space.stuck.push_back(v);
         }
     }
-    space.matrix.read(pool, space.follow);
-    const std::size_t padded = space.matrix.padded();
-    space.restart.assign(padded, 0.0);
-    set_restart(space.restart, personalization, n);
-    space.rank = space.restart;
-    space.pushed.resize(padded);
-    for (std::int64_t iteration = 0; iteration < options.max_iterations; ++iteration) {
-        double stuck = 0.0;
-        for (const std::size_t v : space.stuck) {
-            stuck += space.rank[v];
-        }
-        space.matrix.push(space.rank.data(), space.pushed.data());
-        const double share = 1.0 - options.damping + options.damping * stuck;
-        if (step(space.rank.data(), space.pushed.data(), space.restart.data(), share, padded) <=
-            options.tolerance) {
-            break;
-        }
+    Vectors<double>& fine = space.fine;
+    fine.restart.assign(matrix.padded(), 0.0);
+    set_restart(fine.restart, personalization, n);
+    fine.rank = fine.restart;
+    fine.pushed.resize(fine.rank.size());
+    std::int64_t steps = 0;
+    constexpr double rough = 1e-6;  // as far as float goes; it takes half the time
+    if (matrix.dense() && options.tolerance < rough) {
+        space.rough.restart.assign(fine.restart.begin(), fine.restart.end());
+        space.rough.rank = space.rough.restart;
+        space.rough.pushed.resize(space.rough.rank.size());
+        steps = iterate(matrix, space.stuck, space.rough, static_cast<float>(options.damping),
+                        static_cast<float>(rough), options.max_iterations);
+        fine.rank.assign(space.rough.rank.begin(), space.rough.rank.end());
     }
-    const double sum = std::accumulate(space.rank.begin(), space.rank.end(), 0.0);
+    iterate(matrix, space.stuck, fine, options.damping, options.tolerance, options.max_iterations - steps);
+    const double sum = std::accumulate(fine.rank.begin(), fine.rank.end(), 0.0);
     for (std::size_t v = 0; v < n; ++v) {
-        rank[v] = static_cast<float>(space.rank[v] / sum);
+        rank[v] = static_cast<float>(fine.rank[v] / sum);
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "multiversion.hpp"
 #include "reused.hpp"
@@ -11,72 +12,121 @@ namespace pyfast {
 namespace {
 
 // to[0 .. Width registers) of the product; the sums stay in registers.
-template <std::size_t Width>
-[[gnu::always_inline]] inline void push_block(const double* values, std::size_t rows, std::size_t stride,
-                                              const double* from, double* to) {
-    Doubles sums[Width] = {};
+template <class Vector, std::size_t Width, class T>
+[[gnu::always_inline]] inline void push_block(const T* values, std::size_t rows, std::size_t stride, const T* from,
+                                              T* to) {
+    Vector sums[Width] = {};
     for (std::size_t i = 0; i < rows; ++i) {
         for (std::size_t v = 0; v < Width; ++v) {
-            Doubles m;
-            std::memcpy(&m, values + i * stride + v * lanes_of_doubles, sizeof m);
+            Vector m;
+            std::memcpy(&m, values + i * stride + v * (sizeof m / sizeof(T)), sizeof m);
             sums[v] += from[i] * m;
         }
     }
     std::memcpy(to, sums, sizeof sums);
 }
 
-PYFAST_MULTIVERSION void push_dense(const double* values, std::size_t rows, std::size_t stride,
-                                    const double* from, double* to) {
+template <class Vector, class T>
+[[gnu::always_inline]] inline void push_dense(const T* values, std::size_t rows, std::size_t stride, const T* from,
+                                              T* to) {
+    constexpr std::size_t lanes = sizeof(Vector) / sizeof(T);
     std::size_t first = 0;
-    for (; first + 4 * lanes_of_doubles <= stride; first += 4 * lanes_of_doubles) {
-        push_block<4>(values + first, rows, stride, from, to + first);
+    for (; first + 4 * lanes <= stride; first += 4 * lanes) {
+        push_block<Vector, 4>(values + first, rows, stride, from, to + first);
     }
-    switch ((stride - first) / lanes_of_doubles) {
-        case 3: push_block<3>(values + first, rows, stride, from, to + first); break;
-        case 2: push_block<2>(values + first, rows, stride, from, to + first); break;
-        case 1: push_block<1>(values + first, rows, stride, from, to + first); break;
+    switch ((stride - first) / lanes) {
+        case 3: push_block<Vector, 3>(values + first, rows, stride, from, to + first); break;
+        case 2: push_block<Vector, 2>(values + first, rows, stride, from, to + first); break;
+        case 1: push_block<Vector, 1>(values + first, rows, stride, from, to + first); break;
         default: break;
+    }
+}
+
+PYFAST_MULTIVERSION void push_doubles(const double* values, std::size_t rows, std::size_t stride,
+                                      const double* from, double* to) {
+    push_dense<Doubles>(values, rows, stride, from, to);
+}
+PYFAST_MULTIVERSION void push_floats(const float* values, std::size_t rows, std::size_t stride, const float* from,
+                                     float* to) {
+    push_dense<Floats>(values, rows, stride, from, to);
+}
+
+double scale(std::optional<double> damping, double total) {
+    return !damping ? 1.0 : total > 0.0 ? *damping / total : 0.0;
+}
+
+// Rows of weights, as floats, become rows of the matrix, as doubles and as floats.
+PYFAST_MULTIVERSION void scale_rows(float* rough, std::size_t n, std::optional<double> damping, double* totals,
+                                    double* values) {
+    using Half [[gnu::vector_size(lanes_of_doubles * sizeof(float))]] = float;
+    using Four [[gnu::vector_size(4 * sizeof(double))]] = double;
+    const std::size_t stride = rounded_up(n, lanes_of_doubles);
+    for (std::size_t i = 0; i < n; ++i, rough += rounded_up(n, lanes_of_floats), values += stride) {
+        Doubles sums{};
+        for (std::size_t j = 0; j < stride; j += lanes_of_doubles) {
+            Half row;
+            std::memcpy(&row, rough + j, sizeof row);
+            sums += __builtin_convertvector(row, Doubles);
+        }
+        Four halves[2];
+        std::memcpy(halves, &sums, sizeof halves);
+        const Four four = halves[0] + halves[1];
+        totals[i] = (four[0] + four[2]) + (four[1] + four[3]);
+        const double factor = scale(damping, totals[i]);
+        for (std::size_t j = 0; j < stride; j += lanes_of_doubles) {
+            Half row;
+            std::memcpy(&row, rough + j, sizeof row);
+            const Doubles scaled = __builtin_convertvector(row, Doubles) * factor;
+            row = __builtin_convertvector(scaled, Half);
+            std::memcpy(values + j, &scaled, sizeof scaled);
+            std::memcpy(rough + j, &row, sizeof row);
+        }
     }
 }
 
 }  // namespace
 
-void PoolMatrix::read(const PoolEdges& pool, std::span<const double> factors) {
+void PoolMatrix::read(const PoolEdges& pool, std::optional<double> damping) {
     pool_ = pool;
     const std::size_t n = pool.nodes();
-    padded_ = padded_to_lanes(n);
+    totals_.resize(n);
     // A stored edge costs as much as eight entries of a dense row; and a dense matrix shall fit a cache.
     constexpr std::size_t largest = 1024;
     dense_ = n <= largest && pool.edges() * 8 >= n * n;
     if (dense_) {
-        values_.assign(n * padded_, 0.0);
-    } else {
-        values_.resize(pool.edges());
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-        const auto [indices, weights] = pool.row(i);
-        const double factor = factors[i];
-        if (dense_) {
-            double* const row = values_.data() + i * padded_;
-            for (std::size_t e = 0; e < indices.size(); ++e) {
-                row[indices[e]] = static_cast<double>(weights[e]) * factor;
-            }
-        } else {
-            double* const row = values_.data() + pool.begin(i);
-            for (std::size_t e = 0; e < indices.size(); ++e) {
-                row[e] = static_cast<double>(weights[e]) * factor;
+        const std::size_t stride = rounded_up(n, lanes_of_floats);
+        rough_.assign(n * stride, 0.0f);
+        values_.resize(n * rounded_up(n, lanes_of_doubles));
+        const std::int32_t* const indices = pool.indices.data();
+        const float* const weights = pool.weights.data();
+        for (std::size_t i = 0; i < n; ++i) {
+            float* const row = rough_.data() + i * stride;
+            const std::size_t end = pool.begin(i + 1);
+            for (std::size_t e = pool.begin(i); e < end; ++e) {
+                row[indices[e]] = weights[e];
             }
         }
+        scale_rows(rough_.data(), n, damping, totals_.data(), values_.data());
+        return;
+    }
+    values_.resize(pool.edges());
+    for (std::size_t i = 0; i < n; ++i) {
+        const auto weights = pool.row(i).weights;
+        totals_[i] = std::accumulate(weights.begin(), weights.end(), 0.0);
+        const double factor = scale(damping, totals_[i]);
+        std::transform(weights.begin(), weights.end(),
+                       values_.begin() + static_cast<std::ptrdiff_t>(pool.begin(i)),
+                       [&](float weight) { return static_cast<double>(weight) * factor; });
     }
 }
 
 void PoolMatrix::push(const double* from, double* to) const {
     const std::size_t n = pool_.nodes();
     if (dense_) {
-        push_dense(values_.data(), n, padded_, from, to);
+        push_doubles(values_.data(), n, rounded_up(n, lanes_of_doubles), from, to);
         return;
     }
-    std::fill_n(to, padded_, 0.0);
+    std::fill_n(to, padded(), 0.0);
     for (std::size_t i = 0; i < n; ++i) {
         const double x = from[i];
         for (std::size_t e = pool_.begin(i); e < pool_.begin(i + 1); ++e) {
@@ -85,6 +135,13 @@ void PoolMatrix::push(const double* from, double* to) const {
     }
 }
 
-void PoolMatrix::trim() { pyfast::trim(values_); }
+void PoolMatrix::push(const float* from, float* to) const {
+    push_floats(rough_.data(), pool_.nodes(), padded(), from, to);
+}
+
+void PoolMatrix::trim() {
+    pyfast::trim(values_);
+    pyfast::trim(rough_);
+}
 
 }  // namespace pyfast

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,31 +10,39 @@
 
 namespace pyfast {
 
+constexpr std::size_t lanes_of_doubles = 8;
+constexpr std::size_t lanes_of_floats = 16;
+using Doubles [[gnu::vector_size(lanes_of_doubles * sizeof(double))]] = double;
+using Floats [[gnu::vector_size(lanes_of_floats * sizeof(float))]] = float;
+
+constexpr std::size_t rounded_up(std::size_t n, std::size_t lanes) { return (n + lanes - 1) / lanes * lanes; }
+
 class PoolMatrix {
   public:
-    // Vectors that go in and out are this long: n, rounded up to whole registers. What is beyond n stays 0.
-    [[nodiscard]] std::size_t padded() const { return padded_; }
+    // Reads the pool, which must outlive the matrix. With a damping each row is multiplied by damping / its total
+    // (a row whose total is 0 stays 0); else it is taken as it is.
+    void read(const PoolEdges& pool, std::optional<double> damping);
 
-    // Reads the pool, which must outlive the matrix; each row is multiplied by its factor.
-    void read(const PoolEdges& pool, std::span<const double> factors);
+    // Vectors that go in and out are this long: n, rounded up. What is beyond n is 0.
+    [[nodiscard]] std::size_t padded() const { return rounded_up(pool_.nodes(), lanes_of_floats); }
+
+    [[nodiscard]] std::span<const double> totals() const { return totals_; }
 
     // to_j = sum over rows i of from_i * m_ij, rows in order: what every node is given by those that lead to it.
     void push(const double* from, double* to) const;
+
+    // The same in half the time, where the matrix is dense.
+    [[nodiscard]] bool dense() const { return dense_; }
+    void push(const float* from, float* to) const;
 
     void trim();
 
   private:
     PoolEdges pool_;
-    std::size_t padded_ = 0;
     bool dense_ = false;
-    std::vector<double> values_;  // dense: n x padded; else one per edge
+    std::vector<double> totals_;
+    std::vector<double> values_;  // dense: n rows of n, rounded up to registers; else one per edge
+    std::vector<float> rough_;    // dense: the same in float
 };
-
-// Round up to whole registers of doubles.
-constexpr std::size_t lanes_of_doubles = 8;
-constexpr std::size_t padded_to_lanes(std::size_t n) {
-    return (n + lanes_of_doubles - 1) / lanes_of_doubles * lanes_of_doubles;
-}
-using Doubles [[gnu::vector_size(lanes_of_doubles * sizeof(double))]] = double;
 
 }  // namespace pyfast

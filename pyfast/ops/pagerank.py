@@ -23,7 +23,8 @@ def pagerank(
 ) -> Float32:
     """float32[N]: of each node of the graph; the ranks of a pool add up to 1.
 
-    rank_v = damping * sum over edges (u, v) of rank_u * w_uv / total_u + (1 - damping + damping * stuck) * restart_v
+    rank_v = damping * sum over edges (u, v) of rank_u * w_uv / total_u
+             + (1 - damping + damping * stuck) * restart_v
 
     with total_u the sum of the weights of u's edges, and stuck the rank of the nodes where it is 0: they restart.
     `restart` is uniform over the pool, or in proportion to `personalization`, N numbers of at least 0 (a pool

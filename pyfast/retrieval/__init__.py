@@ -1,11 +1,12 @@
 """The index of a corpus: its forward index, its lexical index, the folder that holds them; and pools from it."""
 
-from pyfast.retrieval.curation import Curation, Rank, bridge_select, curate, search_and_merge
+from pyfast.retrieval.curation import Centrality, Curation, Rank, bridge_select, curate, search_and_merge
 from pyfast.retrieval.index import Index, build_index
 from pyfast.retrieval.pools import Pool, merge, merge_each
 from pyfast.retrieval.texts import Evidence, cite, evidence_of, narrate
 
 __all__ = [
+    "Centrality",
     "Curation",
     "Evidence",
     "Index",

@@ -18,6 +18,7 @@ from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool, merge_each, split, stacked
 
 Rank = Literal["graph_rank", "bridge_rank"]
+Centrality = Literal["degree", "pagerank", "betweenness", "eigenvector"]
 
 # What `Curation.expand` adds to a pool: the nearest few of its best few. benchmarks/recall.py shows what it finds;
 # more seeds, more neighbours, or a search to the end find no more of what is among a context's 10 or 20.
@@ -37,12 +38,15 @@ class Curation:
     expand: bool = False
     """Join what the pool's best units lead to in the whole corpus, for `bridge_rank`."""
     per_kind: int = 2
+    centrality: Centrality = "degree"
+    """`graph_rank`'s structural score."""
 
 
 def curate(index: Index, items: Sequence[tuple[Pool, str]], how: Curation) -> list[Pool]:
     """For each (pool, its query) the nodes of its evidence graph that make the context, best first.
 
-    Structural score (weighted degree in closed form, or `bridge_rank`), GraphRank, pruning: each one native call.
+    Structural score (weighted degree in closed form, the graph and another centrality, or `bridge_rank`),
+    GraphRank, pruning: each one native call.
     """
     offsets, units, semantic = stacked([pool for pool, _ in items])
     if how.rank == "bridge_rank":
@@ -52,10 +56,22 @@ def curate(index: Index, items: Sequence[tuple[Pool, str]], how: Curation) -> li
             offsets, units, semantic = expand(index, offsets, units, semantic, scores, terms)
             scores = ops.bridge_rank(index.X, offsets, units, semantic, terms)
     else:
-        degree = ops.weighted_degree(index.X, offsets, units)
-        scores = ops.graph_rank(semantic, degree, offsets, how.alpha)
+        structural = _structural(index, offsets, units, how.centrality)
+        scores = ops.graph_rank(semantic, structural, offsets, how.alpha)
     kept = ops.prune(scores, index.is_table[units], offsets, how.least, how.most, how.per_kind)
     return _chosen(offsets, units, scores, *kept)
+
+
+def _structural(index: Index, offsets: Int64, units: Int32, centrality: Centrality) -> Float32:
+    """The centrality of each node in its pool's evidence graph; the weighted degree needs no edges."""
+    if centrality == "degree":
+        return ops.weighted_degree(index.X, offsets, units)
+    graph = ops.evidence_graph(index.X, offsets, units)
+    if centrality == "pagerank":
+        return ops.pagerank(graph)
+    if centrality == "betweenness":
+        return ops.betweenness(graph)
+    return ops.eigenvector(graph)
 
 
 def expand(

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
-from pyfast.retrieval import Curation, Pool, Rank, bridge_select, curate
+from pyfast.retrieval import Centrality, Curation, Pool, Rank, bridge_select, curate
 from pyfast.systems import system
 from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, final_text
 
@@ -31,6 +31,8 @@ class Settings(system.Settings):
     """Join what a pool's best units lead to in the whole corpus. `graph_rank` could not lift it: off with that."""
     alpha: float = Field(default=0.85, ge=0, le=1, allow_inf_nan=False)
     """GraphRank's balance; 1 leaves structure out (the paper's "w/o GraphRank")."""
+    centrality: Centrality = "degree"
+    """GraphRank's structural score. The paper weighs nodes by `degree`; the others cost the graph's edges too."""
     beta: float = Field(default=0.2, ge=0, allow_inf_nan=False)
     """The selector's boost, on scores in [0, 1]. The paper does not give its value."""
     hop_k: int = Field(default=20, ge=1, le=10_000)
@@ -46,8 +48,9 @@ class Settings(system.Settings):
     def _of_the_rank(cls, given: dict[str, Any]) -> dict[str, Any]:
         """What only one of the ranks has is off, or refused, with the other."""
         if given.get("rank") != "graph_rank":
-            if "alpha" in given:
-                raise ValueError("alpha wants rank=graph_rank")
+            for name in ("alpha", "centrality"):
+                if name in given:
+                    raise ValueError(f"{name} wants rank=graph_rank")
             return given
         return {"expand": False, **given}
 
@@ -148,7 +151,9 @@ async def curated(pool: Pool, query: str, ctx: Context, settings: Settings, leas
     """Graph, GraphRank and pruning; without the graph, the head of the list."""
     if not settings.graph:
         return pool.head(most)
-    how = Curation(min(least, most), most, settings.alpha, settings.rank, settings.expand)
+    how = Curation(
+        min(least, most), most, settings.alpha, settings.rank, settings.expand, settings.centrality
+    )
     return await ctx.call(curate, (pool, query), how)
 
 

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "centrality_test.hpp"
 #include "check.hpp"
 #include "gatv2_test.hpp"
 #include "pyfast/bridge_rank.hpp"
@@ -454,6 +455,7 @@ int main(int count, char** arguments) {
     check_callers();
     test_hseq_stream();
     test_gatv2();
+    test_centrality();
     std::puts("passed");
     return 0;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -92,6 +93,18 @@ def scores(op: Callable[[Problem, int], Array]) -> Callable[..., list[Any]]:
     return run
 
 
+def centrality(op: Callable[..., Array]) -> Callable[..., list[Any]]:
+    """Of the graph of all edges, and of a directed one."""
+
+    def run(q: Problem, threads: int = 1) -> list[tuple[Array, ...]]:
+        graphs = [ops.evidence_graph(q.X, q.offsets, q.docs, "dot", top_k=k, threads=threads) for k in (None, 3)]
+        whole, directed = (op(g, threads=threads) for g in graphs)
+        assert whole.dtype == directed.dtype == np.float32 and whole.shape == directed.shape == q.docs.shape
+        return [(q.part(whole, p), q.part(directed, p)) for p in range(len(q))]
+
+    return run
+
+
 def _bridge_expand(q: Problem, threads: int = 1) -> list[tuple[Array, ...]]:
     ends, documents, similarities = ops.bridge_expand(
         q.X, q.XT, q.offsets, q.docs, q.question_terms, k=3, threads=threads
@@ -117,6 +130,8 @@ OPS: dict[str, Callable[..., list[tuple[Array, ...]]]] = {
     "weighted_degree sum": scores(lambda q, t: ops.weighted_degree(q.X, q.offsets, q.docs, threads=t)),
     "weighted_degree dot": scores(lambda q, t: ops.weighted_degree(q.X, q.offsets, q.docs, "dot", threads=t)),
     "weighted_degree min": scores(lambda q, t: ops.weighted_degree(q.X, q.offsets, q.docs, "min", threads=t)),
+    "betweenness inverse": centrality(ops.betweenness),
+    "betweenness hops": centrality(partial(ops.betweenness, length="hops")),
     "bridge_expand": _bridge_expand,
     "bridge_rank": scores(
         lambda q, t: ops.bridge_rank(q.X, q.offsets, q.docs, q.semantic, q.question_terms, threads=t)
@@ -124,7 +139,9 @@ OPS: dict[str, Callable[..., list[tuple[Array, ...]]]] = {
     "bridge_select": scores(
         lambda q, t: ops.bridge_select(q.X, q.offsets, q.docs, q.semantic, q.is_table, q.cells)
     ),
+    "eigenvector": centrality(ops.eigenvector),
     "graph_rank": scores(lambda q, t: ops.graph_rank(q.semantic, np.float32(q.semantic) * 7 % 1, q.offsets)),
+    "pagerank": centrality(ops.pagerank),
     "prune": _prune,
 }
 READS_X = [name for name in OPS if name not in ("graph_rank", "prune")]

@@ -1,18 +1,35 @@
 """From pools to better pools: the reference ops in turn, whatever the company."""
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pyfast.engine import Question
+from pyfast.ops.betweenness import betweenness_reference
 from pyfast.ops.bridge_expand import bridge_expand_reference
 from pyfast.ops.bridge_rank import bridge_rank_reference
 from pyfast.ops.bridge_select import bridge_select_reference
+from pyfast.ops.eigenvector import eigenvector_reference
+from pyfast.ops.evidence_graph import evidence_graph_reference
 from pyfast.ops.graph_rank import graph_rank_reference
+from pyfast.ops.pagerank import pagerank_reference
 from pyfast.ops.prune import prune_reference
 from pyfast.ops.weighted_degree import weighted_degree_reference
-from pyfast.retrieval import Curation, Index, Pool, Rank, bridge_select, curate, curation, merge, search_and_merge
+from pyfast.retrieval import (
+    Centrality,
+    Curation,
+    Index,
+    Pool,
+    Rank,
+    bridge_select,
+    curate,
+    curation,
+    merge,
+    search_and_merge,
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +55,32 @@ def test_curate_is_the_reference_ops_in_turn(
         expected = dict(zip(pool.units.tolist(), np.asarray(scores).tolist(), strict=True))
         np.testing.assert_allclose(kept.scores, [expected[u] for u in kept.units.tolist()], rtol=1e-4, atol=1e-6)
         assert np.all(np.diff(kept.scores) <= 0)
+
+
+@pytest.mark.parametrize(
+    ("centrality", "reference"),
+    [
+        ("pagerank", pagerank_reference),
+        ("betweenness", betweenness_reference),
+        ("eigenvector", eigenvector_reference),
+    ],
+)
+def test_curate_by_another_centrality(
+    hybridqa: Index, questions: list[str], centrality: Centrality, reference: Callable[..., Any]
+) -> None:
+    items = list(zip(hybridqa.search(questions[:4], 30), questions, strict=False))
+    how = Curation(5, 10, centrality=centrality)
+    by_degree = curate(hybridqa, items, Curation(5, 10))
+    together = curate(hybridqa, items, how)
+    for (pool, query), kept in zip(items, together, strict=True):
+        structural = reference(evidence_graph_reference(hybridqa.X, pool.units))
+        scores = graph_rank_reference(pool.scores, structural)
+        places = prune_reference(scores, hybridqa.is_table[pool.units], 5, 10)
+        assert set(kept.units.tolist()) == set(pool.units[places].tolist())
+        expected = dict(zip(pool.units.tolist(), np.asarray(scores).tolist(), strict=True))
+        np.testing.assert_allclose(kept.scores, [expected[u] for u in kept.units.tolist()], rtol=1e-4, atol=1e-5)
+        assert same(curate(hybridqa, [(pool, query)], how)[0], kept)
+    assert not all(same(a, b) for a, b in zip(by_degree, together, strict=True))
 
 
 def same(a: Pool, b: Pool) -> bool:

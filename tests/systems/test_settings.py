@@ -24,6 +24,7 @@ BAD = [
     ("n2n", "hop_most", "many", "hop_most"),
     ("n2n", "expand", "far", "expand"),
     ("rag", "k", "-1", "k"),
+    ("n2n", "centrality", "closeness", "centrality"),
     ("decompose", "graph", "on", "graph"),  # that would be n2n
 ]
 
@@ -50,6 +51,7 @@ def test_the_papers_rank_goes_without_expansion() -> None:
 GOOD = [("n2n", {"graph": "off", "decompose": "0"}), ("decompose", {"hop_k": "7"})]
 GOOD += [("n2n", {"rank": "graph_rank", "alpha": "1"}), ("n2n", {"rank": "graph_rank", "expand": "off"})]
 GOOD += [("n2n", {"rank": "bridge_rank", "beta": "0"}), ("rag", {"k": "1"}), ("cot", {})]
+GOOD += [("n2n", {"centrality": name}) for name in ("degree", "pagerank", "betweenness", "eigenvector")]
 
 
 @pytest.mark.parametrize(("system", "settings"), GOOD)

@@ -19,7 +19,8 @@ struct EigenvectorOptions {
 //   x_v = (1 / lambda) * sum over edges (u, v) of w_uv x_u,   lambda the largest eigenvalue, x >= 0, ||x|| = 1
 //
 // both norms Euclidean. A pool without edges: all equal, 1 / sqrt(n). Where the largest eigenvalue has several
-// eigenvectors (components of the same strength): the one nearest to all equal. A self-loop is an edge like any other.
+// eigenvectors (components of the same strength): the one nearest to all equal. A self-loop is an edge like any
+// other.
 //
 // Power iteration in double, from all equal, on A + s I with s a quarter of the present estimate of lambda: it
 // converges where a graph is bipartite too. It ends where ||A x - mu x|| <= tolerance * mu with mu = ||A x||, else

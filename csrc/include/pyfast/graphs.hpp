@@ -25,7 +25,7 @@ struct Graphs {
 
 // The checked graph of one pool.
 struct PoolEdges {
-    std::span<const std::int64_t> indptr;  // n + 1, of the batch: the first need not be 0
+    std::span<const std::int64_t> indptr;   // n + 1, of the batch: the first need not be 0
     std::span<const std::int32_t> indices;  // of this pool
     std::span<const float> weights;         // of this pool
 

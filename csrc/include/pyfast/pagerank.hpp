@@ -17,7 +17,8 @@ struct PageRankOptions {
 
 // rank[v], for every node of every pool; a pool's ranks add up to 1:
 //
-//   rank_v = damping * sum over edges (u, v) of rank_u w_uv / total_u + (1 - damping + damping * stuck) * restart_v
+//   rank_v = damping * sum over edges (u, v) of rank_u w_uv / total_u + (1 - damping + damping * stuck) *
+//   restart_v
 //
 // where total_u is the sum of the weights that leave u, and stuck the rank of the nodes whose total is 0: they
 // restart. restart is uniform, or where `personalization` is given (one number per node, not negative) in

@@ -1,0 +1,51 @@
+"""The graphs of the real pools, as each library holds them; built outside of what is timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import igraph
+import networkx
+import numpy as np
+from measuring import DOCUMENTS, POOLS, RealPools
+
+from pyfast import ops
+
+
+@dataclass(frozen=True)
+class RealGraphs:
+    """Undirected; of each edge the `weight`, and the `length` 1 / weight."""
+
+    batch: ops.EvidenceGraph
+    of_igraph: list[Any]
+    of_networkx: list[Any]
+    """of the first 20 pools"""
+
+    def __getitem__(self, p: int) -> slice:
+        """The nodes of pool p."""
+        return slice(p * DOCUMENTS, (p + 1) * DOCUMENTS)
+
+
+def real_graphs(real: RealPools) -> RealGraphs:
+    batch = ops.evidence_graph(real.X, real.offsets, real.docs.ravel())
+    of_igraph, of_networkx = [], []
+    for p in range(POOLS):
+        pool = batch.pool(p).tocoo()
+        upper = pool.row < pool.col
+        weights = pool.data[upper].astype(np.float64)
+        edges = np.stack([pool.row, pool.col], axis=1)[upper].tolist()
+        attributes = {"weight": weights.tolist(), "length": (1 / weights).tolist()}
+        of_igraph.append(igraph.Graph(DOCUMENTS, edges, edge_attrs=attributes))
+        if p < 20:
+            graph = networkx.empty_graph(DOCUMENTS)
+            graph.add_edges_from(
+                (a, b, {"weight": w, "length": 1 / w}) for (a, b), w in zip(edges, weights.tolist(), strict=True)
+            )
+            of_networkx.append(graph)
+    return RealGraphs(batch, of_igraph, of_networkx)
+
+
+def values(centrality: dict[int, float]) -> np.ndarray:
+    """networkx's result as an array."""
+    return np.array([centrality[v] for v in range(DOCUMENTS)])

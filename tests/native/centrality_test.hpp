@@ -1,0 +1,4 @@
+// Native checks of betweenness, eigenvector and pagerank.
+#pragma once
+
+void test_centrality();
