@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "aligned.hpp"
 #include "multiversion.hpp"
 #include "parallel.hpp"
 #include "pool_matrix.hpp"
@@ -30,17 +31,17 @@ struct ShortestPaths {
 };
 
 struct Workspace {
-    std::vector<double> lengths;   // per edge
-    std::vector<double> matrix;    // dense: n x padded lengths, infinite where there is no edge
-    std::vector<double> reversed;  // dense: the same of the edges to a node
-    std::vector<double> distance;  // dense: n x padded; else of one source
-    std::vector<double> limit;
-    std::vector<std::int64_t> place;
+    std::vector<double> lengths;  // per edge
+    Aligned<double> matrix;       // dense: n x padded lengths, infinite where there is no edge
+    Aligned<double> reversed;     // dense: the same of the edges to a node
+    Aligned<double> distance;     // dense: n x padded; else of one source
+    Aligned<double> limit;
+    Aligned<std::int64_t> place;
     std::vector<std::pair<double, std::int32_t>> heap;
     ShortestPaths paths;
-    std::vector<double> count;
+    Aligned<double> count;
     std::vector<std::int32_t> level;
-    std::vector<double> share;
+    Aligned<double> share;
     std::vector<double> sum;
 
     void trim() {

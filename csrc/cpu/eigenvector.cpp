@@ -5,8 +5,8 @@
 #include <cstring>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "aligned.hpp"
 #include "multiversion.hpp"
 #include "parallel.hpp"
 #include "pool_matrix.hpp"
@@ -19,8 +19,8 @@ namespace {
 
 struct Workspace {
     PoolMatrix matrix;
-    std::vector<double> x;  // padded, as the next
-    std::vector<double> ax;
+    Aligned<double> x;  // padded, as the next
+    Aligned<double> ax;
 
     void trim() { matrix.trim(); }
 };
@@ -76,7 +76,7 @@ void solve_pool(Workspace& space, const PoolEdges& pool, const EigenvectorOption
     const std::size_t padded = space.matrix.padded();
     space.x.assign(padded, 0.0);
     std::fill_n(space.x.begin(), n, 1.0 / std::sqrt(static_cast<double>(n)));
-    space.ax.resize(padded);
+    space.ax.assign(padded, 0.0);
     for (std::int64_t iteration = 0; iteration < options.max_iterations; ++iteration) {
         space.matrix.push(space.x.data(), space.ax.data());
         const auto [yy, xy] = products(space.x.data(), space.ax.data(), padded);

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "aligned.hpp"
 #include "pyfast/graphs.hpp"
 
 namespace pyfast {
@@ -23,7 +24,7 @@ class PoolMatrix {
     // (a row whose total is 0 stays 0); else it is taken as it is.
     void read(const PoolEdges& pool, std::optional<double> damping);
 
-    // Vectors that go in and out are this long: n, rounded up. What is beyond n is 0.
+    // Vectors that go in and out are this long: n, rounded up. What is beyond n is 0, and stays so.
     [[nodiscard]] std::size_t padded() const { return rounded_up(pool_.nodes(), lanes_of_floats); }
 
     [[nodiscard]] std::span<const double> totals() const { return totals_; }
@@ -41,8 +42,8 @@ class PoolMatrix {
     PoolEdges pool_;
     bool dense_ = false;
     std::vector<double> totals_;
-    std::vector<double> values_;  // dense: n rows of n, rounded up to registers; else one per edge
-    std::vector<float> rough_;    // dense: the same in float
+    Aligned<double> values_;  // dense: n rows of n, rounded up to registers; else one per edge
+    Aligned<float> rough_;    // dense: the same in float
 };
 
 }  // namespace pyfast

@@ -55,8 +55,8 @@ class Reused {
 };
 
 // Frees a vector that holds more than 32 MB.
-template <class T>
-void trim(std::vector<T>& vector) {
+template <class T, class Allocator>
+void trim(std::vector<T, Allocator>& vector) {
     if (vector.capacity() * sizeof(T) > (std::size_t{32} << 20)) {
         vector = {};
     }

@@ -108,7 +108,7 @@ def test_igraph_on_real_pools(real: Problem) -> None:
         n = len(found[p])
         upper = pool.row < pool.col
         of = igraph.Graph(n, np.stack([pool.row, pool.col], axis=1)[upper])
-        expected = np.array(of.betweenness(weights=1 / pool.data[upper].astype(np.float64)))
+        expected = np.array(of.betweenness(weights=(1 / pool.data[upper].astype(np.float64)).tolist()))
         np.testing.assert_allclose(found[p], expected / ((n - 1) * (n - 2) / 2), rtol=1e-5, atol=1e-9)
 
 
