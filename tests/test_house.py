@@ -63,7 +63,7 @@ def test_every_room_has_its_storey() -> None:
     assert {room(path) for path in SOURCES} <= STOREY.keys()
 
 
-OPS = [name for name in ops.__all__ if name.islower()]
+OPS = [name for name in ops.__all__ if name.islower() and name != "shared_terms"]  # of evidence_graph's file
 
 
 @pytest.mark.parametrize("op", OPS)

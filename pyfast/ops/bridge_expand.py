@@ -51,7 +51,7 @@ def bridge_expand_reference(
     X: csr_array, seed: int, question_terms: npt.ArrayLike, k: int = 10
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The same for one seed, by a product with the whole index in float64: (documents, similarities)."""
-    rows = csr_array(X, dtype=np.float64, copy=True)
+    rows = X.astype(np.float64)
     rows.data[np.isin(rows.indices, question_terms)] = 0.0
     similarity = rows @ rows[[seed]].toarray().ravel()
     similarity[seed] = 0.0

@@ -125,24 +125,25 @@ def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
         if weight not in get_args(EdgeWeight):
             raise ArrayError(f"weight: expected 'sum', 'dot', 'min' or a numba.cfunc, got {weight!r}")
         return weight
-    compiled = getattr(weight, "ctypes", None)  # of a numba.cfunc; never the address of just anything
-    if type(weight).__module__.partition(".")[0] != "numba" or compiled is None:
+    # Of a numba.cfunc; never the address of just anything.
+    compiled, address = getattr(weight, "ctypes", None), getattr(weight, "address", None)
+    if type(weight).__module__.partition(".")[0] != "numba" or compiled is None or not address:
         raise ArrayError(f"weight: expected 'sum', 'dot', 'min' or a numba.cfunc, got {type(weight).__name__}")
     if compiled.restype is not c_float or tuple(compiled.argtypes) != (c_float, c_float):
         raise ArrayError("weight: the numba.cfunc's signature must be float32(float32, float32)")
-    return int(weight.address)
+    return int(address)
 
 
 def term_weights(weight: EdgeWeight | CFunc, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Each shared term's share of an edge's weight, from its weights in the two documents."""
     if not isinstance(weight, str):
         return np.array([weight.ctypes(x, y) for x, y in zip(a, b, strict=True)])
-    return {"sum": a + b, "dot": a * b, "min": np.minimum(a, b)}[weight]
+    return np.asarray({"sum": a + b, "dot": a * b, "min": np.minimum(a, b)}[weight])
 
 
 def weigh_reference(X: csr_array, pool: npt.ArrayLike) -> csr_array:
     """The rows of one pool, weighed by its own idf (`idf="pool"`), in float64."""
-    rows = csr_array(X[np.asarray(pool, dtype=np.int64)], dtype=np.float64)
+    rows: csr_array = X[np.asarray(pool, dtype=np.int64)].astype(np.float64)
     df = np.bincount(rows.indices, minlength=rows.shape[1])
     rows.data *= (np.log((1 + rows.shape[0]) / (1 + df)) + 1)[rows.indices]
     norm = np.sqrt(

@@ -37,9 +37,9 @@ class Curation:
     rank: Rank = "graph_rank"
     expand: bool = False
     """Join what the pool's best units lead to in the whole corpus, for `bridge_rank`."""
-    per_kind: int = 2
     centrality: Centrality = "degree"
     """`graph_rank`'s structural score."""
+    per_kind: int = 2
 
 
 def curate(index: Index, items: Sequence[tuple[Pool, str]], how: Curation) -> list[Pool]:

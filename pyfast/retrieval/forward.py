@@ -91,7 +91,7 @@ def open_forward(folder: Path, terms: int) -> tuple[csr_array, csr_array, Cells]
     def mapped(name: str) -> Any:
         return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
 
-    def matrix(name: str, columns: int) -> csr_array:
+    def matrix(name: str, columns: int) -> Any:
         indptr = mapped(f"{name}indptr")
         x: Any = csr_array((len(indptr) - 1, columns), dtype=np.float32)
         # Set one by one: given together, SciPy would copy the indices, to make them int64 as indptr is.

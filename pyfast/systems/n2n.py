@@ -151,9 +151,7 @@ async def curated(pool: Pool, query: str, ctx: Context, settings: Settings, leas
     """Graph, GraphRank and pruning; without the graph, the head of the list."""
     if not settings.graph:
         return pool.head(most)
-    how = Curation(
-        min(least, most), most, settings.alpha, settings.rank, settings.expand, settings.centrality
-    )
+    how = Curation(min(least, most), most, settings.alpha, settings.rank, settings.expand, settings.centrality)
     return await ctx.call(curate, (pool, query), how)
 
 

@@ -32,7 +32,9 @@ BAD = [
 @pytest.mark.parametrize(("system", "name", "value", "told"), BAD)
 def test_bad_settings_are_refused(system: str, name: str, value: str, told: str) -> None:
     with pytest.raises(InputError) as error:
-        load_system(system).configure({name: value} | ({"rank": "graph_rank"} if name == "alpha" else {}))
+        load_system(system).configure(
+            {name: value} | ({"rank": "graph_rank"} if name in ("alpha", "centrality") else {})
+        )
     assert told in str(error.value) and "\n" not in str(error.value)
 
 
