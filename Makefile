@@ -40,7 +40,7 @@ lint: $(CHECKED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $$(find csrc bindings tests -name '*.[ch]pp')
+	$(BIN)/clang-format --dry-run --Werror $$(find csrc bindings examples tests -name '*.[ch]pp')
 
 bench: $(READY)
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[bench]'

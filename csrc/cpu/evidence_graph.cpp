@@ -1,11 +1,16 @@
 #include "pyfast/evidence_graph.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <numeric>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "parallel.hpp"
 #include "pool_graph.hpp"
@@ -16,73 +21,133 @@ namespace pyfast {
 
 namespace {
 
-// Edges in the order in which one thread found them.
+constexpr std::size_t block = 16;                   // weights that are compared at a time
+constexpr std::size_t much = std::size_t{1} << 22;  // edges: lists are freed as soon as they are copied
+constexpr std::size_t shared_pool = 2048;  // above so many documents the rows of a pool are shared among threads
+constexpr std::size_t shared_rows = 32;    // so many at a time
+
+// Edges in the order in which one thread found them. It never grows: what is in it stays where it is.
 struct EdgeList {
+    explicit EdgeList(std::size_t capacity) : indices(capacity), weights(capacity) {}
+
     Buffer<std::int32_t> indices;
     Buffer<float> weights;
     std::size_t used = 0;
+    std::atomic<std::size_t> blocks{0};  // that lie in it and are still to be copied
 
-    void make_room(std::size_t more) {
-        if (used + more <= indices.size) {
-            return;
-        }
-        const std::size_t capacity = std::max(2 * indices.size, used + more);
-        Buffer<std::int32_t> wider_indices(capacity);
-        Buffer<float> wider_weights(capacity);
-        std::copy_n(indices.data.get(), used, wider_indices.data.get());
-        std::copy_n(weights.data.get(), used, wider_weights.data.get());
-        indices = std::move(wider_indices);
-        weights = std::move(wider_weights);
+    void free() {
+        indices = {};
+        weights = {};
+        used = 0;
     }
 };
 
 struct Workspace {
     PoolGraph graph;
-    EdgeList edges;
-    std::vector<std::int32_t> order;
+    std::deque<EdgeList> lists;
+    std::vector<float> row;
+    std::vector<std::pair<float, std::int32_t>> strongest;  // weight, document
+
+    // A list with room for that many more edges.
+    EdgeList& room(std::size_t edges) {
+        constexpr std::size_t first = std::size_t{1} << 14;
+        // Above 32 MB glibc's malloc maps pages for each, and free() gives them back at once.
+        constexpr std::size_t largest = (std::size_t{8} << 20) + 4096;
+        if (lists.empty() || lists.back().indices.size - lists.back().used < edges) {
+            const std::size_t next =
+                lists.empty() ? first : std::clamp(2 * lists.back().indices.size, first, largest);
+            lists.emplace_back(std::max(next, edges));
+        }
+        return lists.back();
+    }
 
     void trim() {
         graph.trim();
-        edges.used = 0;
-        if (edges.indices.size > (std::size_t{4} << 20)) {
-            edges = {};
+        pyfast::trim(row);
+        while (lists.size() > 1 || (!lists.empty() && lists.front().indices.size > (std::size_t{4} << 20))) {
+            lists.pop_front();
+        }
+        if (!lists.empty()) {
+            lists.front().used = 0;
+            lists.front().blocks = 0;
         }
     }
 };
 
-// Appends the edges of node i and returns their number.
-std::size_t append_row(Workspace& space, std::size_t i, const EvidenceGraphOptions& options) {
-    const std::span<float> row = space.graph.row(i);
-    space.edges.make_room(row.size());
-    std::int32_t* indices = space.edges.indices.data.get() + space.edges.used;
-    float* weights = space.edges.weights.data.get() + space.edges.used;
-    row[i] = -1.0f;  // below any threshold
+// Appends the edges of node i: those of its `row` above the threshold. Returns their number.
+std::size_t append_all(EdgeList& list, std::span<const float> row, float threshold) {
+    std::int32_t* const indices = list.indices.data.get() + list.used;
+    float* const weights = list.weights.data.get() + list.used;
     std::size_t kept = 0;
     for (std::size_t j = 0; j < row.size(); ++j) {
         indices[kept] = static_cast<std::int32_t>(j);
         weights[kept] = row[j];
-        kept += row[j] > options.threshold ? 1 : 0;
+        kept += row[j] > threshold ? 1 : 0;
     }
-    if (options.top_k && kept > static_cast<std::size_t>(*options.top_k)) {
-        const auto k = static_cast<std::size_t>(*options.top_k);
-        space.order.assign(indices, indices + kept);
-        const auto stronger = [&](std::int32_t a, std::int32_t b) {
-            const float wa = row[static_cast<std::size_t>(a)];
-            const float wb = row[static_cast<std::size_t>(b)];
-            return wa != wb ? wa > wb : a < b;
-        };
-        const auto cut = space.order.begin() + static_cast<std::ptrdiff_t>(k);
-        std::nth_element(space.order.begin(), cut, space.order.end(), stronger);
-        std::sort(space.order.begin(), cut);
-        kept = k;
-        for (std::size_t e = 0; e < kept; ++e) {
-            indices[e] = space.order[e];
-            weights[e] = row[static_cast<std::size_t>(space.order[e])];
-        }
-    }
-    space.edges.used += kept;
+    list.used += kept;
     return kept;
 }
+
+// The same for the k strongest of them; of equal ones the first.
+std::size_t append_strongest(Workspace& space, EdgeList& list, std::span<const float> row, float threshold,
+                             std::size_t k) {
+    using Edge = std::pair<float, std::int32_t>;
+    const auto stronger = [](const Edge& a, const Edge& b) {
+        return a.first != b.first ? a.first > b.first : a.second < b.second;
+    };
+    // Candidates are sifted when there are twice as many as may stay. Those that stay came before what is still to
+    // come, which must therefore be above the weakest of them; hardly anything is.
+    auto& strongest = space.strongest;
+    strongest.resize(2 * k + block);
+    std::size_t count = 0;
+    float bar = threshold;
+    const auto sift = [&] {
+        const auto begin = strongest.begin();
+        const auto weakest = begin + static_cast<std::ptrdiff_t>(k) - 1;
+        std::nth_element(begin, weakest, begin + static_cast<std::ptrdiff_t>(count), stronger);
+        count = k;
+        bar = weakest->first;
+    };
+    const auto admit = [&](std::size_t first, std::size_t last) {
+        for (std::size_t j = first; j < last; ++j) {
+            strongest[count] = {row[j], static_cast<std::int32_t>(j)};
+            count += row[j] > bar ? 1 : 0;
+        }
+        if (count >= 2 * k) {
+            sift();
+        }
+    };
+    std::size_t j = 0;
+    for (; j + block <= row.size(); j += block) {
+        unsigned above = 0;
+        for (std::size_t lane = 0; lane < block; ++lane) {
+            above |= row[j + lane] > bar ? 1U : 0U;
+        }
+        if (above != 0) {
+            admit(j, j + block);
+        }
+    }
+    admit(j, row.size());
+    if (count > k) {
+        sift();
+    }
+    const auto end = strongest.begin() + static_cast<std::ptrdiff_t>(count);
+    std::sort(strongest.begin(), end, [](const Edge& a, const Edge& b) { return a.second < b.second; });
+    for (auto edge = strongest.begin(); edge != end; ++edge) {
+        list.weights.data[list.used] = edge->first;
+        list.indices.data[list.used++] = edge->second;
+    }
+    return count;
+}
+
+// Some rows of a pool, and where their edges are until they are copied.
+struct Block {
+    std::size_t pool;
+    std::size_t first;
+    std::size_t last;
+    EdgeList* list = nullptr;
+    std::size_t begin = 0;
+};
 
 }  // namespace
 
@@ -108,41 +173,89 @@ Graph evidence_graph(const Forward& x, const Pools& pools, const Ragged<std::int
     std::int64_t* indptr = out.indptr.data.get();
     indptr[0] = 0;
 
-    struct Place {
-        const Workspace* space = nullptr;
-        std::size_t begin = 0;
-    };
-    std::vector<Place> places(pools.size());
-    std::deque<Reused<Workspace>> spaces;  // with the edges, until they are copied
     std::mutex guard;
-    const auto make = [&]() -> Workspace* {
+    std::deque<Reused<Workspace>> spaces;  // with the edges, until they are copied
+    std::vector<Workspace*> idle;
+    const auto give_back = [&](Workspace* space) {
         const std::lock_guard lock(guard);
-        return &*spaces.emplace_back();
+        idle.push_back(space);
     };
-    parallel_for(pools.size(), options.threads, 1, make, [&](Workspace* space, std::size_t p) {
-        const auto documents = pools[p];
-        const auto mask = masked.offsets.empty() ? std::span<const std::int32_t>{} : masked[p];
-        space->graph.terms.gather(x, documents, mask, options.idf);
-        space->graph.prepare(options.weight, options.function);
-        places[p] = {space, space->edges.used};
-        const auto first = static_cast<std::size_t>(pools.offsets[p]);
-        for (std::size_t i = 0; i < documents.size(); ++i) {
-            indptr[first + i + 1] = static_cast<std::int64_t>(append_row(*space, i, options));
+    using Borrowed = std::unique_ptr<Workspace, decltype(give_back)>;
+    const auto borrow = [&] {
+        const std::lock_guard lock(guard);
+        if (idle.empty()) {
+            idle.push_back(&*spaces.emplace_back());
         }
+        Borrowed space(idle.back(), give_back);
+        idle.pop_back();
+        return space;
+    };
+
+    std::vector<Block> blocks;
+    blocks.reserve(pools.size());
+    std::vector<std::size_t> large;  // pools
+    for (std::size_t p = 0; p < pools.size(); ++p) {
+        if (pools[p].size() > shared_pool) {
+            large.push_back(p);
+        } else {
+            blocks.push_back({p, 0, pools[p].size()});
+        }
+    }
+    const auto prepare = [&](Workspace& space, std::size_t p) {
+        const auto mask = masked.offsets.empty() ? std::span<const std::int32_t>{} : masked[p];
+        space.graph.terms.gather(x, pools[p], mask, options.idf);
+        space.graph.prepare(options.weight, options.function);
+    };
+    const auto append = [&](Workspace& space, Block& rows, const auto& row_of) {
+        const std::size_t documents = pools[rows.pool].size();
+        const std::size_t most =
+            options.top_k ? std::min(static_cast<std::size_t>(*options.top_k), documents) : documents;
+        EdgeList& list = space.room((rows.last - rows.first) * most);
+        rows.list = &list;
+        rows.begin = list.used;
+        ++list.blocks;
+        const auto first = static_cast<std::size_t>(pools.offsets[rows.pool]);
+        for (std::size_t i = rows.first; i < rows.last; ++i) {
+            const std::span<float> row = row_of(i);
+            row[i] = -1.0f;  // below any threshold
+            indptr[first + i + 1] = static_cast<std::int64_t>(
+                options.top_k ? append_strongest(space, list, row, options.threshold, most)
+                              : append_all(list, row, options.threshold));
+        }
+    };
+    parallel_for(blocks.size(), options.threads, 1, borrow, [&](Borrowed& space, std::size_t b) {
+        prepare(*space, blocks[b].pool);
+        append(*space, blocks[b], [&](std::size_t i) { return space->graph.row(i); });
     });
+    for (const std::size_t p : large) {
+        const Borrowed whole = borrow();
+        prepare(*whole, p);
+        const std::size_t before = blocks.size();
+        for (std::size_t first = 0; first < pools[p].size(); first += shared_rows) {
+            blocks.push_back({p, first, std::min(first + shared_rows, pools[p].size())});
+        }
+        parallel_for(blocks.size() - before, options.threads, 1, borrow, [&](Borrowed& space, std::size_t b) {
+            append(*space, blocks[before + b], [&](std::size_t i) { return whole->graph.row(i, space->row); });
+        });
+    }
 
     std::partial_sum(indptr, indptr + nodes + 1, indptr);
     const auto edges = static_cast<std::size_t>(indptr[nodes]);
     out.indices = Buffer<std::int32_t>(edges);
     out.weights = Buffer<float>(edges);
     parallel_for(
-        pools.size(), options.threads, 16, [] { return 0; },
-        [&](int, std::size_t p) {
-            const auto begin = indptr[pools.offsets[p]];
-            const auto count = static_cast<std::size_t>(indptr[pools.offsets[p + 1]] - begin);
-            const auto& edges_of = places[p].space->edges;
-            std::copy_n(edges_of.indices.data.get() + places[p].begin, count, out.indices.data.get() + begin);
-            std::copy_n(edges_of.weights.data.get() + places[p].begin, count, out.weights.data.get() + begin);
+        blocks.size(), options.threads, 16, [] { return 0; },
+        [&](int, std::size_t b) {
+            const Block& rows = blocks[b];
+            const auto first = static_cast<std::size_t>(pools.offsets[rows.pool]);
+            const auto begin = indptr[first + rows.first];
+            const auto count = static_cast<std::size_t>(indptr[first + rows.last] - begin);
+            EdgeList& list = *rows.list;
+            std::copy_n(list.indices.data.get() + rows.begin, count, out.indices.data.get() + begin);
+            std::copy_n(list.weights.data.get() + rows.begin, count, out.weights.data.get() + begin);
+            if (--list.blocks == 0 && edges > much) {
+                list.free();
+            }
         });
     return out;
 }

@@ -90,7 +90,7 @@ void PoolGraph::lay_out() {
     const std::size_t n = terms.documents();
     const std::size_t m = terms.terms();
     stride_ = (n + lanes - 1) / lanes * lanes;
-    small_ = n <= small_pool && function_ == nullptr;
+    small_ = !by_rows(n) && function_ == nullptr;
     // The longest list: it costs a scalar addition per document and row, a column a vector addition per 16.
     const auto limit = function_ != nullptr ? n : std::max<std::size_t>(n / 8, 3);
     const std::size_t column = limit + 1;
@@ -177,7 +177,7 @@ void PoolGraph::add_rare_pairs(Weight weight) {
 }
 
 template <class Weight>
-void PoolGraph::add_rare_row(std::size_t i, Weight weight) {
+void PoolGraph::add_rare_row(std::size_t i, float* row, Weight weight) const {
     const auto numbers = terms.numbers(i);
     for (std::size_t e = 0; e < numbers.size(); ++e) {
         const auto t = static_cast<std::size_t>(numbers[e]);
@@ -187,7 +187,7 @@ void PoolGraph::add_rare_row(std::size_t i, Weight weight) {
         const float x = terms.rows[i].weights[e];
         for (auto q = static_cast<std::size_t>(list_begin_[t]); q < static_cast<std::size_t>(layout_[t].place);
              ++q) {
-            matrix_[static_cast<std::size_t>(document_[q])] += weight(x, value_[q]);
+            row[document_[q]] += weight(x, value_[q]);
         }
     }
 }
@@ -208,26 +208,37 @@ void PoolGraph::prepare(EdgeWeight weight, TermWeight function) {
 }
 
 std::span<float> PoolGraph::row(std::size_t i) {
-    float* row = matrix_.data() + (small_ ? i * stride_ : 0);
     if (!small_) {
-        std::fill(matrix_.begin(), matrix_.end(), 0.0f);
+        return row(i, matrix_);
     }
+    float* const row = matrix_.data() + i * stride_;
+    add_columns(i, row);
+    return {row, terms.documents()};
+}
+
+std::span<float> PoolGraph::row(std::size_t i, std::vector<float>& memory) const {
+    memory.assign(stride_, 0.0f);
+    const std::span<float> row{memory.data(), terms.documents()};
     if (function_ != nullptr) {
-        add_rare_row(i, function_);
+        add_rare_row(i, memory.data(), function_);
         row[i] = 0.0f;
-        const std::span<float> out{row, terms.documents()};
-        if (!std::all_of(out.begin(), out.end(), [](float w) { return std::isfinite(w); })) {
+        if (!std::all_of(row.begin(), row.end(), [](float w) { return std::isfinite(w); })) {
             throw Error("weight: the function's values add up to NaN or infinity");
         }
-        return out;
+        return row;
     }
-    if (!small_) {
-        switch (weight_) {
-            case EdgeWeight::sum: add_rare_row(i, Sum{}); break;
-            case EdgeWeight::dot: add_rare_row(i, Dot{}); break;
-            case EdgeWeight::min: add_rare_row(i, Min{}); break;
-        }
+    switch (weight_) {
+        case EdgeWeight::sum: add_rare_row(i, memory.data(), Sum{}); break;
+        case EdgeWeight::dot: add_rare_row(i, memory.data(), Dot{}); break;
+        case EdgeWeight::min: add_rare_row(i, memory.data(), Min{}); break;
     }
+    add_columns(i, memory.data());
+    return row;
+}
+
+bool PoolGraph::by_rows(std::size_t n) { return n > small_pool; }
+
+void PoolGraph::add_columns(std::size_t i, float* row) const {
     const std::span<const Frequent> entries{frequent_.data() + frequent_begin_[i],
                                             frequent_begin_[i + 1] - frequent_begin_[i]};
     switch (weight_) {
@@ -235,7 +246,6 @@ std::span<float> PoolGraph::row(std::size_t i) {
         case EdgeWeight::dot: add_columns_dot(row, stride_, value_.data(), entries); break;
         case EdgeWeight::min: add_columns_min(row, stride_, value_.data(), entries); break;
     }
-    return {row, terms.documents()};
 }
 
 void PoolGraph::trim() {

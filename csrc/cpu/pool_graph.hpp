@@ -28,6 +28,13 @@ class PoolGraph {
     // Weights from node i to every node, `documents()` of them; the entry of i itself means nothing.
     std::span<float> row(std::size_t i);
 
+    // The same in the caller's memory, so that several threads may ask for rows, each any number of times. In a
+    // large pool only: where `by_rows(documents())`.
+    std::span<float> row(std::size_t i, std::vector<float>& memory) const;
+
+    // Whether a pool of n documents is a large one.
+    [[nodiscard]] static bool by_rows(std::size_t n);
+
     void trim();
 
     // One entry of a row whose term has a dense column.
@@ -55,7 +62,8 @@ class PoolGraph {
     template <class Weight>
     void add_rare_pairs(Weight weight);
     template <class Weight>
-    void add_rare_row(std::size_t i, Weight weight);
+    void add_rare_row(std::size_t i, float* row, Weight weight) const;
+    void add_columns(std::size_t i, float* row) const;
 
     EdgeWeight weight_ = EdgeWeight::sum;
     TermWeight function_ = nullptr;

@@ -20,12 +20,10 @@ void PoolTerms::gather(const Forward& x, std::span<const std::int32_t> documents
     const std::size_t most = begin.back() + masked.size() + 1;
     number.resize(begin.back());
     df.assign(most, 0);
-    if (table_.size() < static_cast<std::size_t>(x.terms)) {
-        table_.resize(static_cast<std::size_t>(x.terms), 0);
-    }
+    table_.make_room(x.terms);
     constexpr std::int32_t largest = std::numeric_limits<std::int32_t>::max();
     if (most > static_cast<std::size_t>(largest - base_)) {  // after a million pools or so
-        std::fill(table_.begin(), table_.end(), 0);
+        table_.clear();
         base_ = 0;
     }
     std::int32_t* const table = table_.data();
@@ -88,6 +86,7 @@ void PoolTerms::trim() {
     pyfast::trim(weighed_);
     pyfast::trim(number);
     pyfast::trim(df);
+    table_.trim();
 }
 
 }  // namespace pyfast

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pyfast/pools.hpp"
+#include "zeroed.hpp"
 
 namespace pyfast {
 
@@ -35,7 +36,7 @@ class PoolTerms {
 
     // From the index's term ids to base_ plus the pool's numbers. What is not above base_ is an earlier pool's, so
     // nothing is cleared between pools, and a pool costs what its own entries cost.
-    std::vector<std::int32_t> table_;
+    Zeroed<std::int32_t> table_;
     std::vector<double> idf_;     // of each number
     std::vector<float> weighed_;  // entries by the pool's own idf, row by row
     std::int32_t base_ = 0;

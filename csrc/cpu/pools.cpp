@@ -81,7 +81,7 @@ void check_row(const Row& row, std::int64_t columns, const char* name, std::int3
     const RowFaults faults = find_faults(row.terms.data(), row.weights.data(), row.terms.size());
     if (faults.order || (!row.terms.empty() && (row.terms.front() < 0 || row.terms.back() >= columns))) {
         throw Error(std::string(name) + ": the column ids of row " + std::to_string(i) +
-                    " are not strictly increasing within 0 to " + std::to_string(columns - 1) +
+                    " are not strictly increasing from 0 and below " + std::to_string(columns) +
                     "; call sum_duplicates()");
     }
     if (faults.weight) {

@@ -9,6 +9,7 @@
 #include "pool_graph.hpp"
 #include "pyfast/error.hpp"
 #include "reused.hpp"
+#include "zeroed.hpp"
 
 namespace pyfast {
 
@@ -20,11 +21,14 @@ struct Workspace {
     using Term [[gnu::vector_size(2 * sizeof(double))]] = double;
 
     std::vector<Row> rows;
-    std::vector<Term> terms;
+    Zeroed<Term> terms;
     double base = 0.0;
     PoolGraph graph;
 
-    void trim() { graph.trim(); }
+    void trim() {
+        terms.trim();
+        graph.trim();
+    }
 };
 
 void degree_from_edges(Workspace& space, const WeightedDegreeOptions& options, std::span<float> degree) {
@@ -83,9 +87,7 @@ void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeO
     }
     const auto make = [&] {
         Reused<Workspace> space;
-        if (space->terms.size() < static_cast<std::size_t>(x.terms)) {
-            space->terms.resize(static_cast<std::size_t>(x.terms));
-        }
+        space->terms.make_room(x.terms);
         return space;
     };
     parallel_for(pools.size(), options.threads, 1, make, [&](Reused<Workspace>& reused, std::size_t p) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence, Sized
 from itertools import accumulate, chain
 from typing import Any, TypeAlias
@@ -21,18 +22,28 @@ Ragged: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 ForwardArrays: TypeAlias = tuple[npt.NDArray[Any], Int32, Float32, int]
 
 
-def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
-    """`value` (NumPy, anything with DLPack, or a sequence) as a contiguous 1-D array of `dtype`.
+# SciPy releases the GIL while it sorts, and another thread would sort the same rows at the same time.
+_ORDERING = threading.Lock()
 
-    Floats are never truncated to integers, and integers that do not fit are refused.
+
+def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    """`value` (NumPy, DLPack, the buffer protocol, or a sequence) as a contiguous 1-D array of `dtype`.
+
+    It is the caller's own memory where dtype and strides fit, read-only or not, and else a copy. Floats are never
+    truncated to integers, and integers that do not fit are refused.
     """
     try:
-        if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+        if isinstance(value, bytes):  # to NumPy a text
+            given: npt.NDArray[Any] = np.frombuffer(value, np.uint8)
+        elif isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
             given = np.asarray(value)
         else:
             given = np.from_dlpack(value)
-    except (TypeError, ValueError, RuntimeError, BufferError) as error:
-        raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
+    except Exception as error:  # of whatever kind the other library's are
+        described = f"{type(value).__module__}.{type(value).__qualname__}"
+        if hasattr(value, "dtype") and hasattr(value, "device"):
+            described += f" of {value.dtype} on {value.device}"
+        raise ArrayError(f"{name}: cannot be read as an array ({described}): {error}") from error
     wanted = np.dtype(dtype)
     if given.ndim != 1:
         raise ArrayError(f"{name}: expected one dimension, got shape {given.shape}")
@@ -66,7 +77,8 @@ def forward(x: Any, name: str = "X") -> ForwardArrays:
         if dtype is None or dtype.kind not in kinds:
             raise ArrayError(f"{name}.{part}: expected {'integers' if kinds == 'i' else 'floats'}, got {dtype}")
     if not getattr(x, "_has_canonical_format", False):  # SciPy's property would look for itself, see _in_order
-        x = _in_order(x, name)
+        with _ORDERING:
+            x = _in_order(x, name)
     indptr = np.asarray(x.indptr)
     if indptr.dtype not in (np.int32, np.int64):
         raise ArrayError(f"{name}.indptr: expected int64 or int32, got {indptr.dtype}")

@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -415,6 +416,22 @@ void check_callers() {
     }
 }
 
+// Above 2,048 documents the rows of a pool are shared among threads.
+void check_large_pool() {
+    const Problem q = random_problem({3, 2100, 5, 2049}, 3000, 6, 11);
+    for (const auto& k : {std::optional<std::int64_t>{}, std::optional<std::int64_t>{4}}) {
+        const auto run = [&](int threads) {
+            return evidence_graph(q.forward(), q.pools.view(), {}, {.top_k = k, .threads = threads});
+        };
+        const pyfast::Graph alone = run(1);
+        const pyfast::Graph shared = run(4);
+        CHECK(alone.indices.size > 2100);
+        CHECK(std::ranges::equal(alone.indptr.span(), shared.indptr.span()));
+        CHECK(std::ranges::equal(alone.indices.span(), shared.indices.span()));
+        CHECK(std::ranges::equal(alone.weights.span(), shared.weights.span()));
+    }
+}
+
 // What must not pass unnoticed under the sanitizers.
 int read_past_the_end() {
     const std::vector<std::int64_t> indptr{0, 20};
@@ -453,6 +470,7 @@ int main(int count, char** arguments) {
     check_merge_errors();
     check_texts();
     check_callers();
+    check_large_pool();
     test_hseq_stream();
     test_gatv2();
     test_centrality();

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from array import array as std_array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,6 +16,7 @@ from scipy.sparse import csr_array, csr_matrix
 
 from pyfast import ops
 from pyfast.errors import ArrayError
+from pyfast.ops.arrays import array
 
 PROBLEM = random_problem([0, 20, 3, 60])
 BEFORE = {name: run(PROBLEM) for name, run in OPS.items()}
@@ -63,6 +65,85 @@ def test_dlpack_that_fails() -> None:
         ops.weighted_degree(PROBLEM.X, PROBLEM.offsets, Broken(PROBLEM.docs))
 
 
+def read_only(numbers: Any) -> Any:
+    view = np.asarray(numbers).view()
+    view.flags.writeable = False
+    return view
+
+
+NUMBERS = np.arange(8, dtype=np.float32)
+BYTES = bytes(range(8))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        NUMBERS,
+        read_only(NUMBERS),
+        Foreign(NUMBERS),
+        memoryview(NUMBERS),
+        memoryview(read_only(NUMBERS)),
+        std_array("f", NUMBERS),
+        BYTES,
+        bytearray(BYTES),
+        memoryview(BYTES)[2:5],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_memory_that_fits_is_not_copied(value: Any) -> None:
+    buffer = memoryview(value.array if isinstance(value, Foreign) else value)
+    found = array("semantic", value, np.float32 if buffer.format == "f" else np.uint8)
+    assert found.ctypes.data == np.frombuffer(buffer, found.dtype).ctypes.data
+    assert found.tolist() == buffer.tolist()
+
+
+def test_a_large_map_is_not_read_before_it_is_needed(tmp_path: Path) -> None:
+    """A sparse file of a terabyte: only what the call asks for is touched."""
+    length = 1 << 38
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(4 * length)
+    mapped = np.memmap(tmp_path / "large", np.float32, "r", shape=(length,))
+    assert array("semantic", mapped, np.float32).ctypes.data == mapped.ctypes.data
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (std_array("d", [1.5]), "int32"),
+        (BYTES, None),
+        (memoryview(NUMBERS.reshape(2, 4)), "one dimension"),
+        (memoryview(NUMBERS), "int32"),
+        (np.zeros(3, complex), "int32"),
+        (np.zeros(3, "M8[s]"), "int32"),
+        ("text", "one dimension"),
+        (iter([1, 2]), "one dimension"),
+    ],
+)
+def test_what_does_not_fit_is_named(value: Any, reason: str | None) -> None:
+    if reason is None:
+        assert array("doc_ids", value, np.int32).tolist() == list(BYTES)
+    else:
+        with pytest.raises(ArrayError, match=f"doc_ids.*{reason}"):
+            array("doc_ids", value, np.int32)
+
+
+def test_torch_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.arange(6, dtype=torch.float32)
+    assert array("semantic", tensor, np.float32).ctypes.data == tensor.data_ptr()
+    assert array("semantic", tensor[::2], np.float32).tolist() == [0, 2, 4]
+    assert array("semantic", tensor.half(), np.float32).tolist() == tensor.tolist()
+    for bad, reason in {
+        tensor.clone().requires_grad_(): "detach",
+        tensor.bfloat16(): "bfloat16 on cpu",
+        tensor.to("meta"): "on meta",
+        tensor.to_sparse(): "strided",
+        tensor.reshape(2, 3): "one dimension",
+    }.items():
+        with pytest.raises(ArrayError, match=f"semantic.*{reason}"):
+            array("semantic", bad, np.float32)
+
+
 def test_read_only_mapped_files(tmp_path: Path) -> None:
     mapped = {}
     for name in ("indptr", "indices", "data"):
@@ -94,8 +175,8 @@ def reversed_rows(writeable: bool = True) -> csr_array:
     rows = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
     order = np.lexsort((-x.indices, rows))
     arrays = x.data[order], x.indices[order], x.indptr.copy()
-    for array in arrays:
-        array.flags.writeable = writeable
+    for part in arrays:
+        part.flags.writeable = writeable
     return csr_array(arrays, shape=x.shape)
 
 

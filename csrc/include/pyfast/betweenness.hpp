@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "pyfast/api.hpp"
 #include "pyfast/graphs.hpp"
 
 namespace pyfast {
@@ -27,6 +28,6 @@ constexpr double equal_length = 1e-10;
 // Dense pools of up to 512 nodes, O(n^3) and vectorised: all distances first. Others: O(edges log n) a source,
 // O(edges) memory a thread; a pool of more than 512 nodes is shared by the threads. Thread-safe; a pool's result
 // depends on nothing but the pool. Throws Error on malformed input.
-void betweenness(const Graphs& graphs, EdgeLength length, int threads, std::span<float> centrality);
+PYFAST_API void betweenness(const Graphs& graphs, EdgeLength length, int threads, std::span<float> centrality);
 
 }  // namespace pyfast

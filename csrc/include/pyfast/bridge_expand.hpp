@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "pyfast/api.hpp"
 #include "pyfast/pools.hpp"
 
 namespace pyfast {
@@ -32,7 +33,8 @@ struct BridgeExpandOptions {
 // `transposed` is X transposed: terms x documents. O(entries of the terms taken up) time a seed, O(documents +
 // terms) memory a thread. Only the rows that are touched are checked. Thread-safe; a seed's result depends on
 // nothing but the seed and its question. Throws Error on malformed input.
-RankedPools bridge_expand(const Forward& x, const Forward& transposed, const Ragged<std::int32_t>& seeds,
-                          const Ragged<std::int32_t>& question_terms, const BridgeExpandOptions& options);
+PYFAST_API RankedPools bridge_expand(const Forward& x, const Forward& transposed,
+                                     const Ragged<std::int32_t>& seeds, const Ragged<std::int32_t>& question_terms,
+                                     const BridgeExpandOptions& options);
 
 }  // namespace pyfast

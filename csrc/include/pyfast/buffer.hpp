@@ -7,7 +7,7 @@
 
 namespace pyfast {
 
-// An array that its receiver owns, not cleared when made.
+// An array that its receiver owns, not cleared when made. It can be moved, not copied, and frees itself.
 template <class T>
 struct Buffer {
     std::unique_ptr<T[]> data;

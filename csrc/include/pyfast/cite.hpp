@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "pyfast/api.hpp"
 #include "pyfast/level.hpp"
 #include "pyfast/pools.hpp"
 #include "pyfast/texts.hpp"
@@ -34,7 +35,9 @@ struct Segments {
 //
 // The snippet is the segment's content: text and cells exactly; cells of a row joined with tabs, rows with line
 // ends; a triple as "head relation tail", several joined with "; ". Scores that are not finite become null.
-// Thread-safe. Throws Error on malformed lists, on a segment that there is not, and on content out of bounds.
-Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::span<const double> scores);
+// O(bytes written), and a binary search among the triplets for each that is written. Thread-safe; one thread's
+// work. Throws Error on columns or lists that do not fit, on a segment that there is not, and on content out of
+// bounds.
+PYFAST_API Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::span<const double> scores);
 
 }  // namespace pyfast

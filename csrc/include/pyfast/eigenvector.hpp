@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "pyfast/api.hpp"
 #include "pyfast/graphs.hpp"
 
 namespace pyfast {
@@ -28,6 +29,6 @@ struct EigenvectorOptions {
 // without cycles has no such x; two components may be nearly as strong) does not trouble its neighbours.
 // O(edges) a step and O(pool) memory a thread. Thread-safe; a pool's result depends on nothing but the pool.
 // Throws Error on malformed input.
-void eigenvector(const Graphs& graphs, const EigenvectorOptions& options, std::span<float> centrality);
+PYFAST_API void eigenvector(const Graphs& graphs, const EigenvectorOptions& options, std::span<float> centrality);
 
 }  // namespace pyfast

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "pyfast/api.hpp"
 #include "pyfast/buffer.hpp"
 #include "pyfast/pools.hpp"
 
@@ -18,7 +19,7 @@ enum class EdgeWeight {
 };
 
 // A user's own share of one term in the weight of the edge (i, j): given x_it and x_jt.
-using TermWeight = float (*)(float, float);
+PYFAST_API using TermWeight = float (*)(float, float);
 
 struct EvidenceGraphOptions {
     EdgeWeight weight = EdgeWeight::sum;
@@ -39,11 +40,13 @@ struct Graph {
 
 // Edges of every pool. `masked` (empty, or one list per pool) names terms that count as shared by nobody.
 //
-// Without top_k the graph is symmetric, bit for bit, unless a function is not. With a function the terms are added
-// one by one; it must be thread-safe, and may give what it likes but NaN and infinity. O(sum of df^2) additions a
-// pool, vectorised for frequent terms; O(pool) memory a thread. Thread-safe. Throws Error on malformed pools, rows
-// or masks, and on sums of the function that are not finite.
-Graph evidence_graph(const Forward& x, const Pools& pools, const Ragged<std::int32_t>& masked,
-                     const EvidenceGraphOptions& options);
+// Without top_k the graph is symmetric, bit for bit, unless a function is not. O(sum of df^2) additions a pool,
+// vectorised for frequent terms; with a function one by one, and it must be thread-safe. Memory: the edges, twice
+// at most and for a moment; O(pool), and 4 bytes per term of the vocabulary, a thread. Pools are shared among the
+// threads, and above 2,048 documents the rows of a pool. Thread-safe. Throws Error on malformed pools, rows or
+// masks, on a threshold that is negative or not finite, on a top_k below 1, and where a function's values do not
+// add up to finite weights.
+PYFAST_API Graph evidence_graph(const Forward& x, const Pools& pools, const Ragged<std::int32_t>& masked,
+                                const EvidenceGraphOptions& options);
 
 }  // namespace pyfast

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "pyfast/api.hpp"
+
 namespace pyfast {
 
 // CSR over the N nodes of all pools, as evidence_graph gives it (see Graph there): the nodes of pool p are
@@ -45,9 +47,9 @@ struct PoolEdges {
 };
 
 // Throws Error where the offsets do not fit each other or the edges. O(N), whatever the number of edges.
-void check_graphs(const Graphs& graphs);
+PYFAST_API void check_graphs(const Graphs& graphs);
 
 // The graph of pool p of checked graphs. Throws Error where an index or a weight of it is malformed.
-PoolEdges checked_pool(const Graphs& graphs, std::size_t p);
+PYFAST_API PoolEdges checked_pool(const Graphs& graphs, std::size_t p);
 
 }  // namespace pyfast

@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "pyfast/api.hpp"
 #include "pyfast/buffer.hpp"
 #include "pyfast/level.hpp"
 #include "pyfast/pools.hpp"
@@ -37,10 +38,11 @@ struct SegmentLists {
 };
 
 // The column `subtree_end`. Throws Error unless `parent` is that of segments in depth-first order. O(segments).
-Buffer<std::int64_t> subtree_ends(std::span<const std::int64_t> parent);
+PYFAST_API Buffer<std::int64_t> subtree_ends(std::span<const std::int64_t> parent);
 
 // Throws Error unless `subtree_end` is the column that goes with `parent`. O(segments), in no memory to speak of.
-void check_subtree_ends(std::span<const std::int64_t> parent, std::span<const std::int64_t> subtree_end);
+PYFAST_API void check_subtree_ends(std::span<const std::int64_t> parent,
+                                   std::span<const std::int64_t> subtree_end);
 
 // The order rho: the segments of level priority[k] are segments[starts[k] .. starts[k + 1]), ascending. Those of
 // levels that are not named are in no window, unless a prior has them.
@@ -54,7 +56,7 @@ struct OwnedOrder {
 };
 
 // A stable counting sort: O(segments), once per corpus.
-OwnedOrder level_order(std::span<const std::uint8_t> level, std::span<const std::uint8_t> priority);
+PYFAST_API OwnedOrder level_order(std::span<const std::uint8_t> level, std::span<const std::uint8_t> priority);
 
 // What is deleted: `mask` by segment (1: deleted), `live` by place in rho, 64 to a word, with words above that
 // tell which words hold anything. So a window steps over any number of deleted segments at once. Both empty:
@@ -69,11 +71,11 @@ struct OwnedTombstones {
 };
 
 // The tombstones of these deleted segments. O(segments).
-OwnedTombstones bury(const Order& order, std::span<const std::uint8_t> mask);
+PYFAST_API OwnedTombstones bury(const Order& order, std::span<const std::uint8_t> mask);
 
 // `before` with these segments and all in them deleted too. Copies the tombstones, and costs what is deleted.
-OwnedTombstones bury_more(const Hierarchy& hierarchy, const Order& order, const Tombstones& before,
-                          std::span<const std::int64_t> segments);
+PYFAST_API OwnedTombstones bury_more(const Hierarchy& hierarchy, const Order& order, const Tombstones& before,
+                                     std::span<const std::int64_t> segments);
 
 struct Stream {
     std::int64_t size = 0;  // segments of the corpus
@@ -90,7 +92,7 @@ struct Cursors {
 
 // Each cursor's first `width` segments that are neither selected nor deleted; fewer at the end. O(width + its
 // prior + its selected) per cursor.
-SegmentLists window(const Stream& stream, const Cursors& cursors, std::int64_t width, int threads);
+PYFAST_API SegmentLists window(const Stream& stream, const Cursors& cursors, std::int64_t width, int threads);
 
 struct Refreshed {
     Buffer<std::int64_t> place;
@@ -100,8 +102,8 @@ struct Refreshed {
 // The cursors after a step: `chosen`, of the window or not, is selected too. With `past` = 0 what was not selected
 // stays in the window, which is refilled behind it; else the cursor leaves the first `past` segments of its
 // window, as it was, behind. O(past + its prior + its selected + chosen) per cursor.
-Refreshed refresh(const Stream& stream, const Cursors& cursors, const Ragged<std::int64_t>& chosen,
-                  std::int64_t past, int threads);
+PYFAST_API Refreshed refresh(const Stream& stream, const Cursors& cursors, const Ragged<std::int64_t>& chosen,
+                             std::int64_t past, int threads);
 
 // Of a segment:
 //   children  those whose parent it is
@@ -114,8 +116,8 @@ enum class Neighbors : std::uint8_t { children, parent, row, column, relation };
 
 // The neighbours of each list of segments together: in the order of the list, each once, none of those in the list
 // of `excluded` (no lists at all: none are), `limit` at most. O(neighbours) per segment; `column`: O(rows).
-SegmentLists neighbors(const Hierarchy& hierarchy, std::span<const std::uint8_t> mask,
-                       const Ragged<std::int64_t>& segments, const Ragged<std::int64_t>& excluded, Neighbors kind,
-                       std::int64_t limit, int threads);
+PYFAST_API SegmentLists neighbors(const Hierarchy& hierarchy, std::span<const std::uint8_t> mask,
+                                  const Ragged<std::int64_t>& segments, const Ragged<std::int64_t>& excluded,
+                                  Neighbors kind, std::int64_t limit, int threads);
 
 }  // namespace pyfast

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "pyfast/api.hpp"
 #include "pyfast/graphs.hpp"
 
 namespace pyfast {
@@ -28,7 +29,7 @@ struct PageRankOptions {
 // by the damping at least: with the default 115 steps are enough, whatever the graph. After max_iterations
 // what was reached is the result. Thread-safe; a pool's result depends on nothing but the pool.
 // Throws Error on malformed input.
-void pagerank(const Graphs& graphs, std::span<const float> personalization, const PageRankOptions& options,
-              std::span<float> rank);
+PYFAST_API void pagerank(const Graphs& graphs, std::span<const float> personalization,
+                         const PageRankOptions& options, std::span<float> rank);
 
 }  // namespace pyfast

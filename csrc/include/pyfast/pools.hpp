@@ -1,6 +1,8 @@
 // What every op of a pool reads: the forward index, the pools, and ragged lists beside them.
 //
-// All types here are views: they own nothing, and the caller keeps the memory alive during the call.
+// All types here but RankedPools are views: they own nothing, and the caller keeps the memory alive during the
+// call. Any number of calls may read the same memory at once. Ops check what they read before they use it, so that
+// no contents of these arrays can make them touch memory outside; the lengths of the spans are believed.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "pyfast/api.hpp"
 #include "pyfast/error.hpp"
 
 namespace pyfast {
@@ -46,13 +49,13 @@ struct Row {
 
 // The entries of row `i`, not looked at yet. Throws Error, which `name` opens, where they do not lie inside the
 // index.
-Row row_of(const Forward& x, std::int32_t i, const char* name);
+PYFAST_API Row row_of(const Forward& x, std::int32_t i, const char* name);
 
 // Throws Error unless the columns of row `i` are strictly increasing and below `columns`, and its weights usable.
-void check_row(const Row& row, std::int64_t columns, const char* name, std::int32_t i);
+PYFAST_API void check_row(const Row& row, std::int64_t columns, const char* name, std::int32_t i);
 
 // The row of one document. Throws Error where the row does not lie inside the index or is malformed.
-Row checked_row(const Forward& x, std::int32_t document);
+PYFAST_API Row checked_row(const Forward& x, std::int32_t document);
 
 // Where the idf of the terms comes from.
 enum class Idf {
@@ -104,15 +107,16 @@ std::span<const T> checked_list(const Ragged<T>& lists, std::int64_t i, const ch
 }
 
 // Throws Error unless offsets start at 0, never decrease and end at `values`; `name` opens the message.
-void check_offsets(std::span<const std::int64_t> offsets, std::size_t values, const char* name);
+PYFAST_API void check_offsets(std::span<const std::int64_t> offsets, std::size_t values, const char* name);
 
 // Throws Error where a document is not one of the forward index; `name` opens the message.
-void check_documents(const Forward& x, std::span<const std::int32_t> documents, const char* name = "doc_ids");
+PYFAST_API void check_documents(const Forward& x, std::span<const std::int32_t> documents,
+                                const char* name = "doc_ids");
 
 // Throws Error where a term is not one of the forward index.
-void check_masked(const Forward& x, std::span<const std::int32_t> terms);
+PYFAST_API void check_masked(const Forward& x, std::span<const std::int32_t> terms);
 
 // Throws Error where a score is not finite; `name` opens the message.
-void check_finite(std::span<const float> scores, const char* name);
+PYFAST_API void check_finite(std::span<const float> scores, const char* name);
 
 }  // namespace pyfast

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "pyfast/api.hpp"
+
 namespace pyfast {
 
 struct PruneOptions {
@@ -20,8 +22,10 @@ struct Pruned {
 
 // Kept are, best first (ties by retrieval rank): the best `per_kind` passages and table rows (`is_table` tells
 // them apart), the `least` best nodes, and of the others those that score at least the pool's mean; never more
-// than `most`, where the first named come first. Thread-safe. Throws Error on bad offsets or scores.
-Pruned prune(std::span<const float> score, std::span<const std::uint8_t> is_table,
-             std::span<const std::int64_t> pool_offsets, const PruneOptions& options);
+// than `most`, where the first named come first. `score` and `is_table` (0: a passage) hold a number per node.
+// O(n log n) a pool of n. Thread-safe; one thread's work. Throws Error on bad offsets, arrays of other lengths,
+// scores that are not finite, and unless 0 <= least <= most, most >= 1 and per_kind >= 0.
+PYFAST_API Pruned prune(std::span<const float> score, std::span<const std::uint8_t> is_table,
+                        std::span<const std::int64_t> pool_offsets, const PruneOptions& options);
 
 }  // namespace pyfast

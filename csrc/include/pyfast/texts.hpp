@@ -7,7 +7,7 @@
 
 namespace pyfast {
 
-// Text t is bytes[offsets[t] .. offsets[t + 1]), UTF-8 where its parts were.
+// Text t of offsets.size() - 1 is bytes[offsets[t] .. offsets[t + 1]), UTF-8 where its parts were.
 struct Texts {
     std::vector<std::int64_t> offsets{0};
     std::string bytes;

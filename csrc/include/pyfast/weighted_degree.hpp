@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "pyfast/api.hpp"
 #include "pyfast/evidence_graph.hpp"
 #include "pyfast/pools.hpp"
 
@@ -20,8 +21,10 @@ struct WeightedDegreeOptions {
 // With df_t the number of the pool's documents that hold t, and S_t the sum of their weights:
 //   sum: sum over t in i of (df_t - 2) x_it + S_t          dot: sum over t in i of x_it (S_t - x_it)
 // so a pool costs O(nnz). `min` and functions have no such form: the rows of evidence_graph are summed.
-// Sums are kept in double and rounded once. Thread-safe. Throws Error as evidence_graph does.
-void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeOptions& options,
-                     std::span<float> degree);
+// Sums are kept in double and rounded once. Memory: 16 bytes per term of the vocabulary a thread (by rows: 4, and
+// O(pool)). Thread-safe. Throws Error on malformed pools or rows, and where `degree` does not hold a number per
+// node.
+PYFAST_API void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeOptions& options,
+                                std::span<float> degree);
 
 }  // namespace pyfast

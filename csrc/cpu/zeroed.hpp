@@ -1,0 +1,61 @@
+// A table with an entry per term of the vocabulary.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "pyfast/error.hpp"
+
+namespace pyfast {
+
+// All zeros when made. From the system large memory comes zeroed page by page as it is touched, so that a call
+// pays for the terms that it meets and not for those that there are.
+template <class T>
+class Zeroed {
+  public:
+    // Room for an entry per term; what was in a smaller table is gone. Throws Error where there can be no such
+    // term.
+    void make_room(std::int64_t terms) {
+        constexpr std::int64_t most = std::int64_t{1} << 31;  // ids have 32 bits
+        if (terms < 0 || terms > most) {
+            throw Error("X: a vocabulary of " + std::to_string(terms) + " terms; expected 0 to 2147483648");
+        }
+        if (static_cast<std::size_t>(terms) > size_) {
+            make(static_cast<std::size_t>(terms));
+        }
+    }
+    void clear() { make(size_); }
+
+    [[nodiscard]] T* data() { return memory_.get(); }
+
+    // Frees more than 256 MB.
+    void trim() {
+        if (size_ * sizeof(T) > (std::size_t{256} << 20)) {
+            memory_.reset();
+            size_ = 0;
+        }
+    }
+
+  private:
+    void make(std::size_t size) {
+        memory_.reset();
+        size_ = 0;
+        memory_.reset(static_cast<T*>(std::calloc(size, sizeof(T))));
+        if (!memory_ && size > 0) {
+            throw std::bad_alloc();
+        }
+        size_ = size;
+    }
+
+    struct Free {
+        void operator()(T* memory) const { std::free(memory); }
+    };
+    std::unique_ptr<T, Free> memory_;
+    std::size_t size_ = 0;
+};
+
+}  // namespace pyfast

@@ -1,0 +1,150 @@
+// What each op of pools promises of any result that it gives back.
+#include "fuzz_ops.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "fuzz_input.hpp"
+#include "pyfast/bridge_rank.hpp"
+#include "pyfast/bridge_select.hpp"
+#include "pyfast/evidence_graph.hpp"
+#include "pyfast/graph_rank.hpp"
+#include "pyfast/merge.hpp"
+#include "pyfast/prune.hpp"
+#include "pyfast/weighted_degree.hpp"
+
+namespace fuzz {
+
+namespace {
+
+pyfast::EdgeWeight edge_weight(Input& in) {
+    constexpr pyfast::EdgeWeight all[] = {pyfast::EdgeWeight::sum, pyfast::EdgeWeight::dot,
+                                          pyfast::EdgeWeight::min};
+    return all[in.below(std::ssize(all))];
+}
+
+bool within(std::span<const float> scores, float least, float most) {
+    return std::all_of(scores.begin(), scores.end(), [&](float s) { return s >= least && s <= most; });
+}
+
+}  // namespace
+
+void fuzz_bridge_rank(Input& in) {
+    const Problem q(in);
+    pyfast::BridgeRankOptions options;
+    if (in.one_in(4)) {
+        options = {in.setting(9), in.number(), in.number(), in.number(), q.threads};
+    }
+    std::vector<float> score(in.one_in(32) ? 0 : q.nodes());
+    bridge_rank(q.forward(), q.pools.view(), q.semantic, q.questions.view(), options, score);
+    REQUIRE(within(score, 0.0f, 1.0f));
+}
+
+void fuzz_bridge_select(Input& in) {
+    const Problem q(in);
+    const float beta = in.number();
+    std::vector<float> boosted(in.one_in(32) ? 0 : q.nodes());
+    bridge_select(q.forward(), q.pools.view(), q.semantic, q.is_table, {q.cell_offsets, q.cells.view()}, beta,
+                  boosted);
+    for (std::size_t v = 0; v < boosted.size(); ++v) {
+        REQUIRE(boosted[v] == q.semantic[v] || boosted[v] == q.semantic[v] + beta);
+    }
+}
+
+void fuzz_evidence_graph(Input& in) {
+    const Problem q(in);
+    pyfast::EvidenceGraphOptions options{.weight = edge_weight(in), .threads = q.threads};
+    if (in.one_in(4)) {
+        options.threshold = in.number();
+    }
+    if (in.one_in(4)) {
+        options.top_k = in.setting(9);
+    }
+    const pyfast::Ragged<std::int32_t> masked = in.coin() ? q.questions.view() : pyfast::Ragged<std::int32_t>{};
+    const pyfast::Graph graph = evidence_graph(q.forward(), q.pools.view(), masked, options);
+    const auto indptr = graph.indptr.span();
+    const auto indices = graph.indices.span();
+    REQUIRE(indptr.size() == q.nodes() + 1 && indices.size() == graph.weights.size);
+    REQUIRE(well_formed(indptr, indices.size()));
+    for (std::size_t p = 0; p + 1 < q.pools.offsets.size(); ++p) {
+        const std::int64_t size = q.pools.offsets[p + 1] - q.pools.offsets[p];
+        for (std::int64_t v = 0; v < size; ++v) {
+            const auto node = static_cast<std::size_t>(q.pools.offsets[p] + v);
+            const auto row = indices.subspan(static_cast<std::size_t>(indptr[node]),
+                                             static_cast<std::size_t>(indptr[node + 1] - indptr[node]));
+            REQUIRE(!options.top_k || std::ssize(row) <= *options.top_k);
+            REQUIRE(std::adjacent_find(row.begin(), row.end(), std::greater_equal{}) == row.end());
+            REQUIRE(row.empty() || (row.front() >= 0 && row.back() < size));
+            REQUIRE(!std::binary_search(row.begin(), row.end(), static_cast<std::int32_t>(v)));
+        }
+    }
+    for (const float weight : graph.weights.span()) {
+        REQUIRE(std::isfinite(weight) && weight > options.threshold);
+    }
+}
+
+void fuzz_graph_rank(Input& in) {
+    const Problem q(in);
+    const float alpha = in.one_in(8) ? in.number() : 0.85f;
+    std::vector<float> score(in.one_in(32) ? 0 : q.semantic.size());
+    pyfast::graph_rank(q.semantic, q.structural, q.pools.offsets, alpha, score);
+    REQUIRE(within(score, 0.0f, 2.0f));
+}
+
+void fuzz_merge(Input& in) {
+    const Problem q(in);
+    const std::int64_t k = in.setting(20);
+    const pyfast::RankedPools ranked = merge(q.groups, q.pools.view(), q.semantic, k);
+    REQUIRE(ranked.offsets.size() == q.groups.size() && ranked.documents.size() == ranked.scores.size());
+    REQUIRE(well_formed(ranked.offsets, ranked.documents.size()));
+    REQUIRE(within(ranked.scores, 0.0f, 1.0f));
+    for (std::size_t p = 0; p + 1 < ranked.offsets.size(); ++p) {
+        const auto first = static_cast<std::ptrdiff_t>(ranked.offsets[p]);
+        const auto last = static_cast<std::ptrdiff_t>(ranked.offsets[p + 1]);
+        REQUIRE(last - first <= k);
+        REQUIRE(std::is_sorted(ranked.scores.begin() + first, ranked.scores.begin() + last, std::greater{}));
+        std::vector<std::int32_t> documents(ranked.documents.begin() + first, ranked.documents.begin() + last);
+        std::sort(documents.begin(), documents.end());
+        REQUIRE(std::adjacent_find(documents.begin(), documents.end()) == documents.end());
+    }
+}
+
+void fuzz_prune(Input& in) {
+    const Problem q(in);
+    pyfast::PruneOptions options;
+    if (in.coin()) {
+        options = {in.setting(9), in.setting(20), in.setting(4)};
+    }
+    const pyfast::Pruned kept = prune(q.semantic, q.is_table, q.pools.offsets, options);
+    REQUIRE(kept.offsets.size() == q.pools.offsets.size() && well_formed(kept.offsets, kept.nodes.size()));
+    for (std::size_t p = 0; p + 1 < kept.offsets.size(); ++p) {
+        const std::int64_t size = q.pools.offsets[p + 1] - q.pools.offsets[p];
+        const std::int64_t stay = kept.offsets[p + 1] - kept.offsets[p];
+        REQUIRE(stay >= std::min(size, options.least) && stay <= std::min(size, options.most));
+        const auto* const first = kept.nodes.data() + kept.offsets[p];
+        std::vector<std::int32_t> nodes(first, first + stay);
+        std::sort(nodes.begin(), nodes.end());
+        REQUIRE(std::adjacent_find(nodes.begin(), nodes.end()) == nodes.end());
+        REQUIRE(nodes.empty() || (nodes.front() >= 0 && nodes.back() < size));
+    }
+}
+
+void fuzz_weighted_degree(Input& in) {
+    const Problem q(in);
+    const pyfast::EdgeWeight weight = edge_weight(in);
+    std::vector<float> degree(in.one_in(32) ? 0 : q.nodes());
+    weighted_degree(q.forward(), q.pools.view(), {.weight = weight, .threads = q.threads}, degree);
+    const pyfast::Graph graph = evidence_graph(q.forward(), q.pools.view(), {}, {.weight = weight});
+    for (std::size_t v = 0; v < degree.size(); ++v) {
+        double expected = 0.0;
+        for (std::int64_t e = graph.indptr.span()[v]; e < graph.indptr.span()[v + 1]; ++e) {
+            expected += static_cast<double>(graph.weights.span()[static_cast<std::size_t>(e)]);
+        }
+        // Not exact for weights as far apart as 1e-30 and 1e16, which only float's sums of edges lose.
+        REQUIRE(std::abs(static_cast<double>(degree[v]) - expected) <= 1e-4 * expected + 1e-9);
+    }
+}
+
+}  // namespace fuzz

@@ -1,0 +1,18 @@
+// One function per op; a new one needs a line here and one in fuzz_target.cpp.
+#pragma once
+
+namespace fuzz {
+
+class Input;
+
+void fuzz_bridge_rank(Input& in);
+void fuzz_bridge_select(Input& in);
+void fuzz_cite(Input& in);
+void fuzz_evidence_graph(Input& in);
+void fuzz_graph_rank(Input& in);
+void fuzz_merge(Input& in);
+void fuzz_narrate(Input& in);
+void fuzz_prune(Input& in);
+void fuzz_weighted_degree(Input& in);
+
+}  // namespace fuzz
