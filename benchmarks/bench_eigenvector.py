@@ -3,7 +3,7 @@
 import networkx
 import numpy as np
 import pytest
-from graph_peers import RealGraphs, real_graphs, values
+from graph_peers import RealGraphs, igraph_of, real_graphs, values
 from measuring import THREADS, Measure, RealPools
 
 from pyfast import ops
@@ -30,7 +30,11 @@ def test_igraph(graphs: RealGraphs, measure: Measure) -> None:
             np.testing.assert_allclose(found[graphs[p]] / found[graphs[p]].max(), run(p), rtol=1e-4, atol=1e-6)
 
     measure.check(compare)
-    measure.peer(OP, "igraph", 20, run)
+    measure.peer(OP, "igraph, graphs at hand", 10, run)
+
+
+def test_igraph_from_the_arrays(graphs: RealGraphs, measure: Measure) -> None:
+    measure.peer(OP, "igraph", 20, lambda p: igraph_of(graphs, p).eigenvector_centrality(weights="weight"))
 
 
 def test_networkx(graphs: RealGraphs, measure: Measure) -> None:

@@ -15,12 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from measuring import DOCUMENTS, FIGURES, NOTES, POOLS, THREADS, Measure, RealPools
+from measuring import DOCUMENTS, FIGURES, NOTES, POOLS, THREADS, Measure, RealPools, open_index
 from scipy.sparse import csr_array
 
-from pyfast.corpus import read
-from pyfast.errors import IndexFormatError
-from pyfast.retrieval import Index, build_index
+from pyfast.retrieval import Index
 
 
 @pytest.fixture
@@ -31,12 +29,7 @@ def measure(benchmark: Any, request: pytest.FixtureRequest) -> Measure:
 @pytest.fixture(scope="session")
 def index(data: Path, request: pytest.FixtureRequest) -> Index:
     """HotpotQA's passages."""
-    source = data / "hotpotqa" / "corpus.jsonl"
-    folder = request.config.cache.mkdir("benchmark-index") / f"hotpotqa-{source.stat().st_size}"
-    try:
-        return Index(folder)
-    except IndexFormatError:  # not built yet, or by another version
-        return build_index(read([source]), folder, overwrite=True)
+    return open_index(request, data / "hotpotqa" / "corpus.jsonl")
 
 
 @pytest.fixture(scope="session")

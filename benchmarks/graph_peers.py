@@ -15,7 +15,7 @@ from pyfast import ops
 
 @dataclass(frozen=True)
 class RealGraphs:
-    """Undirected; of each edge the `weight`, and the `length` 1 / weight."""
+    """Undirected, built once; of each edge the `weight`, and the `length` 1 / weight."""
 
     batch: ops.EvidenceGraph
     of_igraph: list[Any]
@@ -25,6 +25,15 @@ class RealGraphs:
     def __getitem__(self, p: int) -> slice:
         """The nodes of pool p."""
         return slice(p * DOCUMENTS, (p + 1) * DOCUMENTS)
+
+
+def igraph_of(graphs: RealGraphs, p: int) -> Any:
+    """Pool p's graph from the arrays of the batch, as a user of igraph has to make it."""
+    pool = graphs.batch.pool(p).tocoo()
+    upper = pool.row < pool.col
+    weights = pool.data[upper].astype(np.float64)
+    edges = np.stack([pool.row[upper], pool.col[upper]], axis=1)
+    return igraph.Graph(DOCUMENTS, edges, edge_attrs={"weight": weights, "length": 1 / weights})
 
 
 def real_graphs(real: RealPools) -> RealGraphs:

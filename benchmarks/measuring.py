@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from scipy.sparse import csr_array
 
+from pyfast.corpus import read
+from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import thread_count
+from pyfast.retrieval import Index, build_index
 
 POOLS, DOCUMENTS = 200, 50
 THREADS = thread_count(None)
@@ -44,6 +49,15 @@ NOTES: list[str] = []
 """Lines below the table"""
 
 
+def open_index(request: pytest.FixtureRequest, source: Path) -> Index:
+    """The index of a benchmark's corpus, built once and kept."""
+    folder = request.config.cache.mkdir("benchmark-index") / f"{source.parent.name}-{source.stat().st_size}"
+    try:
+        return Index(folder)
+    except IndexFormatError:  # not built yet, or by another version
+        return build_index(read([source]), folder, overwrite=True)
+
+
 class Measure:
     """Times an op on the batch, or a peer pool by pool, and notes the median per pool."""
 
@@ -56,9 +70,9 @@ class Measure:
         if self.refcheck:
             compare()
 
-    def op(self, op: str, threads: int, run: Callable[[], object]) -> None:
+    def op(self, op: str, threads: int, run: Callable[[], object], rounds: int = 200) -> None:
         self.benchmark.group = op
-        self.benchmark.pedantic(run, rounds=200, warmup_rounds=5)
+        self.benchmark.pedantic(run, rounds=rounds, warmup_rounds=min(rounds, 5))
         self._note(op, f"pyfast, {threads} thread{'s' if threads > 1 else ''}", POOLS, None)
 
     def peer_on_batch(self, op: str, who: str, goal: float, run: Callable[[], object]) -> None:

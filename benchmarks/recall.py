@@ -1,4 +1,4 @@
-"""Does structure find more? Recall of the retrieved list, of GraphRank and of bridge_rank, side by side.
+"""Does structure find more? Recall of the list, of GraphRank, of bridge_rank, and of it with bridge_expand.
 
     python benchmarks/recall.py                                         # the benchmark sets under PYFAST_DATA
     python benchmarks/recall.py --corpus C.jsonl --questions Q.jsonl    # any other, in the same layout
@@ -24,11 +24,15 @@ from rich.table import Table
 
 from pyfast import ops
 from pyfast.corpus import read
+from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index, Pool, build_index
+from pyfast.retrieval.curation import expand
+from pyfast.retrieval.pools import split, stacked
 
+Array = np.ndarray[Any, Any]
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = ("hotpotqa", "musique", "2wiki", "hybridqa", "nq")
-METHODS = ("list", "graph_rank", "bridge_rank")
+METHODS = ("list", "graph_rank", "bridge_rank", "bridge_rank + expand")
 
 
 def gold_questions(path: Path) -> Iterator[tuple[str, set[str]]]:
@@ -41,19 +45,18 @@ def gold_questions(path: Path) -> Iterator[tuple[str, set[str]]]:
             yield question["question"], gold
 
 
-def rankings(index: Index, questions: list[str], pools: list[Pool]) -> dict[str, np.ndarray[Any, Any]]:
-    """For each method the scores of all nodes, pool after pool."""
-    offsets = np.concatenate([[0], np.cumsum([len(pool) for pool in pools])])
-    units = np.concatenate([pool.units for pool in pools])
-    semantic = np.concatenate([pool.scores for pool in pools])
-    terms = [index.question_terms(question) for question in questions]
-    term_offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in terms])])
-    masked = np.array([term for ids in terms for term in ids], dtype=np.int32)
+def rankings(index: Index, questions: list[str], pools: list[Pool]) -> dict[str, tuple[Array, Array, Array]]:
+    """For each method the pools that it ranks: (offsets, units, scores)."""
+    offsets, units, semantic = stacked(pools)
+    terms = stack([index.question_terms(question) for question in questions], np.int32)
     degree = ops.weighted_degree(index.X, offsets, units)
+    bridged = ops.bridge_rank(index.X, offsets, units, semantic, terms)
+    wider = expand(index, offsets, units, semantic, bridged, terms)
     return {
-        "list": semantic,
-        "graph_rank": ops.graph_rank(semantic, degree, offsets),
-        "bridge_rank": ops.bridge_rank(index.X, offsets, units, semantic, (term_offsets, masked)),
+        "list": (offsets, units, semantic),
+        "graph_rank": (offsets, units, ops.graph_rank(semantic, degree, offsets)),
+        "bridge_rank": (offsets, units, bridged),
+        "bridge_rank + expand": (*wider[:2], ops.bridge_rank(index.X, *wider, terms)),
     }
 
 
@@ -61,13 +64,11 @@ def recalls(index: Index, path: Path, size: int, cuts: list[int]) -> tuple[int, 
     """(number of questions, per method the mean recall at each cut)."""
     asked = list(gold_questions(path))
     questions = [question for question, _ in asked]
-    pools = index.search(questions, size)
-    bounds = np.cumsum([len(pool) for pool in pools])[:-1]
     found: dict[str, list[float]] = {}
-    for method, scores in rankings(index, questions, pools).items():
+    for method, ranked in rankings(index, questions, index.search(questions, size)).items():
         rows = []
-        for (_, gold), pool, score in zip(asked, pools, np.split(scores, bounds), strict=True):
-            best = pool.units[np.argsort(-score, kind="stable")]
+        for (_, gold), pool in zip(asked, split(*ranked), strict=True):
+            best = pool.units[np.argsort(-pool.scores, kind="stable")]
             uris = list(dict.fromkeys(index.corpus.uri(index.corpus.source[index.units[u]]) for u in best))
             rows.append([len(gold & set(uris[:k])) / len(gold) for k in cuts])
         found[method] = np.mean(rows, axis=0).tolist()

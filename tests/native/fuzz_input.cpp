@@ -161,7 +161,7 @@ void Problem::spoil(Input& in) {
 }
 
 void Problem::spoil_terms(Input& in) {
-    terms = in.setting(terms);
+    terms = in.setting(std::clamp<std::int64_t>(terms, 0, 1 << 16));  // it may be far out already
     // Ops have tables of that many terms, pages that nobody touches; a sanitizer would touch them all.
     const bool much = terms >= (1 << 16) && terms <= std::int64_t{1} << 31;
     terms = much ? terms % (1 << 16) : terms;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fuzz_input.hpp"
+#include "pyfast/bridge_expand.hpp"
 #include "pyfast/bridge_rank.hpp"
 #include "pyfast/bridge_select.hpp"
 #include "pyfast/evidence_graph.hpp"
@@ -29,7 +30,72 @@ bool within(std::span<const float> scores, float least, float most) {
     return std::all_of(scores.begin(), scores.end(), [&](float s) { return s >= least && s <= most; });
 }
 
+// X transposed, of those entries of it that lie where they should; then perhaps spoilt itself.
+struct Transposed {
+    Transposed(Input& in, const Problem& q) {
+        const pyfast::Forward x = q.forward();
+        const std::int64_t terms = std::clamp<std::int64_t>(x.terms, 0, 1 << 16);
+        for (std::int64_t t = 0; t < terms; ++t) {
+            for (std::int64_t d = 0; d < x.documents(); ++d) {
+                const std::int64_t last = std::min(x.offset(d + 1), std::ssize(x.weights));
+                for (std::int64_t e = std::max<std::int64_t>(x.offset(d), 0);
+                     e < std::min(last, std::ssize(x.indices)); ++e) {
+                    if (x.indices[static_cast<std::size_t>(e)] == t) {
+                        documents.push_back(static_cast<std::int32_t>(d));
+                        weights.push_back(x.weights[static_cast<std::size_t>(e)]);
+                        break;
+                    }
+                }
+            }
+            indptr.push_back(std::ssize(documents));
+        }
+        columns = x.documents();
+        if (in.one_in(4)) {
+            switch (in.below(4)) {
+                case 0: in.spoil(indptr); break;
+                case 1: in.spoil(documents); break;
+                case 2: in.spoil(weights); break;
+                default: columns = in.setting(columns);
+            }
+        }
+        indptr.shrink_to_fit();
+        documents.shrink_to_fit();
+        weights.shrink_to_fit();
+    }
+
+    [[nodiscard]] pyfast::Forward view() const { return {indptr, {}, documents, weights, columns}; }
+
+    std::vector<std::int64_t> indptr{0};
+    std::vector<std::int32_t> documents;
+    std::vector<float> weights;
+    std::int64_t columns = 0;
+};
+
 }  // namespace
+
+void fuzz_bridge_expand(Input& in) {
+    const Problem q(in);
+    const Transposed transposed(in, q);
+    pyfast::BridgeExpandOptions options{.k = in.setting(9), .threads = q.threads};
+    if (in.one_in(4)) {
+        options.largest_norm = in.number();
+        options.most_entries = in.setting(50);
+    }
+    const pyfast::RankedPools found =
+        bridge_expand(q.forward(), transposed.view(), q.pools.view(), q.questions.view(), options);
+    REQUIRE(found.offsets.size() == q.nodes() + 1 && found.documents.size() == found.scores.size());
+    REQUIRE(well_formed(found.offsets, found.documents.size()));
+    for (std::size_t s = 0; s < q.nodes(); ++s) {
+        const auto first = static_cast<std::size_t>(found.offsets[s]);
+        const auto last = static_cast<std::size_t>(found.offsets[s + 1]);
+        REQUIRE(static_cast<std::int64_t>(last - first) <= options.k);
+        for (std::size_t e = first; e < last; ++e) {
+            REQUIRE(found.documents[e] >= 0 && found.documents[e] < q.forward().documents());
+            REQUIRE(found.documents[e] != q.pools.values[s] && found.scores[e] >= 0.0f);
+            REQUIRE(e == first || found.scores[e] <= found.scores[e - 1]);
+        }
+    }
+}
 
 void fuzz_bridge_rank(Input& in) {
     const Problem q(in);
@@ -56,6 +122,10 @@ void fuzz_bridge_select(Input& in) {
 void fuzz_evidence_graph(Input& in) {
     const Problem q(in);
     pyfast::EvidenceGraphOptions options{.weight = edge_weight(in), .threads = q.threads};
+    if (in.one_in(8)) {
+        options.function = [](float x, float y) { return x - y / 2; };
+    }
+    options.idf = in.one_in(4) ? pyfast::Idf::pool : pyfast::Idf::corpus;
     if (in.one_in(4)) {
         options.threshold = in.number();
     }

@@ -5,13 +5,17 @@ namespace fuzz {
 
 class Input;
 
+void fuzz_betweenness(Input& in);
+void fuzz_bridge_expand(Input& in);
 void fuzz_bridge_rank(Input& in);
 void fuzz_bridge_select(Input& in);
 void fuzz_cite(Input& in);
+void fuzz_eigenvector(Input& in);
 void fuzz_evidence_graph(Input& in);
 void fuzz_graph_rank(Input& in);
 void fuzz_merge(Input& in);
 void fuzz_narrate(Input& in);
+void fuzz_pagerank(Input& in);
 void fuzz_prune(Input& in);
 void fuzz_weighted_degree(Input& in);
 

@@ -11,13 +11,17 @@ namespace fuzz {
 namespace {
 
 Target all[] = {
+    {"betweenness", fuzz_betweenness},
+    {"bridge_expand", fuzz_bridge_expand},
     {"bridge_rank", fuzz_bridge_rank},
     {"bridge_select", fuzz_bridge_select},
     {"cite", fuzz_cite},
+    {"eigenvector", fuzz_eigenvector},
     {"evidence_graph", fuzz_evidence_graph},
     {"graph_rank", fuzz_graph_rank},
     {"merge", fuzz_merge},
     {"narrate", fuzz_narrate},
+    {"pagerank", fuzz_pagerank},
     {"prune", fuzz_prune},
     {"weighted_degree", fuzz_weighted_degree},
 };

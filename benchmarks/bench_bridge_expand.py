@@ -1,0 +1,99 @@
+"""bridge_expand: the 10 nearest documents of 5 seeds a question, at 26,000 and at a million documents.
+
+The million is HybridQA 39 times over: what more than 5 documents hold keeps its name in every copy, and is as
+frequent as it would be in a corpus of that size; rarer terms, names for the most part, are each copy's own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from measuring import NOTES, POOLS, THREADS, Measure, open_index
+from scipy.sparse import block_diag, csr_array, hstack, vstack
+from sparse_dot_topn import sp_matmul_topn
+
+from pyfast import ops
+from pyfast.ops.arrays import stack
+from pyfast.retrieval.curation import MOST_ENTRIES
+
+SEEDS, NEAREST = 5, 10
+
+
+@dataclass(frozen=True)
+class Corpus:
+    name: str
+    X: csr_array
+    XT: csr_array
+    seeds: Any
+    terms: Any
+
+    def expand(self, threads: int = THREADS, most_entries: int | None = None) -> tuple[Any, Any, Any]:
+        settings = {"k": NEAREST, "largest_norm": 1.0, "most_entries": most_entries, "threads": threads}
+        return ops.bridge_expand(self.X, self.XT, *self.seeds, self.terms, **settings)
+
+    def masked(self, q: int) -> csr_array:
+        """The seeds of question q without its terms."""
+        (offsets, seeds), (term_offsets, terms) = self.seeds, self.terms
+        rows = self.X[seeds[offsets[q] : offsets[q + 1]]]
+        rows.data[np.isin(rows.indices, terms[term_offsets[q] : term_offsets[q + 1]])] = 0.0
+        return rows
+
+
+def copies(X: csr_array, count: int) -> csr_array:
+    """`X` so many times over; see above."""
+    common = np.bincount(X.indices, minlength=X.shape[1]) > 5
+    shared = vstack([X[:, common]] * count)
+    x = hstack([shared, block_diag([X[:, ~common]] * count)], format="csr")
+    x = csr_array((x.data, x.indices.astype(np.int32), x.indptr.astype(np.int64)), shape=x.shape)
+    x.sum_duplicates()
+    return x
+
+
+@pytest.fixture(scope="module", params=[1, 39], ids=["26,000", "1,000,000"])
+def corpus(data: Path, request: pytest.FixtureRequest) -> Corpus:
+    index = open_index(request, data / "hybridqa" / "corpus.jsonl")
+    with (data / "hybridqa" / "questions.jsonl").open(encoding="utf-8") as file:
+        questions = [json.loads(line)["question"] for line in file][:POOLS]
+    seeds = [pool.units for pool in index.search(questions, SEEDS)]
+    X = copies(index.X, request.param)
+    # The columns of `copies` are in another order: frequent terms first.
+    common = np.bincount(index.X.indices, minlength=index.X.shape[1]) > 5
+    place = np.where(common, np.cumsum(common) - 1, common.sum() + np.cumsum(~common) - 1)
+    terms = [place[index.question_terms(question)] for question in questions]
+    name = f"bridge_expand, {X.shape[0]:,}"
+    return Corpus(name, X, X.T.tocsr(), stack(seeds, np.int32), stack(terms, np.int32))
+
+
+@pytest.mark.parametrize("threads", sorted({1, THREADS}))
+@pytest.mark.parametrize("most_entries", [None, MOST_ENTRIES])
+def test_pyfast(corpus: Corpus, measure: Measure, threads: int, most_entries: int | None) -> None:
+    name = corpus.name + ("" if most_entries is None else f", limit {most_entries}")
+    measure.op(name, threads, lambda: corpus.expand(threads, most_entries), rounds=10)
+    if most_entries is not None and threads == THREADS:
+        (offsets, whole, _), (cut_offsets, cut, _) = corpus.expand(), corpus.expand(most_entries=most_entries)
+        pairs = zip(pairwise(offsets), pairwise(cut_offsets), strict=True)
+        shared = sum(len(set(whole[a:b].tolist()) & set(cut[c:d].tolist())) for (a, b), (c, d) in pairs)
+        NOTES.append(f"{name}: finds {shared / len(whole):.1%} of the {NEAREST} nearest")
+
+
+def test_sparse_dot_topn(corpus: Corpus, measure: Measure) -> None:
+    masked = [corpus.masked(q) for q in range(20)]
+    run = lambda q: sp_matmul_topn(masked[q], corpus.XT, top_n=NEAREST + 1, n_threads=THREADS, sort=True)  # noqa: E731
+
+    def compare() -> None:
+        offsets, _, found = corpus.expand()
+        for q in range(20):
+            for s, row in zip(range(*corpus.seeds[0][q : q + 2]), run(q), strict=True):
+                mine = found[offsets[s] : offsets[s + 1]]
+                # Without the mask of its own terms a seed would be its own nearest; whichever it is, it goes.
+                theirs = np.sort(row.data[row.indices != corpus.seeds[1][s]])[::-1][: len(mine)]
+                np.testing.assert_allclose(mine, theirs, rtol=1e-4)
+
+    measure.check(compare)
+    measure.peer(corpus.name, "sparse_dot_topn", 10, run, pools=20)
