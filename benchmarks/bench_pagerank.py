@@ -18,7 +18,7 @@ def graphs(real: RealPools) -> RealGraphs:
 
 @pytest.mark.parametrize("threads", sorted({1, THREADS}))
 def test_pyfast(graphs: RealGraphs, measure: Measure, threads: int) -> None:
-    measure.op(OP, threads, lambda: ops.pagerank(graphs.batch, threads=threads))
+    measure.op(OP, threads, lambda: ops.pagerank(graphs.batch, threads=threads), moved=graphs.bytes)
 
 
 def test_igraph(graphs: RealGraphs, measure: Measure) -> None:

@@ -18,7 +18,8 @@ def rank(X: csr_array, offsets: object, docs: object, semantic: object, threads:
 @pytest.mark.parametrize("threads", sorted({1, THREADS}))
 def test_pyfast(real: RealPools, measure: Measure, threads: int) -> None:
     docs, semantic = real.docs.ravel(), real.semantic.ravel()
-    measure.op(OP, threads, lambda: rank(real.X, real.offsets, docs, semantic, threads))
+    moved = real.bytes + 3 * semantic.nbytes  # semantic in, degree, rank out
+    measure.op(OP, threads, lambda: rank(real.X, real.offsets, docs, semantic, threads), moved=moved)
 
 
 def test_scipy(real: RealPools, measure: Measure) -> None:

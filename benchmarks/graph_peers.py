@@ -22,6 +22,12 @@ class RealGraphs:
     of_networkx: list[Any]
     """of the first 20 pools"""
 
+    @property
+    def bytes(self) -> int:
+        """What a centrality reads and writes: the edges, and a number per node."""
+        g = self.batch
+        return g.indptr.nbytes + g.indices.nbytes + g.weights.nbytes + 4 * DOCUMENTS * POOLS
+
     def __getitem__(self, p: int) -> slice:
         """The nodes of pool p."""
         return slice(p * DOCUMENTS, (p + 1) * DOCUMENTS)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -33,6 +36,12 @@ class RealPools:
     """[200, 50]"""
     texts: list[list[str]]
 
+    @property
+    def bytes(self) -> int:
+        """Of the rows that the pools name: a term id and a weight per entry, and where each row is."""
+        lengths = np.diff(self.X.indptr)[self.docs.ravel()]
+        return int(lengths.sum()) * 8 + self.docs.size * 12
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -42,6 +51,8 @@ class Figure:
     """per pool or request, median"""
     goal: float | None
     """how many times as fast as this peer the op shall be"""
+    moved: float = 0.0
+    """bytes per pool that must be read and written, each once; 0: not counted"""
 
 
 FIGURES: list[Figure] = []
@@ -70,10 +81,11 @@ class Measure:
         if self.refcheck:
             compare()
 
-    def op(self, op: str, threads: int, run: Callable[[], object], rounds: int = 200) -> None:
+    def op(self, op: str, threads: int, run: Callable[[], object], rounds: int = 200, moved: int = 0) -> None:
+        """`moved`: bytes that the batch must read and write, for the roofline."""
         self.benchmark.group = op
         self.benchmark.pedantic(run, rounds=rounds, warmup_rounds=min(rounds, 5))
-        self._note(op, f"pyfast, {threads} thread{'s' if threads > 1 else ''}", POOLS, None)
+        self._note(op, f"pyfast, {threads} thread{'s' if threads > 1 else ''}", POOLS, None, moved)
 
     def peer_on_batch(self, op: str, who: str, goal: float, run: Callable[[], object]) -> None:
         """For a peer that takes the whole batch too."""
@@ -88,6 +100,21 @@ class Measure:
         self.benchmark.pedantic(run, setup=lambda: ((next(order),), {}), rounds=pools)
         self._note(op, who, 1, goal)
 
-    def _note(self, op: str, who: str, pools: int, goal: float | None) -> None:
+    def _note(self, op: str, who: str, pools: int, goal: float | None, moved: int = 0) -> None:
         if self.benchmark.stats is not None:  # None: --benchmark-disable
-            FIGURES.append(Figure(op, who, self.benchmark.stats.stats.median / pools * 1e6, goal))
+            each = self.benchmark.stats.stats.median / pools * 1e6
+            FIGURES.append(Figure(op, who, each, goal, moved / pools))
+
+
+def bandwidth() -> float:
+    """GB/s of memory, read and written, by copying on all threads: the roof that no op gets over."""
+    size = 1 << 27
+    source, target = np.ones(size, np.uint8), np.empty(size, np.uint8)
+    parts = [slice(size * t // THREADS, size * (t + 1) // THREADS) for t in range(THREADS)]
+    times = []
+    with ThreadPoolExecutor(THREADS) as threads:
+        for _ in range(20):
+            began = perf_counter()
+            list(threads.map(lambda part: np.copyto(target[part], source[part]), parts))
+            times.append(perf_counter() - began)
+    return 2 * size / median(times) / 1e9

@@ -87,6 +87,10 @@ float take_up(Workspace& space, const Workspace::Term& term, std::size_t k, floa
     space.documents.resize(before + term.entries.terms.size());
     std::int32_t* fresh = space.documents.data() + before;
     for (std::size_t e = 0; e < term.entries.terms.size(); ++e) {
+        constexpr std::size_t ahead = 16;
+        if (e + ahead < term.entries.terms.size()) {
+            __builtin_prefetch(&space.met[static_cast<std::size_t>(term.entries.terms[e + ahead])], 1);
+        }
         const std::int32_t document = term.entries.terms[e];
         float& met = space.met[static_cast<std::size_t>(document)];
         const float now = met + term.weight * term.entries.weights[e];
@@ -139,10 +143,14 @@ void find_neighbours(Workspace& space, const Forward& x, const Forward& transpos
     float bar = 0.0f;  // the k-th best similarity is at least this
     std::int64_t entries = options.most_entries;
     for (const Workspace::Term& term : space.terms) {
-        entries -= static_cast<std::int64_t>(term.entries.terms.size());
-        if (reach() < enough * bar || entries < 0) {
+        if (reach() < enough * bar) {
             break;
         }
+        const auto size = static_cast<std::int64_t>(term.entries.terms.size());
+        if (size > entries) {
+            continue;
+        }
+        entries -= size;
         check_row(term.entries, transposed.terms, "XT", term.id);
         bar = take_up(space, term, k, bar);
         left -= static_cast<double>(term.weight) * static_cast<double>(term.weight);

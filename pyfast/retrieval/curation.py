@@ -21,10 +21,11 @@ Rank = Literal["graph_rank", "bridge_rank"]
 Centrality = Literal["degree", "pagerank", "betweenness", "eigenvector"]
 
 # What `Curation.expand` adds to a pool: the nearest few of its best few. benchmarks/recall.py shows what it finds;
-# more seeds, more neighbours, or a search to the end find no more of what is among a context's 10 or 20.
+# more seeds, more neighbours, or a search to the end find no more of what is among a context's 10 or 20. The limit
+# leaves 95 % of the nearest at 26,000 units, and 84 % at a million (benchmarks/bench_bridge_expand.py).
 SEEDS = 5
 NEAREST = 5
-MOST_ENTRIES = 1000
+MOST_ENTRIES = 2000
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@
 #include "centrality_test.hpp"
 #include "check.hpp"
 #include "gatv2_test.hpp"
+#include "pyfast/bridge_expand.hpp"
 #include "pyfast/bridge_rank.hpp"
 #include "pyfast/bridge_select.hpp"
 #include "pyfast/cite.hpp"
@@ -125,6 +126,24 @@ Problem random_problem(const std::vector<int>& sizes, std::int32_t terms, int pe
     return q;
 }
 
+// The forward index alone, transposed.
+Problem transpose(const Problem& q) {
+    Problem out;
+    out.terms = static_cast<std::int64_t>(q.indptr.size()) - 1;
+    for (std::int32_t term = 0; term < q.terms; ++term) {
+        for (std::int32_t document = 0; document < out.terms; ++document) {
+            const pyfast::Row row = pyfast::checked_row(q.forward(), document);
+            const auto at = std::lower_bound(row.terms.begin(), row.terms.end(), term);
+            if (at != row.terms.end() && *at == term) {
+                out.indices.push_back(document);
+                out.weights.push_back(row.weights[static_cast<std::size_t>(at - row.terms.begin())]);
+            }
+        }
+        out.indptr.push_back(static_cast<std::int64_t>(out.indices.size()));
+    }
+    return out;
+}
+
 // The results of all ops, one after the other, as numbers that can be compared for equality.
 std::vector<double> run_all(const Problem& q, int threads) {
     std::vector<double> out;
@@ -157,6 +176,13 @@ std::vector<double> run_all(const Problem& q, int threads) {
         weighted_degree(x, pools, {.weight = weight, .threads = threads}, degree);
         add(degree);
     }
+    weighted_degree(x, pools, {.idf = pyfast::Idf::pool, .threads = threads}, degree);
+    add(degree);
+    weighted_degree(x, pools, {.function = [](float a, float b) { return a - b / 2; }, .threads = threads},
+                    degree);
+    add(degree);
+    const Problem transposed = transpose(q);
+    add_ranked(bridge_expand(x, transposed.forward(), pools, q.questions.view(), {.k = 3, .threads = threads}));
     bridge_rank(x, pools, q.semantic, q.questions.view(), {.threads = threads}, score);
     add(score);
     bridge_select(x, pools, q.semantic, q.is_table, q.cells(), 0.2f, score);

@@ -53,7 +53,10 @@ def test_the_papers_rank_goes_without_expansion() -> None:
 GOOD = [("n2n", {"graph": "off", "decompose": "0"}), ("decompose", {"hop_k": "7"})]
 GOOD += [("n2n", {"rank": "graph_rank", "alpha": "1"}), ("n2n", {"rank": "graph_rank", "expand": "off"})]
 GOOD += [("n2n", {"rank": "bridge_rank", "beta": "0"}), ("rag", {"k": "1"}), ("cot", {})]
-GOOD += [("n2n", {"rank": "graph_rank", "centrality": name}) for name in ("degree", "pagerank", "betweenness", "eigenvector")]
+GOOD += [
+    ("n2n", {"rank": "graph_rank", "centrality": name})
+    for name in ("degree", "pagerank", "betweenness", "eigenvector")
+]
 
 
 @pytest.mark.parametrize(("system", "settings"), GOOD)
