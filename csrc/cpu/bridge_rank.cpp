@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +26,11 @@ struct Edge {
 struct Workspace {
     PoolGraph graph;
     std::vector<std::int32_t> order;
-    std::vector<Edge> edges;  // both directions of every kept edge
+    std::vector<Edge> chosen;  // of each node the edges to its nearest, node after node
+    std::vector<std::size_t> chosen_begin;
+    std::vector<Edge> choosing;  // of each node the edges to those that it is among the nearest of
+    std::vector<std::size_t> place;
+    std::vector<Edge> edges;  // both directions of every kept edge, by node and then by the other end
     std::vector<double> semantic;
     std::vector<double> restart;
     std::vector<double> degree;
@@ -34,36 +40,55 @@ struct Workspace {
     void trim() { graph.trim(); }
 };
 
+// The k nodes nearest to node i, in the pool's order; ties: the earlier node.
+void nearest(Workspace& space, std::span<const float> row, std::size_t i, std::size_t k) {
+    space.order.clear();
+    const auto weight = [&](std::int32_t j) { return row[static_cast<std::size_t>(j)]; };
+    for (std::size_t j = 0; j < row.size(); ++j) {
+        const bool full = space.order.size() == k;
+        if (j == i || !(row[j] > (full ? weight(space.order.back()) : 0.0f))) {
+            continue;
+        }
+        if (full) {
+            space.order.pop_back();
+        }
+        const auto place = std::upper_bound(space.order.begin(), space.order.end(), static_cast<std::int32_t>(j),
+                                            [&](std::int32_t a, std::int32_t b) { return weight(a) > weight(b); });
+        space.order.insert(place, static_cast<std::int32_t>(j));
+    }
+    std::sort(space.order.begin(), space.order.end());
+}
+
 // Squared weights; an edge stays where it is among the k strongest of either of its ends.
 void strongest_edges(Workspace& space, std::size_t k) {
     const std::size_t n = space.graph.terms.documents();
-    space.edges.clear();
+    space.chosen.clear();
+    space.chosen_begin.assign(1, 0);
+    space.place.assign(n + 2, 0);
     for (std::size_t i = 0; i < n; ++i) {
         const std::span<const float> row = space.graph.row(i);
-        space.order.clear();
-        for (std::size_t j = 0; j < n; ++j) {
-            if (j != i && row[j] > 0.0f) {
-                space.order.push_back(static_cast<std::int32_t>(j));
-            }
+        nearest(space, row, i, k);
+        for (const std::int32_t j : space.order) {
+            const auto w = static_cast<double>(row[static_cast<std::size_t>(j)]);
+            space.chosen.push_back({static_cast<std::int32_t>(i), j, w * w});
+            ++space.place[static_cast<std::size_t>(j) + 2];
         }
-        const auto weight = [&](std::int32_t j) { return row[static_cast<std::size_t>(j)]; };
-        const auto cut = space.order.begin() + static_cast<std::ptrdiff_t>(std::min(k, space.order.size()));
-        std::partial_sort(space.order.begin(), cut, space.order.end(), [&](std::int32_t a, std::int32_t b) {
-            return weight(a) != weight(b) ? weight(a) > weight(b) : a < b;
-        });
-        for (auto j = space.order.begin(); j != cut; ++j) {
-            const double w = static_cast<double>(weight(*j)) * static_cast<double>(weight(*j));
-            const auto from = static_cast<std::int32_t>(i);
-            space.edges.push_back({from, *j, w});
-            space.edges.push_back({*j, from, w});
-        }
+        space.chosen_begin.push_back(space.chosen.size());
     }
-    const auto place = [](const Edge& e) { return std::pair(e.from, e.to); };
-    std::sort(space.edges.begin(), space.edges.end(),
-              [&](const Edge& a, const Edge& b) { return place(a) < place(b); });
-    const auto twice = std::unique(space.edges.begin(), space.edges.end(),
-                                   [&](const Edge& a, const Edge& b) { return place(a) == place(b); });
-    space.edges.erase(twice, space.edges.end());
+    // By whom each node was chosen, in the pool's order.
+    std::partial_sum(space.place.begin(), space.place.end(), space.place.begin());
+    space.choosing.resize(space.chosen.size());
+    for (const Edge& edge : space.chosen) {
+        space.choosing[space.place[static_cast<std::size_t>(edge.to) + 1]++] = {edge.to, edge.from, edge.weight};
+    }
+    space.edges.clear();
+    const auto earlier = [](const Edge& a, const Edge& b) { return a.to < b.to; };
+    for (std::size_t i = 0; i < n; ++i) {
+        const auto at = [](auto& edges, std::size_t e) { return edges.begin() + static_cast<std::ptrdiff_t>(e); };
+        std::set_union(at(space.chosen, space.chosen_begin[i]), at(space.chosen, space.chosen_begin[i + 1]),
+                       at(space.choosing, space.place[i]), at(space.choosing, space.place[i + 1]),
+                       std::back_inserter(space.edges), earlier);
+    }
 }
 
 void rank_pool(Workspace& space, std::span<const float> semantic, const BridgeRankOptions& options,
