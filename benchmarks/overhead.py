@@ -36,6 +36,12 @@ from pyfast.systems import load_system
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
+SYSTEMS: dict[str, tuple[str, dict[str, str]]] = {
+    "rag": ("rag", {}),
+    "n2n, the paper's": ("n2n", {"rank": "graph_rank"}),
+    "n2n": ("n2n", {}),
+}
+
 
 def repeated(path: Path, count: int) -> Iterator[Question]:
     """`count` questions: those of the file, again and again, each under an id of its own."""
@@ -82,8 +88,9 @@ def main(
 
         def wanted(system: str, number: int, folder: Path, width: int) -> Job:
             asked = partial(repeated, questions, number)
-            chosen, llm = load_system(system), open_llm("instant")
-            return job(chosen, {}, None, llm, index, asked, number, folder, width, Budget())
+            name, given = SYSTEMS[system]
+            chosen, llm = load_system(name), open_llm("instant")
+            return job(chosen, given, None, llm, index, asked, number, folder, width, Budget())
 
         def measured(system: str, number: int, width: int) -> tuple[Summary, bytes]:
             nonlocal runs
@@ -101,7 +108,7 @@ def main(
         table = Table(
             "system", "questions/s", "best", "µs/question", "µs/LLM call", "journal + answers, kB/question"
         )
-        for system in ("rag", "n2n"):
+        for system in SYSTEMS:
             _, alone = measured(system, 50, 1)
             _, together = measured(system, 50, concurrency)
             assert alone == together and all(json.loads(line)["state"] != "failed" for line in alone.splitlines())
