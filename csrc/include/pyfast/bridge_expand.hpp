@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 
 #include "pyfast/api.hpp"
@@ -18,7 +17,7 @@ struct BridgeExpandOptions {
     std::optional<float> largest_norm{};
     // How many entries of the transposed index, and then of the rows of documents met, are read for a seed. With a
     // limit some of the nearest may be missed.
-    std::int64_t most_entries = std::numeric_limits<std::int64_t>::max();
+    std::int64_t most_entries = INT64_MAX;
     int threads = 1;
 };
 

@@ -19,7 +19,7 @@ enum class EdgeWeight {
 };
 
 // A user's own share of one term in the weight of the edge (i, j): given x_it and x_jt.
-PYFAST_API using TermWeight = float (*)(float, float);
+using TermWeight = float (*)(float, float);
 
 struct EvidenceGraphOptions {
     EdgeWeight weight = EdgeWeight::sum;
