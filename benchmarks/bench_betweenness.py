@@ -3,18 +3,13 @@
 import networkx
 import numpy as np
 import pytest
-from graph_peers import RealGraphs, igraph_of, real_graphs, values
-from measuring import DOCUMENTS, THREADS, Measure, RealPools
+from graph_peers import RealGraphs, igraph_of, values
+from measuring import DOCUMENTS, THREADS, Measure
 
 from pyfast import ops
 
 OP = "betweenness"
 PAIRS = (DOCUMENTS - 1) * (DOCUMENTS - 2) / 2  # igraph adds up over pairs in one order
-
-
-@pytest.fixture(scope="module")
-def graphs(real: RealPools) -> RealGraphs:
-    return real_graphs(real)
 
 
 @pytest.mark.parametrize("threads", sorted({1, THREADS}))

@@ -47,14 +47,15 @@ class Corpus:
         return rows
 
 
-def copies(X: csr_array, count: int) -> csr_array:
-    """`X` so many times over; see above. Frequent terms come first."""
+def copies(X: csr_array, count: int) -> tuple[csr_array, Any]:
+    """(`X` so many times over, where each of its terms now is); see above. Frequent terms come first."""
     common = np.bincount(X.indices, minlength=X.shape[1]) > 5
     shuffled = np.random.default_rng(0).permuted(np.tile(np.arange(X.shape[0]), (count, 1)), axis=1)
     shuffled[0] = np.arange(X.shape[0])
     frequent, rare = csr_array(X[:, common]), block_diag([X[:, ~common]] * count)
     x = normalize(hstack([frequent[shuffled.ravel()], rare], format="csr"))
-    return narrow(x)
+    place = np.where(common, np.cumsum(common) - 1, common.sum() + np.cumsum(~common) - 1)
+    return narrow(x), place
 
 
 def narrow(x: Any) -> csr_array:
@@ -70,9 +71,7 @@ def corpus(data: Path, request: pytest.FixtureRequest) -> Corpus:
     with (data / "hybridqa" / "questions.jsonl").open(encoding="utf-8") as file:
         questions = [json.loads(line)["question"] for line in file][:POOLS]
     seeds = [pool.units for pool in index.search(questions, SEEDS)]
-    X = copies(index.X, request.param)
-    common = np.bincount(index.X.indices, minlength=index.X.shape[1]) > 5
-    place = np.where(common, np.cumsum(common) - 1, common.sum() + np.cumsum(~common) - 1)
+    X, place = copies(index.X, request.param)
     terms = [place[index.question_terms(question)] for question in questions]
     name = f"bridge_expand, {X.shape[0]:,}"
     return Corpus(name, X, narrow(X.T.tocsr()), stack(seeds, np.int32), stack(terms, np.int32))

@@ -3,17 +3,12 @@
 import networkx
 import numpy as np
 import pytest
-from graph_peers import RealGraphs, igraph_of, real_graphs, values
-from measuring import THREADS, Measure, RealPools
+from graph_peers import RealGraphs, igraph_of, values
+from measuring import THREADS, Measure
 
 from pyfast import ops
 
 OP = "eigenvector"
-
-
-@pytest.fixture(scope="module")
-def graphs(real: RealPools) -> RealGraphs:
-    return real_graphs(real)
 
 
 @pytest.mark.parametrize("threads", sorted({1, THREADS}))

@@ -37,11 +37,21 @@ def name(size: Size) -> str:
     return f"gatv2 {nodes // 1000}k {edges // 1000}k {heads}x{channels}"
 
 
+def moved(size: Size) -> float:
+    """Bytes: four rows of features per edge (a source forward, and backward; a destination and its gradient where
+    sources add up theirs), seven per node (what is read and written once).
+    """
+    nodes, edges, heads, channels = size
+    return 4.0 * heads * channels * (4 * edges + 7 * nodes)
+
+
 def note(benchmark: Any, size: Size, who: str, goal: float | None, step: Step, rounds: int) -> None:
     benchmark.group = name(size)
     benchmark.pedantic(step, rounds=rounds, warmup_rounds=1)
     if benchmark.stats is not None:  # None: --benchmark-disable
-        FIGURES.append(Figure(name(size), who, benchmark.stats.stats.median * 1e6, goal))
+        FIGURES.append(
+            Figure(name(size), who, benchmark.stats.stats.median * 1e6, goal, 0.0 if goal else moved(size))
+        )
 
 
 def test_pyfast(both: tuple[Step, Step], size: Size, benchmark: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graph_peers import RealGraphs, real_graphs
 from measuring import DOCUMENTS, FIGURES, NOTES, POOLS, THREADS, Measure, RealPools, bandwidth, open_index
 from scipy.sparse import csr_array
 
@@ -53,6 +54,11 @@ def real(index: Index, questions: list[str]) -> RealPools:
         np.stack([pool.scores for pool in found]),
         [[index.text(unit) for unit, _ in pool] for pool in found],
     )
+
+
+@pytest.fixture(scope="session")
+def graphs(real: RealPools) -> RealGraphs:
+    return real_graphs(real)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

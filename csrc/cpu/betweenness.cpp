@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "aligned.hpp"
+#include "each_pool.hpp"
 #include "multiversion.hpp"
 #include "parallel.hpp"
 #include "pool_matrix.hpp"
@@ -342,10 +343,7 @@ void add_sources(Workspace& space, const PoolEdges& pool, EdgeLength length, con
 }  // namespace
 
 void betweenness(const Graphs& graphs, EdgeLength length, int threads, std::span<float> centrality) {
-    check_graphs(graphs);
-    if (centrality.size() != graphs.nodes()) {
-        throw Error("centrality: must hold one number per node (" + std::to_string(graphs.nodes()) + ")");
-    }
+    check_batch(graphs, centrality, "centrality");
     const auto write = [&](std::size_t p, std::span<const double> sum) {
         const auto n = static_cast<double>(sum.size());
         const double pairs = sum.size() > 2 ? (n - 1.0) * (n - 2.0) : 1.0;

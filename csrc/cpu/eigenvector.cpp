@@ -4,14 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
-#include <string>
 
 #include "aligned.hpp"
+#include "each_pool.hpp"
 #include "multiversion.hpp"
-#include "parallel.hpp"
 #include "pool_matrix.hpp"
-#include "pyfast/error.hpp"
-#include "reused.hpp"
 
 namespace pyfast {
 
@@ -100,25 +97,11 @@ void solve_pool(Workspace& space, const PoolEdges& pool, const EigenvectorOption
 }  // namespace
 
 void eigenvector(const Graphs& graphs, const EigenvectorOptions& options, std::span<float> centrality) {
-    check_graphs(graphs);
-    if (centrality.size() != graphs.nodes()) {
-        throw Error("centrality: must hold one number per node (" + std::to_string(graphs.nodes()) + ")");
-    }
-    if (!(options.tolerance >= 0.0)) {
-        throw Error("tolerance: must be a number of at least 0");
-    }
-    if (options.max_iterations < 1) {
-        throw Error("max_iterations: must be at least 1");
-    }
-    parallel_for(
-        graphs.size(), options.threads, 1, [] { return Reused<Workspace>(); },
-        [&](Reused<Workspace>& space, std::size_t p) {
-            const PoolEdges pool = checked_pool(graphs, p);
-            if (pool.nodes() > 0) {
-                const auto first = static_cast<std::size_t>(graphs.pool_offsets[p]);
-                solve_pool(*space, pool, options, centrality.subspan(first, pool.nodes()));
-            }
-        });
+    check_batch(graphs, centrality, "centrality");
+    check_iteration(options.tolerance, options.max_iterations);
+    each_pool<Workspace>(graphs, options.threads, [&](Workspace& space, const PoolEdges& pool, std::size_t first) {
+        solve_pool(space, pool, options, centrality.subspan(first, pool.nodes()));
+    });
 }
 
 }  // namespace pyfast

@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "aligned.hpp"
+#include "each_pool.hpp"
 #include "multiversion.hpp"
-#include "parallel.hpp"
 #include "pool_matrix.hpp"
 #include "pyfast/error.hpp"
 #include "pyfast/pools.hpp"
-#include "reused.hpp"
 
 namespace pyfast {
 
@@ -135,11 +134,8 @@ void rank_pool(Workspace& space, const PoolEdges& pool, std::span<const float> p
 
 void pagerank(const Graphs& graphs, std::span<const float> personalization, const PageRankOptions& options,
               std::span<float> rank) {
-    check_graphs(graphs);
+    check_batch(graphs, rank, "rank");
     const std::size_t nodes = graphs.nodes();
-    if (rank.size() != nodes) {
-        throw Error("rank: must hold one number per node (" + std::to_string(nodes) + ")");
-    }
     if (!personalization.empty() && personalization.size() != nodes) {
         throw Error("personalization: must hold one number per node (" + std::to_string(nodes) + "), got " +
                     std::to_string(personalization.size()));
@@ -151,24 +147,12 @@ void pagerank(const Graphs& graphs, std::span<const float> personalization, cons
     if (!(options.damping >= 0.0 && options.damping < 1.0)) {
         throw Error("damping: must lie in [0, 1)");
     }
-    if (!(options.tolerance >= 0.0)) {
-        throw Error("tolerance: must be a number of at least 0");
-    }
-    if (options.max_iterations < 1) {
-        throw Error("max_iterations: must be at least 1");
-    }
-    parallel_for(
-        graphs.size(), options.threads, 1, [] { return Reused<Workspace>(); },
-        [&](Reused<Workspace>& space, std::size_t p) {
-            const PoolEdges pool = checked_pool(graphs, p);
-            if (pool.nodes() == 0) {
-                return;
-            }
-            const auto first = static_cast<std::size_t>(graphs.pool_offsets[p]);
-            const auto shares =
-                personalization.empty() ? personalization : personalization.subspan(first, pool.nodes());
-            rank_pool(*space, pool, shares, options, rank.subspan(first, pool.nodes()));
-        });
+    check_iteration(options.tolerance, options.max_iterations);
+    each_pool<Workspace>(graphs, options.threads, [&](Workspace& space, const PoolEdges& pool, std::size_t first) {
+        const auto shares =
+            personalization.empty() ? personalization : personalization.subspan(first, pool.nodes());
+        rank_pool(space, pool, shares, options, rank.subspan(first, pool.nodes()));
+    });
 }
 
 }  // namespace pyfast

@@ -156,6 +156,16 @@ def same(a: list[tuple[Array, ...]], b: list[tuple[Array, ...]]) -> bool:
     return bits(a) == bits(b)
 
 
+def spoil(arrays: dict[str, Array], changes: list[tuple[str, int, float]]) -> None:
+    """Put each value at its place of the array of that name, where the dtype can hold it."""
+    for name, place, value in changes:
+        array = arrays[name]
+        if array.dtype.kind == "f":
+            array[place % len(array)] = value
+        elif np.isfinite(value) and abs(value) < 2**32:
+            array[place % len(array)] = np.int64(value).astype(array.dtype)
+
+
 # Weights are small multiples of a power of two: their sums and products are exact in float32 and in any
 # order, so results can be compared with a reference for equality, ties included.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pool_problems import OPS, READS_X, Problem, random_problem, same
+from pool_problems import OPS, READS_X, Problem, random_problem, same, spoil
 from scipy.sparse import csr_array
 
 from pyfast.errors import ArrayError
@@ -147,12 +147,7 @@ def test_any_corruption_is_refused_or_harmless(trust: bool, changes: list[tuple[
     problem = altered("indptr", 0, 0, trust=trust)
     arrays: dict[str, Any] = {name: getattr(problem.X, name) for name in ("indptr", "indices", "data")}
     arrays |= {"docs": GOOD.docs.copy(), "offsets": GOOD.offsets.copy()}
-    for name, place, value in changes:
-        array = arrays[name]
-        if array.dtype.kind == "f":
-            array[place % len(array)] = value
-        elif np.isfinite(value) and abs(value) < 2**32:
-            array[place % len(array)] = np.int64(value).astype(array.dtype)
+    spoil(arrays, changes)
     problem = replace(problem, docs=arrays["docs"], offsets=arrays["offsets"])
     for op in READS_X:
         try:

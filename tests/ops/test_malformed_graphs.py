@@ -8,6 +8,7 @@ import pytest
 from graph_problems import graph, random_matrix
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pool_problems import spoil
 
 from pyfast import ops
 from pyfast.errors import ArrayError
@@ -95,12 +96,7 @@ changes = st.tuples(
 @given(changes=st.lists(changes, min_size=1, max_size=4))
 def test_any_corruption_is_refused_or_harmless(changes: list[tuple[str, int, float]]) -> None:
     arrays = {name: getattr(GOOD, name).copy() for name in ("pool_offsets", "indptr", "indices", "weights")}
-    for name, place, value in changes:
-        array = arrays[name]
-        if array.dtype.kind == "f":
-            array[place % len(array)] = value
-        elif np.isfinite(value) and abs(value) < 2**32:
-            array[place % len(array)] = np.int64(value).astype(array.dtype)
+    spoil(arrays, changes)
     for op in OPS.values():
         try:
             found = op(EvidenceGraph(**arrays), threads=2)
