@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -51,7 +50,16 @@ def answer(
     ] = False,
 ) -> None:
     """Answer questions, or go on with a run that was stopped."""
-    from pyfast.engine import Budget, Job, check_questions, check_run, configuration, read_questions, set_aside
+    from pyfast.engine import (
+        Budget,
+        Job,
+        check_questions,
+        check_run,
+        configuration,
+        dedicate_process,
+        read_questions,
+        set_aside,
+    )
     from pyfast.llm import open_llm
     from pyfast.retrieval import Index
     from pyfast.systems import load_system
@@ -95,7 +103,7 @@ def answer(
         sync=sync,
         retry_failed=retry_failed,
     )
-    gc.freeze()  # the index is loaded for good: the garbage collector need not go through it again and again
+    dedicate_process()
     try:
         summary = asyncio.run(_watched(job, total))
     except RunError as error:
