@@ -1,7 +1,6 @@
-#include "pyfast/cuda/graph_rank.hpp"
-
 #include "graph_rank.cuh"
 #include "pools.cuh"
+#include "pyfast/cuda/graph_rank.hpp"
 #include "pyfast/error.hpp"
 
 namespace pyfast::cuda {
@@ -66,7 +65,8 @@ void graph_rank(std::span<const float> semantic, std::span<const float> structur
         return;
     }
     const auto lists = static_cast<std::size_t>(pools.lists);
-    GPU_LAUNCH(check_offsets_kernel, blocks_for(lists, threads), threads, 0, stream_of(queue), pools, queue.status);
+    GPU_LAUNCH(check_offsets_kernel, blocks_for(lists, threads), threads, 0, stream_of(queue), pools,
+               queue.status);
     check_scores(semantic.data(), semantic.size(), queue);
     check_scores(structural.data(), structural.size(), queue);
     GPU_LAUNCH(graph_rank_kernel, blocks_for(lists, 1), threads, 0, stream_of(queue), pools, structural.data(),

@@ -1,8 +1,7 @@
-#include "pools.cuh"
-
 #include <limits>
 #include <string>
 
+#include "pools.cuh"
 #include "pyfast/error.hpp"
 
 namespace pyfast::cuda {

@@ -17,10 +17,10 @@ PYFAST_API void graph_rank(std::span<const float> semantic, std::span<const floa
                            std::span<const std::int64_t> pool_offsets, float alpha, std::span<float> score,
                            const Queue& queue);
 
-// weighted_degree and graph_rank in one: reads a pool's rows and gives its degrees and scores. The workspace is that
-// of weighted_degree; faults are those of both.
-PYFAST_API void degree_rank(const Forward& x, const Pools& pools, std::span<const float> semantic, EdgeWeight weight,
-                            float alpha, const Bounds& bounds, std::span<float> degree, std::span<float> score,
-                            const Queue& queue);
+// weighted_degree and graph_rank in one: reads a pool's rows and gives its degrees and scores. The workspace is
+// that of weighted_degree; faults are those of both.
+PYFAST_API void degree_rank(const Forward& x, const Pools& pools, std::span<const float> semantic,
+                            EdgeWeight weight, float alpha, const Bounds& bounds, std::span<float> degree,
+                            std::span<float> score, const Queue& queue);
 
 }  // namespace pyfast::cuda

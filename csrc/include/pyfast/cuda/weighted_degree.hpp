@@ -15,11 +15,11 @@ namespace pyfast::cuda {
 // Bytes: none where the terms of a pool fit the shared memory of a block, that is, up to 4,096 entries.
 PYFAST_API std::size_t weighted_degree_workspace(std::size_t pools, const Bounds& bounds);
 
-// The degrees of pyfast::weighted_degree in its closed forms, for `sum` and `dot`; sums in double, rounded once, to
-// within a unit in the last place of the CPU's. A block takes a pool: its terms go into a hash table, a document
-// after the other, so that each sum has one order; then each warp adds up the parts of a document. All spans are
-// device memory. Throws Error for `min`, which has no such form, and where `degree` does not hold a number per
-// node. Faults: offsets, documents, rows, weights, bounds.
+// The degrees of pyfast::weighted_degree in its closed forms, for `sum` and `dot`; sums in double, rounded once,
+// to within a unit in the last place of the CPU's. A block takes a pool: its terms go into a hash table, a
+// document after the other, so that each sum has one order; then each warp adds up the parts of a document. All
+// spans are device memory. Throws Error for `min`, which has no such form, and where `degree` does not hold a
+// number per node. Faults: offsets, documents, rows, weights, bounds.
 PYFAST_API void weighted_degree(const Forward& x, const Pools& pools, EdgeWeight weight, const Bounds& bounds,
                                 std::span<float> degree, const Queue& queue);
 
