@@ -1,15 +1,13 @@
 // The layer between the kernels and what compiles them, so that the same source also runs where there is no GPU:
-// tests/cuda/emulator has these macros too. Everything else in the kernels is ordinary CUDA.
+// the emulator of the tests brings a cuda_runtime.h of its own, with these macros. All else is ordinary CUDA.
 //
 // What keeps a kernel testable: every thread of a block reaches every barrier, all lanes of a warp its ballots and
 // shuffles; a kernel that leaves early does so as a whole; static or dynamic shared memory, not both.
 #pragma once
 
-#ifdef PYFAST_EMULATED
-#include "emulator.hpp"
-#else
 #include <cuda_runtime.h>
 
+#ifndef GPU_LAUNCH
 // Protects the commas of a template's arguments in the macro below.
 #define GPU_KERNEL(...) __VA_ARGS__
 #define GPU_LAUNCH(kernel, grid, block, shared, stream, ...) \
@@ -65,24 +63,30 @@ inline unsigned blocks_for(std::size_t pieces, std::size_t of_a_block) {
     return static_cast<unsigned>(blocks < most ? blocks : most);
 }
 
-#ifdef __CUDACC__
-#define PYFAST_ON_DEVICE __device__ __forceinline__
-#else
-#define PYFAST_ON_DEVICE inline
-#endif
+// Adds to the faults that the caller will find. The order in which threads do so does not show.
+__device__ inline void report(std::int32_t* status, Fault fault) { atomicOr(status, static_cast<int>(fault)); }
 
-PYFAST_ON_DEVICE int lane_of_thread() { return static_cast<int>(threadIdx.x) % lanes; }
+__device__ inline int lane_of_thread() { return static_cast<int>(threadIdx.x) % lanes; }
+__device__ inline int warp_of_thread() { return static_cast<int>(threadIdx.x) / lanes; }
+
+// The thread's, or its warp's, number in the grid, and how many of them there are.
+__device__ inline std::int64_t thread_of_grid() {
+    return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline std::int64_t threads_of_grid() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
+__device__ inline std::int64_t warp_of_grid() { return thread_of_grid() / lanes; }
+__device__ inline std::int64_t warps_of_grid() { return threads_of_grid() / lanes; }
 
 // Of all lanes' numbers, the same for every lane, added up in a fixed order.
 template <class T>
-PYFAST_ON_DEVICE T warp_sum(T number) {
+__device__ inline T warp_sum(T number) {
     for (int distance = lanes / 2; distance > 0; distance /= 2) {
         number += __shfl_xor_sync(all_lanes, number, distance);
     }
     return number;
 }
 template <class T>
-PYFAST_ON_DEVICE T warp_min(T number) {
+__device__ inline T warp_min(T number) {
     for (int distance = lanes / 2; distance > 0; distance /= 2) {
         const T other = __shfl_xor_sync(all_lanes, number, distance);
         number = other < number ? other : number;
@@ -90,7 +94,7 @@ PYFAST_ON_DEVICE T warp_min(T number) {
     return number;
 }
 template <class T>
-PYFAST_ON_DEVICE T warp_max(T number) {
+__device__ inline T warp_max(T number) {
     for (int distance = lanes / 2; distance > 0; distance /= 2) {
         const T other = __shfl_xor_sync(all_lanes, number, distance);
         number = number < other ? other : number;
@@ -100,19 +104,19 @@ PYFAST_ON_DEVICE T warp_max(T number) {
 
 // The same of a block's threads; `parts` is shared memory for a number per warp.
 template <class T, class Reduce>
-PYFAST_ON_DEVICE T block_reduce(T number, T* parts, Reduce of_warp, T nothing) {
+__device__ inline T block_reduce(T number, T* parts, Reduce of_warp, T nothing) {
     const int warps = static_cast<int>(blockDim.x) / lanes;
     const int lane = lane_of_thread();
     number = of_warp(number);
     __syncthreads();  // the parts may still be in use
     if (lane == 0) {
-        parts[static_cast<int>(threadIdx.x) / lanes] = number;
+        parts[warp_of_thread()] = number;
     }
     __syncthreads();
     return of_warp(lane < warps ? parts[lane] : nothing);
 }
 template <class T>
-PYFAST_ON_DEVICE T block_sum(T number, T* parts) {
+__device__ inline T block_sum(T number, T* parts) {
     return block_reduce(number, parts, [](T n) { return warp_sum(n); }, T{});
 }
 
