@@ -66,6 +66,10 @@ class Driver:
         self._process: subprocess.Popen[bytes] | None = None
         self._report = tempfile.TemporaryFile()
 
+    @property
+    def driver(self) -> Driver:
+        return self
+
     def call(self, name: str, *arguments: Argument, seed: int = 0, poison: int = 0xFF) -> list[Array]:
         """The arrays that the call filled or changed, in the order of its arguments.
 

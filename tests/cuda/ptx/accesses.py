@@ -9,16 +9,17 @@ import numpy as np
 
 from ptx.faults import Fault
 from ptx.instructions import Step
-from ptx.memory import Space
+from ptx.memory import Generic, Space
 from ptx.operands import TYPES, Act, Array, Threads, address, elements, source, target
 from ptx.parsing import Instruction, Unsupported
 
 
-def _space(threads: Threads, instruction: Instruction) -> Space:
+def _space(threads: Threads, instruction: Instruction) -> Space | Generic:
     names = [part for part in instruction.opcode if part in ("global", "shared", "local", "const")]
-    if len(names) != 1 or names[0] not in threads.spaces:
-        raise Unsupported(instruction.where)  # an address of which nvcc does not know the space is an odd kernel's
-    return threads.spaces[names[0]]
+    name = names[0] if names else "generic"
+    if name not in threads.spaces:
+        raise Unsupported(instruction.where)
+    return threads.spaces[name]
 
 
 def load(threads: Threads, instruction: Instruction) -> Step:

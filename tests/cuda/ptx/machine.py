@@ -16,12 +16,12 @@ import numpy as np
 from ptx import accesses
 from ptx.faults import Fault
 from ptx.instructions import Step, translate
-from ptx.memory import Clock, Space
+from ptx.memory import Clock, Generic, Space
 from ptx.operands import TYPES, Array, Threads, source, target
 from ptx.parsing import Instruction, Kernel, Unsupported
 from ptx.warps import Meeting, complete, mask_operand, meeting
 
-SHARED_BEGINS = 1 << 16
+SHARED_BEGINS, SHARED_ENDS = 1 << 16, 1 << 32
 GAP = 256
 """Between shared arrays, so that what runs off one meets no other."""
 MOST_SHARED = 163 * 1024
@@ -72,7 +72,7 @@ def run(kernels: Mapping[str, Kernel], launch: Launch, memory: Space) -> None:
         memory.clock.begin_block()
         for axis, number in zip("xyz", (x, y, z), strict=True):
             threads.special[f"%ctaid.{axis}"][:] = number
-        threads.spaces["shared"].forget()
+        threads.shared.forget()
         threads.epochs[:] = 0
         Block(threads, operations, memory.clock).run()
 
@@ -96,7 +96,8 @@ def _threads(kernel: Kernel, launch: Launch, memory: Space, count: int) -> Threa
         special[f"%ctaid.{axis}"] = np.zeros(count, np.uint32)
     registers = {name: np.zeros(count, _bits(kind)) for name, kind in kernel.registers.items()}
     parameters = {p.name: value for p, value in zip(kernel.parameters, launch.arguments, strict=True)}
-    spaces = {"global": memory, "shared": Space("shared", memory.clock, places)}
+    shared = Space("shared", memory.clock, places)
+    spaces = {"global": memory, "shared": shared, "generic": Generic(shared, memory, SHARED_ENDS)}
     return Threads(count, registers, special, symbols, parameters, spaces)
 
 

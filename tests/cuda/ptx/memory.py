@@ -181,3 +181,35 @@ def _epoch(marks: Array) -> Array:
 
 def _every_byte(at: Array, size: int) -> Array:
     return at if size == 1 else (at[:, None] + np.arange(size)).ravel()
+
+
+class Generic:
+    """Shared and global memory in one: whose an address is, its height tells."""
+
+    def __init__(self, low: Space, high: Space, border: int) -> None:
+        self.low, self.high, self.border = low, high, border
+
+    def _parts(self, addresses: Array) -> list[tuple[Space, Array]]:
+        below = addresses < self.border
+        parts = [(self.low, np.flatnonzero(below)), (self.high, np.flatnonzero(~below))]
+        return [(space, lanes) for space, lanes in parts if len(lanes)]
+
+    def load(self, addresses: Array, dtype: Any, who: Array, where: str, constant: bool = False) -> Array:
+        values = np.empty(len(addresses), dtype)
+        for space, lanes in self._parts(addresses):
+            values[lanes] = space.load(addresses[lanes], dtype, who[lanes], where, constant)
+        return values
+
+    def store(self, addresses: Array, values: Array, who: Array, where: str) -> None:
+        for space, lanes in self._parts(addresses):
+            space.store(addresses[lanes], values[lanes], who[lanes], where)
+
+    def update(self, addresses: Array, dtype: Any, who: Array, where: str, change: Callable[[int, Any], Any]) -> Array:
+        before = np.empty(len(addresses), dtype)
+        for space, lanes in self._parts(addresses):
+
+            def changed(i: int, held: Any, lanes: Array = lanes) -> Any:
+                return change(int(lanes[i]), held)
+
+            before[lanes] = space.update(addresses[lanes], dtype, who[lanes], where, changed)
+        return before

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptx.memory import EPOCH, Space
+from ptx.memory import EPOCH, Generic, Space
 from ptx.parsing import Unsupported
 
 Array = npt.NDArray[Any]
@@ -37,7 +37,7 @@ class Threads:
     symbols: dict[str, int]
     """Addresses of shared variables."""
     parameters: dict[str, bytes]
-    spaces: dict[str, Space]
+    spaces: dict[str, Space | Generic]
     epochs: Array = field(init=False)
     """int64[threads]: how many times a thread's warp was synchronised."""
     numbers: Array = field(init=False)
@@ -45,6 +45,12 @@ class Threads:
     def __post_init__(self) -> None:
         self.numbers = np.arange(self.count, dtype=np.int64)
         self.epochs = np.zeros(self.count, np.int64)
+
+    @property
+    def shared(self) -> Space:
+        shared = self.spaces["shared"]
+        assert isinstance(shared, Space)
+        return shared
 
     def who(self, act: Act) -> Array:
         """Threads as memory marks them."""

@@ -1,0 +1,100 @@
+"""The CUDA sources, built once to be executed without a GPU; and the ops' problems, of tests/ops."""
+
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis.strategies import SearchStrategy
+
+sys.path.append(str(Path(__file__).parents[1] / "ops"))
+
+from builds import HERE, KERNELS, build_driver, build_ptx, compile_core
+from device_ops import Device, TwoWays
+from emulated import Driver
+from interpreted import Interpreter
+from pool_problems import Problem
+from real_pools import real_pools
+
+T = TypeVar("T")
+SOURCES = [*sorted(KERNELS.glob("*.cu")), HERE / "driver" / "ops.cpp"]
+NO_EMULATOR = "" if platform.machine() == "x86_64" and shutil.which("g++") else "the emulator needs x86-64 and g++"
+NO_INTERPRETER = "" if shutil.which("nvcc") else "needs nvcc"
+
+
+@pytest.fixture(scope="session")
+def real(data: Path) -> Problem:
+    return real_pools(data)
+
+
+@pytest.fixture(scope="session")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Path]]:
+    """The emulator, compiled once for each kind of build."""
+    if NO_EMULATOR:
+        pytest.skip(NO_EMULATOR)
+    return cache(lambda kind: compile_core(kind, tmp_path_factory.mktemp(f"core-{kind}")))
+
+
+@pytest.fixture(scope="session")
+def driver(
+    core: Callable[[str], list[Path]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Driver]]:
+    """Drivers with all ops: plain, address (AddressSanitizer and UndefinedBehaviorSanitizer), thread."""
+    made: list[Driver] = []
+
+    @cache
+    def make(kind: str) -> Driver:
+        folder = tmp_path_factory.mktemp(f"ops-{kind}")
+        made.append(Driver(build_driver(kind, core(kind), SOURCES, folder)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture(scope="session")
+def interpreter(driver: Callable[[str], Driver], tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Device]:
+    if NO_INTERPRETER:
+        pytest.skip(NO_INTERPRETER)
+    modules = build_ptx(SOURCES[:-1], tmp_path_factory.mktemp("ptx"))
+    return cache(lambda: Interpreter(driver("plain"), modules))
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to execute the kernels, and how many drawn problems it has time for."""
+
+    device: Device
+    examples: int
+    pools: int
+    """How many real pools."""
+
+    def every(self, strategy: SearchStrategy[T], check: Callable[[T], None]) -> None:
+        """Checks what the strategy draws."""
+        limited = settings(max_examples=self.examples, derandomize=True, database=None)
+        # With shrinking, a failure would take longer than it is worth: problems are small as they are drawn.
+        limited = settings(limited, phases=[Phase.explicit, Phase.generate])
+        limited(given(strategy)(lambda drawn: check(drawn)))()
+
+
+# Quick ones first. The sanitizers see what the plain build cannot, and take their time.
+WAYS = {"emulated": (40, 10), "interpreted": (4, 0), "address": (40, 3), "thread": (30, 3), "interpreted, long": (25, 1)}
+
+
+@pytest.fixture(params=[pytest.param(way, marks=[pytest.mark.slow] * (n > 1)) for n, way in enumerate(WAYS)])
+def way(request: pytest.FixtureRequest) -> Way:
+    """Each way to execute the kernels, one after another."""
+    name = request.param
+    if name.startswith("interpreted"):
+        device: Device = request.getfixturevalue("interpreter")()
+    else:
+        made = request.getfixturevalue("driver")
+        device = TwoWays(made("plain")) if name == "emulated" else made(name)
+    return Way(device, *WAYS[name])

@@ -1,0 +1,137 @@
+"""The ops on a device that the tests execute on the CPU, with the arguments of pyfast.ops."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from emulated import Argument, Array, Driver, InOut, Out, Scratch
+from pyfast.ops import EvidenceGraph
+
+WEIGHTS = {"sum": 0, "dot": 1, "min": 2}
+FAULTS = (
+    *("offsets", "documents", "rows", "weights", "masked", "bounds", "scores", "edges", "edge_weights"),
+    *("segments", "places", "tombstones", "sources"),
+)
+
+
+class Device(Protocol):
+    @property
+    def driver(self) -> Driver: ...
+
+    def call(self, name: str, *arguments: Argument) -> list[Array]: ...
+
+
+class Malformed(Exception):
+    """The op left faults in the status word; holds their names."""
+
+
+class TwoWays:
+    """A driver of which each call is made twice: threads and blocks in order, then not, over other poison.
+
+    The two must agree in every bit: a result depends neither on what comes first nor on memory that nobody wrote.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+
+    def call(self, name: str, *arguments: Argument) -> list[Array]:
+        results = self.driver.call(name, *arguments)
+        for first, second in zip(results, self.driver.call(name, *arguments, seed=7, poison=0x5A), strict=True):
+            written = _differ(first, second)
+            assert not written.any(), f"{name}: depends on order, or on memory that was not written, at {written}"
+        return results
+
+
+def _differ(first: Array, second: Array) -> Array:
+    """Where bits differ, but for bytes that neither way has written."""
+    a, b = first.ravel().view(np.uint8), second.ravel().view(np.uint8)
+    return np.flatnonzero((a != b) & ~((a == 0xFF) & (b == 0x5A)))
+
+
+def _call(device: Device, name: str, workspace: int, *arguments: Argument) -> list[Array]:
+    *results, status = device.call(name, *arguments, InOut(np.zeros(1, np.int32)), Scratch(workspace))
+    if status[0]:
+        raise Malformed(" ".join(name for bit, name in enumerate(FAULTS) if status[0] >> bit & 1))
+    return results
+
+
+def _size(device: Device, name: str, *arguments: Argument) -> int:
+    return int(device.driver.call(f"{name}_workspace", *arguments, Out((1,), np.uint64))[0][0])
+
+
+def _forward(X: csr_array) -> list[Argument]:
+    wide = X.indptr.dtype == np.int64
+    return [int(wide), X.indptr, X.indices.astype(np.int32), X.data.astype(np.float32), X.shape[1]]
+
+
+def _ragged(offsets: Array, values: Array, dtype: type = np.int32) -> list[Argument]:
+    return [np.asarray(offsets, np.int64), np.asarray(values, dtype)]
+
+
+def _bounds(X: csr_array, offsets: Array, docs: Array) -> list[Argument]:
+    """Documents, pairs and entries, as pyfast::cuda::Bounds has them; no larger than need be."""
+    sizes = np.diff(offsets)
+    held = np.diff(X.indptr)
+    entries = [int(held[docs[first:last]].sum()) for first, last in pairwise(offsets)]
+    return [int(max(sizes, default=0)), int(np.sum(sizes**2)), max(entries, default=0)]
+
+
+def weighted_degree(device: Device, X: csr_array, offsets: Array, docs: Array, weight: str = "sum") -> Array:
+    bounds = _bounds(X, offsets, docs)
+    workspace = _size(device, "weighted_degree", len(offsets) - 1, *bounds)
+    pools = [*_forward(X), *_ragged(offsets, docs), WEIGHTS[weight], *bounds]
+    return _call(device, "weighted_degree", workspace, *pools, Out((len(docs),), np.float32))[0]
+
+
+def degree_rank(
+    device: Device, X: csr_array, offsets: Array, docs: Array, semantic: Array, weight: str, alpha: float
+) -> tuple[Array, Array]:
+    """Weighted degree and graph_rank in one."""
+    bounds = _bounds(X, offsets, docs)
+    workspace = _size(device, "weighted_degree", len(offsets) - 1, *bounds)
+    pools = [*_forward(X), *_ragged(offsets, docs), semantic, WEIGHTS[weight], alpha, *bounds]
+    out = Out((len(docs),), np.float32)
+    degree, score = _call(device, "degree_rank", workspace, *pools, out, out)
+    return degree, score
+
+
+def graph_rank(device: Device, semantic: Array, structural: Array, offsets: Array, alpha: float) -> Array:
+    arguments = [semantic, structural, np.asarray(offsets, np.int64), alpha]
+    return _call(device, "graph_rank", 0, *arguments, Out((len(semantic),), np.float32))[0]
+
+
+def evidence_graph(
+    device: Device,
+    X: csr_array,
+    offsets: Array,
+    docs: Array,
+    weight: str = "sum",
+    threshold: float = 0.0,
+    top_k: int | None = None,
+    mask_terms: tuple[Array, Array] | None = None,
+) -> EvidenceGraph:
+    bounds = _bounds(X, offsets, docs)
+    workspace = _size(device, "evidence_graph", len(offsets) - 1, len(docs), *bounds)
+    mask = _ragged(*mask_terms) if mask_terms is not None else [np.zeros(0, np.int64), np.zeros(0, np.int32)]
+    options = [WEIGHTS[weight], threshold, top_k or 0, *bounds]
+    pairs = int(np.sum(np.diff(offsets) ** 2))
+    indptr, indices, weights = _call(
+        device,
+        "evidence_graph",
+        workspace,
+        *[*_forward(X), *_ragged(offsets, docs), *mask, *options],
+        *[Out((len(docs) + 1,), np.int64), Out((pairs,), np.int32), Out((pairs,), np.float32)],
+    )
+    return EvidenceGraph(np.asarray(offsets, np.int64), indptr, indices[: indptr[-1]], weights[: indptr[-1]])
+
+
+def pagerank(device: Device, g: EvidenceGraph, damping: float = 0.85, personalization: Array | None = None) -> Array:
+    nodes, edges = len(g.indptr) - 1, len(g.indices)
+    workspace = _size(device, "pagerank", nodes, edges)
+    shares = np.zeros(0, np.float32) if personalization is None else personalization
+    graph = [g.pool_offsets, g.indptr, g.indices, g.weights]
+    return _call(device, "pagerank", workspace, *graph, shares, damping, Out((nodes,), np.float32))[0]
