@@ -136,8 +136,9 @@ struct Gatv2Dropout {
     }
 };
 
-// Calls use(width) with the least number of channels per lane that there are kernels for, as a constant.
-template <class Use>
+// Calls use(width) with the least number of channels per lane that there are kernels for, as a constant: `Most` at
+// most.
+template <int Most = 32, class Use>
 void with_width(std::int64_t channels, const Use& use) {
     if (channels <= 2 * lanes) {
         use(std::integral_constant<int, 2>{});
@@ -145,10 +146,10 @@ void with_width(std::int64_t channels, const Use& use) {
         use(std::integral_constant<int, 4>{});
     } else if (channels <= 8 * lanes) {
         use(std::integral_constant<int, 8>{});
-    } else if (channels <= 16 * lanes) {
+    } else if (Most == 16 || channels <= 16 * lanes) {
         use(std::integral_constant<int, 16>{});
-    } else {
-        use(std::integral_constant<int, 32>{});
+    } else if constexpr (Most > 16) {
+        use(std::integral_constant<int, Most>{});
     }
 }
 
