@@ -77,13 +77,6 @@ __global__ void square_kernel(PoolArrays pools, std::int64_t* squares, const std
     }
 }
 
-// One thread.
-__global__ void check_room_kernel(const std::int64_t* needed, std::int64_t room, std::int32_t* status) {
-    if (*status == 0 && *needed > room) {
-        report(status, Fault::bounds);
-    }
-}
-
 [[nodiscard]] __device__ inline float share(EdgeWeight weight, float x, float y) {
     return weight == EdgeWeight::sum ? x + y : weight == EdgeWeight::dot ? x * y : y < x ? y : x;
 }
@@ -161,9 +154,6 @@ __global__ void count_kernel(PoolArrays pools, Matrices matrices, Selection sele
                              const std::int32_t* status) {
     if (*status != 0) {
         return;
-    }
-    if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
-        indptr[0] = 0;
     }
     each_row(pools.offsets, pools.lists, [&](std::int64_t p, std::int64_t first, std::int64_t n, std::int64_t i) {
         const MatrixRow row{matrices.weights + matrices.begin[p] + i * n, n, first + i};
@@ -311,11 +301,12 @@ void evidence_graph_count(const Forward& x, const Pools& pools, const Ragged<std
     GPU_LAUNCH(square_kernel, blocks_for(lists + 1, threads), threads, 0, stream, batch.pools,
                batch.matrices.begin, queue.status);
     scan(batch.matrices.begin, lists + 1, batch.matrices.scan, queue.status, stream);
-    GPU_LAUNCH(check_room_kernel, 1, 1, 0, stream, batch.matrices.begin + lists, bounds.pairs, queue.status);
+    check_total(batch.matrices.begin + lists, bounds.pairs, queue);
     if (lists > 0) {
         GPU_LAUNCH(weigh_kernel, batch.grid, threads, 0, stream, forward, batch.pools, masks, options.weight,
                    batch.matrices, queue.status);
     }
+    cudaMemsetAsync(indptr.data(), 0, sizeof(std::int64_t), stream);
     GPU_LAUNCH(count_kernel, batch.grid, threads, 0, stream, batch.pools, batch.matrices, batch.selection,
                indptr.data(), queue.status);
     scan(indptr.data(), indptr.size(), batch.matrices.scan, queue.status, stream);
@@ -331,7 +322,7 @@ void evidence_graph_fill(const Pools& pools, const EvidenceGraphOptions& options
     }
     const Edges edges{indices.data(), weights.data(), static_cast<std::int64_t>(indices.size())};
     const cudaStream_t stream = stream_of(queue);
-    GPU_LAUNCH(check_room_kernel, 1, 1, 0, stream, indptr.data() + (indptr.size() - 1), edges.room, queue.status);
+    check_total(indptr.data() + (indptr.size() - 1), edges.room, queue);
     if (batch.pools.lists > 0) {
         GPU_LAUNCH(fill_kernel, batch.grid, threads, 0, stream, batch.pools, batch.matrices, batch.selection,
                    indptr.data(), edges, queue.status);

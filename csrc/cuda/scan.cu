@@ -90,6 +90,12 @@ __global__ void add_totals(std::int64_t* numbers, std::int64_t n, const std::int
     }
 }
 
+__global__ void check_total_kernel(const std::int64_t* total, std::int64_t room, std::int32_t* status) {
+    if (*status == 0 && *total > room) {
+        report(status, Fault::bounds);
+    }
+}
+
 }  // namespace
 
 std::size_t scan_memory(std::size_t n) { return (n + tile - 1) / tile; }
@@ -106,6 +112,10 @@ void scan(std::int64_t* numbers, std::size_t n, std::int64_t* memory, const std:
         GPU_LAUNCH(scan_totals, 1, threads, 0, stream, memory, static_cast<std::int64_t>(tiles), status);
         GPU_LAUNCH(add_totals, tiles - 1, threads, 0, stream, numbers, size, memory, status);
     }
+}
+
+void check_total(const std::int64_t* total, std::int64_t room, const Queue& queue) {
+    GPU_LAUNCH(check_total_kernel, 1, 1, 0, stream_of(queue), total, room, queue.status);
 }
 
 }  // namespace pyfast::cuda

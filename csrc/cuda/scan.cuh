@@ -15,4 +15,7 @@ std::size_t scan_memory(std::size_t n);
 void scan(std::int64_t* numbers, std::size_t n, std::int64_t* memory, const std::int32_t* status,
           cudaStream_t stream);
 
+// A total that the device has found may be no more than there is room for: else Fault::bounds.
+void check_total(const std::int64_t* total, std::int64_t room, const Queue& queue);
+
 }  // namespace pyfast::cuda

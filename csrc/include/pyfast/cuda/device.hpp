@@ -5,9 +5,9 @@
 // allocate nothing: where an op needs memory, `<op>_workspace` says how much, for sizes that the host knows.
 //
 // Lengths are checked on the host, and a wrong one throws Error. Contents are checked on the device, before they
-// are used: what is malformed leaves a Fault in the status word, and from then on every op with that word leaves
-// its outputs as they were. So one look at it, whenever the caller synchronises anyway, tells of all the ops
-// before:
+// are used, and never lead outside the spans: what is malformed leaves a Fault in the status word. From then on
+// ops with that word do nothing that they can leave, and what is in their outputs means nothing. So one look at
+// it, whenever the caller synchronises anyway, tells of all the ops before:
 //
 //     evidence_graph_count(x, pools, {}, options, indptr, queue);
 //     pagerank(graphs, {}, {}, rank, queue);
