@@ -23,7 +23,7 @@ KINDS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "thread": (["-fsanitize=thread"], ["-DEMULATOR_TSAN"]),
 }
-COMMON = ["-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-Wall", "-Wextra"]
+COMMON = ["-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unknown-pragmas"]
 
 
 def run(*command: object) -> None:
@@ -53,17 +53,10 @@ def compile_core(kind: str, folder: Path) -> list[Path]:
     return compile_all([*sources, (HERE / "driver" / "main.cpp", sanitize)], folder)
 
 
-def build_driver(
-    kind: str, core: Sequence[Path], sources: Sequence[Path], folder: Path, headers: Path = KERNELS
-) -> Path:
-    """The driver with these sources, of which one has its `calls()`.
-
-    `headers`: the folder of gpu.cuh and its like.
-    """
-    sanitize = KINDS[kind][0]
-    made = compile_all([(source, sanitize) for source in sources], folder, headers)
+def link(kind: str, objects: Sequence[Path], folder: Path) -> Path:
+    """A driver: the core, and sources of which one has its `calls()`."""
     program = folder / f"driver-{kind}"
-    run(shutil.which("g++") or "c++", *sanitize, *core, *made, "-o", program)
+    run(shutil.which("g++") or "c++", *KINDS[kind][0], *objects, "-o", program)
     return program
 
 

@@ -15,7 +15,7 @@ from hypothesis.strategies import SearchStrategy
 
 sys.path.append(str(Path(__file__).parents[1] / "ops"))
 
-from builds import HERE, KERNELS, build_driver, build_ptx, compile_core
+from builds import HERE, KERNELS, KINDS, build_ptx, compile_all, compile_core, link
 from device_ops import Device, TwoWays
 from emulated import Driver
 from interpreted import Interpreter
@@ -23,6 +23,7 @@ from pool_problems import Problem
 from real_pools import real_pools
 
 T = TypeVar("T")
+CONTROLS = HERE / "driver" / "controls.cu"
 SOURCES = [*sorted(KERNELS.glob("*.cu")), HERE / "driver" / "ops.cpp"]
 NO_EMULATOR = "" if platform.machine() == "x86_64" and shutil.which("g++") else "the emulator needs x86-64 and g++"
 NO_INTERPRETER = "" if shutil.which("nvcc") else "needs nvcc"
@@ -33,25 +34,37 @@ def real(data: Path) -> Problem:
     return real_pools(data)
 
 
+Objects = Callable[[str, str], list[Path]]
+
+
 @pytest.fixture(scope="session")
-def core(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Path]]:
-    """The emulator, compiled once for each kind of build."""
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Objects:
+    """What g++ makes of the core, the ops or the controls, once for each kind of build: plain, address
+    (AddressSanitizer and UndefinedBehaviorSanitizer), thread.
+    """
     if NO_EMULATOR:
         pytest.skip(NO_EMULATOR)
-    return cache(lambda kind: compile_core(kind, tmp_path_factory.mktemp(f"core-{kind}")))
+
+    @cache
+    def compiled(kind: str, part: str) -> list[Path]:
+        folder = tmp_path_factory.mktemp(f"{kind}-{part}")
+        if part == "core":
+            return compile_core(kind, folder)
+        sources = SOURCES if part == "ops" else [CONTROLS]
+        return compile_all([(source, KINDS[kind][0]) for source in sources], folder)
+
+    return compiled
 
 
 @pytest.fixture(scope="session")
-def driver(
-    core: Callable[[str], list[Path]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], Driver]]:
-    """Drivers with all ops: plain, address (AddressSanitizer and UndefinedBehaviorSanitizer), thread."""
+def driver(objects: Objects, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Driver]]:
+    """Drivers with all ops."""
     made: list[Driver] = []
 
     @cache
     def make(kind: str) -> Driver:
-        folder = tmp_path_factory.mktemp(f"ops-{kind}")
-        made.append(Driver(build_driver(kind, core(kind), SOURCES, folder)))
+        parts = [*objects(kind, "core"), *objects(kind, "ops")]
+        made.append(Driver(link(kind, parts, tmp_path_factory.mktemp(f"ops-{kind}"))))
         return made[-1]
 
     yield make
@@ -60,11 +73,16 @@ def driver(
 
 
 @pytest.fixture(scope="session")
-def interpreter(driver: Callable[[str], Driver], tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Device]:
+def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The PTX of all kernels."""
     if NO_INTERPRETER:
         pytest.skip(NO_INTERPRETER)
-    modules = build_ptx(SOURCES[:-1], tmp_path_factory.mktemp("ptx"))
-    return cache(lambda: Interpreter(driver("plain"), modules))
+    return build_ptx(SOURCES[:-1], tmp_path_factory.mktemp("ptx"))
+
+
+@pytest.fixture(scope="session")
+def interpreter(driver: Callable[[str], Driver], modules: list[str]) -> Interpreter:
+    return Interpreter(driver("plain"), modules)
 
 
 @dataclass(frozen=True)
@@ -85,7 +103,13 @@ class Way:
 
 
 # Quick ones first. The sanitizers see what the plain build cannot, and take their time.
-WAYS = {"emulated": (40, 10), "interpreted": (4, 0), "address": (40, 3), "thread": (30, 3), "interpreted, long": (25, 1)}
+WAYS = {
+    "emulated": (40, 10),
+    "interpreted": (4, 0),
+    "address": (40, 3),
+    "thread": (30, 3),
+    "interpreted, long": (25, 1),
+}
 
 
 @pytest.fixture(params=[pytest.param(way, marks=[pytest.mark.slow] * (n > 1)) for n, way in enumerate(WAYS)])
@@ -93,7 +117,7 @@ def way(request: pytest.FixtureRequest) -> Way:
     """Each way to execute the kernels, one after another."""
     name = request.param
     if name.startswith("interpreted"):
-        device: Device = request.getfixturevalue("interpreter")()
+        device: Device = request.getfixturevalue("interpreter")
     else:
         made = request.getfixturevalue("driver")
         device = TwoWays(made("plain")) if name == "emulated" else made(name)

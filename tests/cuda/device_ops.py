@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
+from emulated import Argument, Array, Driver, InOut, Out, Scratch
 from scipy.sparse import csr_array
 
-from emulated import Argument, Array, Driver, InOut, Out, Scratch
 from pyfast.ops import EvidenceGraph
 
 WEIGHTS = {"sum": 0, "dot": 1, "min": 2}
@@ -129,7 +129,9 @@ def evidence_graph(
     return EvidenceGraph(np.asarray(offsets, np.int64), indptr, indices[: indptr[-1]], weights[: indptr[-1]])
 
 
-def pagerank(device: Device, g: EvidenceGraph, damping: float = 0.85, personalization: Array | None = None) -> Array:
+def pagerank(
+    device: Device, g: EvidenceGraph, damping: float = 0.85, personalization: Array | None = None
+) -> Array:
     nodes, edges = len(g.indptr) - 1, len(g.indices)
     workspace = _size(device, "pagerank", nodes, edges)
     shares = np.zeros(0, np.float32) if personalization is None else personalization

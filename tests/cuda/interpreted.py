@@ -88,4 +88,3 @@ def _symbols(program: Path) -> dict[int, str]:
     plain = subprocess.run(["c++filt"], input="\n".join(functions), capture_output=True, text=True, check=True)
     places = [place - functions["main"] for place in functions.values()]
     return dict(zip(places, plain.stdout.splitlines(), strict=True))
-

@@ -1,13 +1,13 @@
 """pagerank, its CUDA executed on the CPU, against the CPU's."""
 
+import device_ops
 import numpy as np
-from conftest import Way
 from graph_problems import graph, matrices, random_matrix
 from hypothesis import strategies as st
 from pool_problems import Problem
 from test_device_pools import first
 
-import device_ops
+from conftest import Way
 from pyfast import ops
 
 

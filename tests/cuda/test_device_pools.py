@@ -1,12 +1,12 @@
 """The ops of pools, their CUDA executed on the CPU, against the CPU's: weighted_degree, graph_rank, evidence_graph."""
 
+import device_ops
 import numpy as np
 import pytest
-from conftest import Way
 from hypothesis import strategies as st
 from pool_problems import Problem, problems, random_problem
 
-import device_ops
+from conftest import Way
 from pyfast import ops
 from pyfast.ops.evidence_graph import EdgeWeight
 

@@ -14,6 +14,7 @@ using std::isfinite;
 using std::isinf;
 using std::isnan;
 using std::log;
+using std::signbit;
 using std::sqrt;
 
 inline int __popc(unsigned bits) { return std::popcount(bits); }

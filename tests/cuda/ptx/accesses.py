@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from ptx.faults import Fault
 from ptx.instructions import Step
 from ptx.memory import Generic, Space
@@ -105,7 +104,11 @@ def atomic(threads: Threads, instruction: Instruction) -> Step:
         brought = [read(act) for read in reads]
         a, b = brought[0], brought[-1]
         before = space.update(
-            _aligned(at(act), dtype.itemsize, where), dtype, threads.who(act), where, lambda i, held: found[0](held, a[i], b[i])
+            _aligned(at(act), dtype.itemsize, where),
+            dtype,
+            threads.who(act),
+            where,
+            lambda i, held: found[0](held, a[i], b[i]),
         )
         write(act, before)
 

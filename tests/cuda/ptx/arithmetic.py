@@ -133,7 +133,9 @@ def permuted(a: Array, b: Array, selector: Array) -> Array:
     out = np.zeros(np.broadcast(both, selector).shape, np.uint32)
     for place in range(4):
         choice = selector >> np.uint32(4 * place) & np.uint32(15)
-        byte = (both >> (choice & np.uint32(7)).astype(np.uint64) * np.uint64(8) & np.uint64(255)).astype(np.uint32)
+        byte = (both >> (choice & np.uint32(7)).astype(np.uint64) * np.uint64(8) & np.uint64(255)).astype(
+            np.uint32
+        )
         sign = np.where(byte & 128, np.uint32(255), np.uint32(0))
         out |= np.where(choice & 8, sign, byte).astype(np.uint32) << np.uint32(8 * place)
     return out

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from ptx import arithmetic
 from ptx.memory import Array
 from ptx.operands import TYPES, Act, Threads, elements, source, target
@@ -163,7 +162,9 @@ def _convert(threads: Threads, instruction: Instruction) -> Step:
         raise Unsupported(instruction.where)
     to, of = TYPES[to_name], TYPES[from_name]
     read, write = source(threads, instruction.operands[1], of), target(threads, instruction.operands[0], to)
-    mode = next((part for part in instruction.opcode if part in ("rzi", "rni", "rmi", "rpi", "rz", "rm", "rp")), "rn")
+    mode = next(
+        (part for part in instruction.opcode if part in ("rzi", "rni", "rmi", "rpi", "rz", "rm", "rp")), "rn"
+    )
     if (to.kind != "f" and "sat" in instruction.opcode) or (mode in ("rz", "rm", "rp") and of.itemsize != 8):
         raise Unsupported(instruction.where)
 
@@ -234,7 +235,10 @@ def _select(threads: Threads, instruction: Instruction) -> Step:
 def _shift(threads: Threads, instruction: Instruction) -> Step:
     dtype = _type(instruction)
     shifted = arithmetic.shifted_left if instruction.opcode[0] == "shl" else arithmetic.shifted_right
-    read, by = source(threads, instruction.operands[1], dtype), source(threads, instruction.operands[2], TYPES["u32"])
+    read, by = (
+        source(threads, instruction.operands[1], dtype),
+        source(threads, instruction.operands[2], TYPES["u32"]),
+    )
     write = target(threads, instruction.operands[0], dtype)
     return lambda act: write(act, shifted(read(act), by(act)))
 

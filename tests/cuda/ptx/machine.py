@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from ptx import accesses
 from ptx.faults import Fault
 from ptx.instructions import Step, translate

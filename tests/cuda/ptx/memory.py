@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from ptx.faults import Fault
 
 Array = npt.NDArray[Any]
@@ -83,7 +82,11 @@ class Space:
         inside = (owner >= 0) & (addresses + size <= self.ends[owner]) if len(self.bases) else np.zeros(1, bool)
         if not inside.all():
             lost = int(addresses[int(np.argmin(inside))])
-            near = [f"{lost - base} bytes into {name} of {length}" for base, length, name in self.places if base <= lost]
+            near = [
+                f"{lost - base} bytes into {name} of {length}"
+                for base, length, name in self.places
+                if base <= lost
+            ]
             raise Fault(f"out of bounds of {self.name} memory ({near[-1] if near else 'below all'}): {where}")
         found: Array = addresses + self.shifts[owner]
         return found
@@ -108,7 +111,9 @@ class Space:
         self.bytes.view(values.dtype)[at // size] = values
         self.written[touched] = True
 
-    def update(self, addresses: Array, dtype: Any, who: Array, where: str, change: Callable[[int, Any], Any]) -> Array:
+    def update(
+        self, addresses: Array, dtype: Any, who: Array, where: str, change: Callable[[int, Any], Any]
+    ) -> Array:
         """Atomically: the values before; `change(i, before)` gives what lane i makes of one."""
         size = np.dtype(dtype).itemsize
         at = self.find(addresses, size, where)
@@ -204,7 +209,9 @@ class Generic:
         for space, lanes in self._parts(addresses):
             space.store(addresses[lanes], values[lanes], who[lanes], where)
 
-    def update(self, addresses: Array, dtype: Any, who: Array, where: str, change: Callable[[int, Any], Any]) -> Array:
+    def update(
+        self, addresses: Array, dtype: Any, who: Array, where: str, change: Callable[[int, Any], Any]
+    ) -> Array:
         before = np.empty(len(addresses), dtype)
         for space, lanes in self._parts(addresses):
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from ptx.memory import EPOCH, Generic, Space
 from ptx.parsing import Unsupported
 

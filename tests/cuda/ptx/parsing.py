@@ -54,7 +54,9 @@ def parse(text: str) -> list[Kernel]:
     outside = entry.sub("", text)
     if found := re.search(r"^\s*(?:\.visible |\.weak )?\.(?:func|global|const)\b.*", outside, re.MULTILINE):
         raise Unsupported(found[0].strip())
-    shared = [_variable(found) for found in re.findall(r"^\s*(?:\.extern |\.weak )?\.shared[^;]*", outside, re.MULTILINE)]
+    shared = [
+        _variable(found) for found in re.findall(r"^\s*(?:\.extern |\.weak )?\.shared[^;]*", outside, re.MULTILINE)
+    ]
     kernels = []
     names = _demangled([found[1] for found in entry.finditer(text)])
     for name, (_, parameters, directives, body) in zip(names, entry.findall(text), strict=True):
@@ -77,7 +79,9 @@ SIZES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 
 def _variable(text: str) -> Variable:
-    found = re.search(r"(?:\.align\s+(\d+)\s+)?\.[bsuf](\d+)\s+(?:\.ptr[.\w\s]*?)?([\w$]+)\s*(?:\[(\d*)\])?\s*$", text.strip())
+    found = re.search(
+        r"(?:\.align\s+(\d+)\s+)?\.[bsuf](\d+)\s+(?:\.ptr[.\w\s]*?)?([\w$]+)\s*(?:\[(\d*)\])?\s*$", text.strip()
+    )
     if not found:
         raise Unsupported(text)
     alignment, bits, name, count = found.groups()
@@ -90,7 +94,10 @@ def _read_body(kernel: Kernel, body: str, files: dict[str, str]) -> None:
     for statement in re.findall(r"[^;:{}]+:(?!:)|(?:[^;{}]|\{[^{}\n]*\})+;", re.sub(r"//[^\n]*", "", body)):
         text = " ".join(statement.rstrip(";").split())
         # Directives without a semicolon come before what has one.
-        while found := re.match(r"\.(?:loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*,\s*function_name[^,]*,\s*inlined_at\s+\d+\s+\d+\s+\d+)?|pragma\s+\S+)\s*", text):
+        while found := re.match(
+            r"\.(?:loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*,\s*function_name[^,]*,\s*inlined_at\s+\d+\s+\d+\s+\d+)?|pragma\s+\S+)\s*",
+            text,
+        ):
             if found[1]:
                 place = f"{files.get(found[1], '?')}:{found[2]}"
             text = text[found.end() :]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from ptx.faults import Fault
 from ptx.operands import TYPES, Array, Threads, source, target
 from ptx.parsing import Instruction, Unsupported
@@ -120,13 +119,18 @@ def _reduce(threads: Threads, instruction: Instruction) -> Meeting:
         "or": np.bitwise_or,
         "xor": np.bitwise_xor,
     }[instruction.opcode[2]]
-    value, mask = source(threads, instruction.operands[1], dtype), source(threads, instruction.operands[2], TYPES["u32"])
+    value, mask = (
+        source(threads, instruction.operands[1], dtype),
+        source(threads, instruction.operands[2], TYPES["u32"]),
+    )
     write = target(threads, instruction.operands[0], dtype)
 
     def meet(act: Array) -> None:
         values = value(act)
         result = np.zeros(len(act), dtype)
-        for places, reduced in _by_mask(act, mask(act), lambda places: function.reduce(values[places], dtype=dtype)):
+        for places, reduced in _by_mask(
+            act, mask(act), lambda places: function.reduce(values[places], dtype=dtype)
+        ):
             result[places] = reduced
         write(act, result)
 
@@ -148,5 +152,3 @@ def complete(threads: Threads, act: Array, masks: Array, alive: Array, where: st
     for places, here in _by_mask(act, masks, all_here):
         whole[places] = here
     return whole
-
-
