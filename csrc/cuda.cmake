@@ -6,6 +6,10 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake knows of C++20 in nvcc from 3.26 on, nvcc from 12 on
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
 
 set(PYFAST_CUDA_SOURCES
   csrc/cuda/device.cu
@@ -23,8 +27,8 @@ add_library(pyfast_cuda ${PYFAST_KIND} ${PYFAST_CUDA_SOURCES} csrc/cuda/gatv2.cu
 add_library(pyfast::cuda ALIAS pyfast_cuda)
 target_link_libraries(pyfast_cuda PUBLIC pyfast::core PRIVATE CUDA::cudart_static)
 set_target_properties(pyfast_cuda PROPERTIES EXPORT_NAME cuda POSITION_INDEPENDENT_CODE ON
-  CUDA_RUNTIME_LIBRARY None CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+  CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY None CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-# Not one warning, and no register in memory. (CMake knows of C++20 in nvcc from 3.26 on.)
-target_compile_options(pyfast_cuda PRIVATE -std=c++20 "SHELL:-Werror all-warnings" -Xcompiler=-Wall,-Wextra
+# Not one warning, and no register in memory.
+target_compile_options(pyfast_cuda PRIVATE "SHELL:-Werror all-warnings" -Xcompiler=-Wall,-Wextra
   "SHELL:-Xptxas -warn-spills,-warn-lmem-usage,-Werror")
