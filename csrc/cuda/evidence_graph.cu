@@ -307,8 +307,10 @@ void evidence_graph_count(const Forward& x, const Pools& pools, const Ragged<std
                    batch.matrices, queue.status);
     }
     cudaMemsetAsync(indptr.data(), 0, sizeof(std::int64_t), stream);
-    GPU_LAUNCH(count_kernel, batch.grid, threads, 0, stream, batch.pools, batch.matrices, batch.selection,
-               indptr.data(), queue.status);
+    if (lists > 0) {
+        GPU_LAUNCH(count_kernel, batch.grid, threads, 0, stream, batch.pools, batch.matrices, batch.selection,
+                   indptr.data(), queue.status);
+    }
     scan(indptr.data(), indptr.size(), batch.matrices.scan, queue.status, stream);
     check_launch("evidence_graph");
 }

@@ -16,6 +16,8 @@
 #define GPU_DYN_SHARED(T, name)                                     \
     extern __shared__ __align__(16) unsigned char gpu_dyn_shared[]; \
     T* const name = reinterpret_cast<T*>(gpu_dyn_shared)
+// Of the workspace these bytes are an array: the emulator fences it off.
+#define GPU_CARVED(array, bytes) static_cast<void>(0)
 #endif
 
 #include <cstddef>
@@ -34,16 +36,20 @@ inline cudaStream_t stream_of(const Queue& queue) { return static_cast<cudaStrea
 // shows when the caller synchronises.
 void check_launch(const char* op);
 
-// Cuts a workspace into arrays. Without one it only adds up what they need.
+// Cuts a workspace into arrays, none of which begins where another ends. Without one it only adds up what they
+// need.
 class Arena {
   public:
     explicit Arena(std::byte* base = nullptr) : base_(base) {}
     template <class T>
     T* take(std::size_t count) {
         constexpr std::size_t alignment = 256;
-        T* const array = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
-        used_ += (count * sizeof(T) + alignment - 1) / alignment * alignment;
-        return array;
+        std::byte* const array = base_ == nullptr ? nullptr : base_ + used_;
+        used_ += (count * sizeof(T) + alignment) / alignment * alignment;
+        if (array != nullptr) {
+            GPU_CARVED(array, count * sizeof(T));
+        }
+        return reinterpret_cast<T*>(array);
     }
     [[nodiscard]] std::size_t used() const { return used_; }
 
