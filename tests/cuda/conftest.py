@@ -24,7 +24,11 @@ from real_pools import real_pools
 
 T = TypeVar("T")
 CONTROLS = HERE / "driver" / "controls.cu"
-SOURCES = [*sorted(KERNELS.glob("*.cu")), HERE / "driver" / "ops.cpp"]
+SOURCES = [
+    *sorted(KERNELS.glob("*.cu")),
+    *sorted((HERE / "driver").glob("*_calls.cpp")),
+    HERE / "driver" / "ops.cpp",
+]
 NO_EMULATOR = "" if platform.machine() == "x86_64" and shutil.which("g++") else "the emulator needs x86-64 and g++"
 NO_INTERPRETER = "" if shutil.which("nvcc") else "needs nvcc"
 
@@ -77,7 +81,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The PTX of all kernels."""
     if NO_INTERPRETER:
         pytest.skip(NO_INTERPRETER)
-    return build_ptx(SOURCES[:-1], tmp_path_factory.mktemp("ptx"))
+    return build_ptx(sorted(KERNELS.glob("*.cu")), tmp_path_factory.mktemp("ptx"))
 
 
 @pytest.fixture(scope="session")

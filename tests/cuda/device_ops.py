@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from emulated import Argument, Array, Driver, InOut, Out, Scratch
 from scipy.sparse import csr_array
 
 from pyfast.ops import EvidenceGraph
+from pyfast.ops.hseq_stream import Cursors, Stream
 
 WEIGHTS = {"sum": 0, "dot": 1, "min": 2}
 FAULTS = (
@@ -137,3 +139,76 @@ def pagerank(
     shares = np.zeros(0, np.float32) if personalization is None else personalization
     graph = [g.pool_offsets, g.indptr, g.indices, g.weights]
     return _call(device, "pagerank", workspace, *graph, shares, damping, Out((nodes,), np.float32))[0]
+
+
+def _stream(stream: Stream) -> list[Argument]:
+    return [len(stream), stream.order, stream.starts, stream.tombstones, stream.live]
+
+
+def _cursors(cursors: Cursors) -> list[Argument]:
+    lists = (*_ragged(*cursors.selected, np.int64), *_ragged(*cursors.priors, np.int64))
+    return [np.asarray(cursors.place, np.int64), *lists]
+
+
+def window(device: Device, stream: Stream, cursors: Cursors, width: int) -> tuple[Array, Array]:
+    arguments = [*_stream(stream), *_cursors(cursors), width]
+    workspace = _size(device, "window", *arguments)
+    room = len(cursors) * min(width, len(stream.order) + len(cursors.priors[1]))
+    out = (Out((len(cursors) + 1,), np.int64), Out((room,), np.int64))
+    offsets, segments = _call(device, "window", workspace, *arguments, *out)
+    return offsets, segments[: offsets[-1]]
+
+
+def refresh(device: Device, stream: Stream, cursors: Cursors, chosen: tuple[Array, Array], past: int) -> Cursors:
+    lists = _ragged(*chosen, np.int64)
+    workspace = _size(device, "refresh", *_cursors(cursors), *lists)
+    n, most = len(cursors), len(cursors.selected[1]) + len(chosen[1])
+    out = (Out((n,), np.int64), Out((n + 1,), np.int64), Out((most,), np.int64))
+    arguments = [*_stream(stream), *_cursors(cursors), *lists, past]
+    place, offsets, segments = _call(device, "refresh", workspace, *arguments, *out)
+    return Cursors(place, (offsets, segments[: offsets[-1]]), cursors.priors)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A layer of gatv2 and its options; features are float32, or uint16: the bits of bfloat16."""
+
+    x_src: Array
+    x_dst: Array
+    indptr: Array
+    indices: Array
+    att: Array
+    slope: float = 0.2
+    loops: bool = False
+    dropout: float = 0.0
+    seed: int = 0
+    mask: Array | None = None
+
+    @property
+    def kind(self) -> str:
+        return "bfloat16" if self.x_src.dtype == np.uint16 else "float32"
+
+    @property
+    def edges(self) -> int:
+        return len(self.indices) + self.loops * len(self.x_dst)
+
+    def arguments(self) -> list[Argument]:
+        wide = self.indices.dtype == np.int64
+        layer = [self.indptr, int(wide), self.indices, self.x_src, self.x_dst, self.att, *self.att.shape]
+        mask = np.zeros(0, np.uint8) if self.mask is None else self.mask.astype(np.uint8)
+        return [*layer, self.slope, int(self.loops), self.dropout, self.seed, int(self.mask is not None), mask]
+
+
+def gatv2(device: Device, layer: Attention) -> tuple[Array, Array]:
+    """y, and the attention [edges, heads]: negative where it is dropped."""
+    out = (Out(layer.x_dst.shape, layer.x_dst.dtype), Out((layer.edges, len(layer.att)), np.float32))
+    y, attention = _call(device, f"gatv2_{layer.kind}", 0, *layer.arguments(), *out)
+    return y, attention
+
+
+def gatv2_backward(device: Device, layer: Attention, attention: Array, grad: Array) -> list[Array]:
+    """The gradients by x_src, x_dst and att."""
+    name = f"gatv2_backward_{layer.kind}"
+    out = [Out(x.shape, x.dtype) for x in (layer.x_src, layer.x_dst, layer.att)]
+    workspace = _size(device, name, *layer.arguments(), *out)
+    return _call(device, name, workspace, *layer.arguments(), attention, grad, *out)

@@ -16,6 +16,9 @@ from ptx.machine import Launch, Size, run
 from ptx.memory import Clock, Space
 from ptx.parsing import Kernel, parse
 
+ALIGNMENT = 256
+"""Of the arrays that are carved from a workspace."""
+
 
 class Interpreter:
     """Calls of a driver, its kernels taken from PTX."""
@@ -56,6 +59,10 @@ class Interpreter:
             if kind == "L":
                 launch, at = self._launch(log, at)
                 run(self.kernels, launch, memory)
+            elif kind == "A":
+                array, size = struct.unpack_from("<QQ", log, at)
+                memory.fence_off(array + size, ALIGNMENT - size % ALIGNMENT)
+                at += 16
             elif kind == "F":
                 to, value, size = struct.unpack_from("<QqQ", log, at)
                 memory.fill(to, bytes([value & 255]) * size)

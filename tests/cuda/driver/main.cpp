@@ -44,6 +44,11 @@ class Log {
             put(from);
             put(std::uint64_t{bytes});
         };
+        recorder_.carve = [this](void* array, std::size_t bytes) {
+            put('A');
+            put(array);
+            put(std::uint64_t{bytes});
+        };
         emulator::recorder = &recorder_;
     }
     ~Log() { emulator::recorder = nullptr; }

@@ -43,6 +43,7 @@ struct Recorder {
     std::function<void(const Launch&)> launch;
     std::function<void(void* to, int value, std::size_t bytes)> fill;
     std::function<void(void* to, const void* from, std::size_t bytes)> copy;
+    std::function<void(void* array, std::size_t bytes)> carve;
 };
 extern Recorder* recorder;
 
@@ -72,6 +73,8 @@ void* dynamic_shared();
 void* allocate(std::size_t bytes);
 void release(void* memory);
 bool on_device(const void* memory, std::size_t bytes);
+// Of an allocation: what is behind this array, up to the next one, is no longer to be touched.
+void carve(void* array, std::size_t bytes);
 // Lets the host at the device's memory while it lives.
 struct HostAccess {
     HostAccess();

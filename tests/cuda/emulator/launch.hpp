@@ -26,6 +26,7 @@ void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, c
 
 }  // namespace emulator
 
+#define GPU_CARVED(array, bytes) emulator::carve(array, bytes)
 #define GPU_KERNEL(...) __VA_ARGS__
 #define GPU_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
     emulator::launch(#kernel, grid, block, shared_bytes, stream, kernel, __VA_ARGS__)

@@ -26,6 +26,7 @@ constexpr std::size_t shared_by_default = 48 * 1024;
 constexpr std::size_t device_alignment = 256;
 
 std::map<char*, std::size_t> allocations;
+std::map<char*, std::size_t> gaps;  // between arrays of one allocation
 int host_accesses = 0;
 
 struct Shared {
@@ -57,6 +58,9 @@ void guard([[maybe_unused]] bool on) {
             __asan_unpoison_memory_region(memory, bytes);
         }
     }
+    for (const auto& [memory, bytes] : gaps) {
+        __asan_poison_memory_region(memory, bytes);
+    }
 #endif
 }
 
@@ -82,9 +86,22 @@ void* allocate(std::size_t bytes) {
     return memory;
 }
 
+void carve(void* array, std::size_t bytes) {
+    if (recorder != nullptr) {
+        recorder->carve(array, bytes);
+        return;
+    }
+    auto* const first = static_cast<char*>(array);
+    const std::size_t all = (bytes / device_alignment + 1) * device_alignment;
+    gaps.erase(gaps.lower_bound(first), gaps.lower_bound(first + all));
+    gaps[first + bytes] = all - bytes;
+}
+
 void release(void* memory) {
+    auto* const first = static_cast<char*>(memory);
+    gaps.erase(gaps.lower_bound(first), gaps.lower_bound(first + allocations[first]));
     const HostAccess access;
-    allocations.erase(static_cast<char*>(memory));
+    allocations.erase(first);
     std::free(memory);
 }
 

@@ -58,6 +58,7 @@ class Space:
         self.shifts = starts[:-1] - self.bases
         self.bytes = np.zeros(starts[-1], np.uint8)
         self.written = np.zeros(starts[-1], bool)
+        self.fenced = np.zeros(starts[-1], bool)
         self.writer = np.zeros(starts[-1], np.int64)
         self.reader = np.zeros(starts[-1], np.int64)
 
@@ -75,6 +76,12 @@ class Space:
         where = self.span(address, len(content))
         self.bytes[where] = np.frombuffer(content, np.uint8)
         self.written[where] = True
+
+    def fence_off(self, address: int, size: int) -> None:
+        """So many bytes, as far as they are within their allocation, are between two arrays: nobody's."""
+        owner = int(np.searchsorted(self.bases, address, "right")) - 1
+        size = min(size, int(self.ends[owner]) - address)
+        self.fenced[self.span(address, size)] = True
 
     def find(self, addresses: Array, size: int, where: str) -> Array:
         """The places of accesses of `size` bytes."""
@@ -95,7 +102,7 @@ class Space:
         """`who`: for each lane its thread and its warp's epoch, as in the marks above."""
         size = np.dtype(dtype).itemsize
         at = self.find(addresses, size, where)
-        touched = _every_byte(at, size)
+        touched = self._every_byte(at, size, where)
         self._check_written(touched, where)
         if constant and (self.writer[touched] >> INTERVAL >= self.clock.launch_began).any():
             raise Fault(f"read as constant, but written in the same launch: {where}")
@@ -106,7 +113,7 @@ class Space:
     def store(self, addresses: Array, values: Array, who: Array, where: str) -> None:
         size = values.dtype.itemsize
         at = self.find(addresses, size, where)
-        touched = _every_byte(at, size)
+        touched = self._every_byte(at, size, where)
         self._note_write(touched, np.repeat(who, size), where)
         self.bytes.view(values.dtype)[at // size] = values
         self.written[touched] = True
@@ -117,7 +124,7 @@ class Space:
         """Atomically: the values before; `change(i, before)` gives what lane i makes of one."""
         size = np.dtype(dtype).itemsize
         at = self.find(addresses, size, where)
-        touched = _every_byte(at, size)
+        touched = self._every_byte(at, size, where)
         self._check_written(touched, where)
         self._note_write(touched, np.repeat(who, size) | ATOMIC, where)
         memory = self.bytes.view(dtype)
@@ -126,6 +133,12 @@ class Space:
             before[i] = memory[place]
             memory[place] = change(i, before[i])
         return before
+
+    def _every_byte(self, at: Array, size: int, where: str) -> Array:
+        touched: Array = at if size == 1 else (at[:, None] + np.arange(size)).ravel()
+        if self.fenced[touched].any():
+            raise Fault(f"out of bounds of an array in {self.name} memory: {where}")
+        return touched
 
     def _check_written(self, touched: Array, where: str) -> None:
         if not self.written[touched].all():
@@ -182,10 +195,6 @@ class Space:
 
 def _epoch(marks: Array) -> Array:
     return marks >> EPOCH & ((1 << INTERVAL - EPOCH) - 1)
-
-
-def _every_byte(at: Array, size: int) -> Array:
-    return at if size == 1 else (at[:, None] + np.arange(size)).ravel()
 
 
 class Generic:
