@@ -117,6 +117,7 @@ void bind_narrate(py::module_& m);
 void bind_pagerank(py::module_& m);
 void bind_prune(py::module_& m);
 void bind_weighted_degree(py::module_& m);
+void bind_cuda(py::module_& m);  // where it is built
 
 // What the Python layer hands over of an edge's weight: its name, or the address of a function.
 using WeightArgument = std::variant<std::uintptr_t, std::string>;

@@ -1,0 +1,24 @@
+#include "pyfast/cuda/device.hpp"
+
+#include "memory.hpp"
+
+namespace pyfast::python {
+
+void bind_cuda(py::module_& parent) {
+    py::module_ m = parent.def_submodule("cuda", "The ops on a GPU, of device memory. Called by pyfast.ops.");
+    py::register_exception<pyfast::cuda::DeviceError>(m, "DeviceError", PyExc_RuntimeError);
+    // (number of devices, why there are none)
+    m.def("devices", [] {
+        const pyfast::cuda::Devices found = pyfast::cuda::devices();
+        return std::make_tuple(found.count, found.problem);
+    });
+    m.def("raise_faults", &pyfast::cuda::raise);
+    cuda::bind_evidence_graph(m);
+    cuda::bind_gatv2(m);
+    cuda::bind_graph_rank(m);
+    cuda::bind_hseq_stream(m);
+    cuda::bind_pagerank(m);
+    cuda::bind_weighted_degree(m);
+}
+
+}  // namespace pyfast::python

@@ -1,0 +1,90 @@
+#include "pyfast/cuda/gatv2.hpp"
+
+#include "memory.hpp"
+
+namespace pyfast::python::cuda {
+
+namespace {
+
+// (x_src, x_dst, indptr, indices, whether they are 64 bits wide, att, heads, channels)
+using LayerMemory = std::tuple<Memory, Memory, Memory, Memory, bool, Memory, std::int64_t, std::int64_t>;
+// (negative slope, self-loops, dropout, seed, mask)
+using Settings = std::tuple<double, bool, double, std::uint64_t, std::optional<Memory>>;
+
+template <class T>
+Gatv2Layer<T> layer_of(const LayerMemory& memory) {
+    const auto& [x_src, x_dst, indptr, indices, wide, att, heads, channels] = memory;
+    Gatv2Graph graph{at<const std::int64_t>(indptr), {}, {}};
+    if (wide) {
+        graph.indices64 = at<const std::int64_t>(indices);
+    } else {
+        graph.indices32 = at<const std::int32_t>(indices);
+    }
+    return {graph, at<const T>(x_src), at<const T>(x_dst), at<const T>(att), heads, channels};
+}
+
+Gatv2Options options_of(const Settings& settings) {
+    const auto& [slope, self_loops, dropout, seed, mask] = settings;
+    Gatv2Options options{slope, self_loops, dropout, seed};
+    options.masked = mask.has_value();
+    if (mask) {
+        options.mask = at<const std::uint8_t>(*mask);
+    }
+    return options;
+}
+
+// Calls use(T) with the type that the features have.
+template <class Use>
+void with_type(bool halves, const Use& use) {
+    if (halves) {
+        use(bfloat16{});
+    } else {
+        use(float{});
+    }
+}
+
+template <class T>
+Gatv2Gradients<T> gradients_of(const std::tuple<Memory, Memory, Memory>& memory) {
+    const auto& [x_src, x_dst, att] = memory;
+    return {at<T>(x_src), at<T>(x_dst), at<T>(att)};
+}
+
+}  // namespace
+
+void bind_gatv2(py::module_& m) {
+    m.def(
+        "gatv2",
+        [](bool halves, const LayerMemory& layer, const Settings& settings, const Memory& y,
+           const Memory& attention, const QueueMemory& on) {
+            with_type(halves, [&](auto type) {
+                using T = decltype(type);
+                pyfast::cuda::gatv2(layer_of<T>(layer), options_of(settings), at<T>(y), at<float>(attention),
+                                    queue(on));
+            });
+        },
+        Released());
+    m.def("gatv2_backward_workspace", [](bool halves, const LayerMemory& layer, const Settings& settings,
+                                         const std::tuple<Memory, Memory, Memory>& gradients) {
+        std::size_t bytes = 0;
+        with_type(halves, [&](auto type) {
+            using T = decltype(type);
+            bytes = pyfast::cuda::gatv2_backward_workspace(layer_of<T>(layer), options_of(settings),
+                                                           gradients_of<T>(gradients));
+        });
+        return bytes;
+    });
+    m.def(
+        "gatv2_backward",
+        [](bool halves, const LayerMemory& layer, const Settings& settings, const Memory& attention,
+           const Memory& grad, const std::tuple<Memory, Memory, Memory>& gradients, const QueueMemory& on) {
+            with_type(halves, [&](auto type) {
+                using T = decltype(type);
+                pyfast::cuda::gatv2_backward<T>(layer_of<T>(layer), options_of(settings),
+                                                at<const float>(attention), at<const T>(grad),
+                                                gradients_of<T>(gradients), queue(on));
+            });
+        },
+        Released());
+}
+
+}  // namespace pyfast::python::cuda

@@ -1,0 +1,34 @@
+# pyfast::cuda: the ops on NVIDIA GPUs of compute capability 8.0 or higher. Code for 8.0 and 9.0, and PTX for newer
+# ones, which the driver translates. The CUDA runtime is linked in: a program with pyfast::cuda in it starts on a
+# machine without a driver, where it learns that there is no device.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake knows of C++20 in nvcc from 3.26 on, nvcc from 12 on
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+
+set(PYFAST_CUDA_SOURCES
+  csrc/cuda/device.cu
+  csrc/cuda/evidence_graph.cu
+  csrc/cuda/graph_rank.cu
+  csrc/cuda/hseq_stream.cu
+  csrc/cuda/pagerank.cu
+  csrc/cuda/pools.cu
+  csrc/cuda/scan.cu
+  csrc/cuda/weighted_degree.cu)
+# Where the CPU's sums are to come out to the last bit there is no contraction; gatv2 gains by it.
+set_source_files_properties(${PYFAST_CUDA_SOURCES} PROPERTIES COMPILE_OPTIONS --fmad=false)
+
+add_library(pyfast_cuda ${PYFAST_KIND} ${PYFAST_CUDA_SOURCES} csrc/cuda/gatv2.cu csrc/cuda/gatv2_backward.cu)
+add_library(pyfast::cuda ALIAS pyfast_cuda)
+target_link_libraries(pyfast_cuda PUBLIC pyfast::core PRIVATE CUDA::cudart_static)
+set_target_properties(pyfast_cuda PROPERTIES EXPORT_NAME cuda POSITION_INDEPENDENT_CODE ON
+  CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY None CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+# Not one warning, and no register in memory.
+target_compile_options(pyfast_cuda PRIVATE "SHELL:-Werror all-warnings" -Xcompiler=-Wall,-Wextra
+  "SHELL:-Xptxas -warn-spills,-warn-lmem-usage,-Werror")

@@ -1,0 +1,298 @@
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "pools.cuh"
+#include "pyfast/cuda/pagerank.hpp"
+#include "pyfast/error.hpp"
+
+namespace pyfast::cuda {
+
+namespace {
+
+constexpr int threads = 128;
+constexpr int warps = threads / lanes;
+constexpr std::int64_t small_pool = 128;  // its vectors lie in shared memory
+
+struct GraphArrays {
+    RaggedArrays<std::int32_t> pools;  // offsets only
+    RaggedArrays<std::int32_t> rows;   // the indices
+    const float* weights;
+};
+
+// The edges of the pools by target: those to node v are incoming[begin[v] .. end[v]), by source, and a pool's lie
+// where its rows have theirs.
+struct Incoming {
+    std::int64_t* begin;
+    std::int64_t* end;
+    std::int32_t* sources;
+    float* weights;
+};
+
+struct Vectors {
+    double* rank;
+    double* pushed;  // what an edge of weight 1 brings
+    double* totals;  // of the weights that leave a node
+    double* restart;
+};
+
+struct Settings {
+    double damping;
+    double tolerance;
+    std::int64_t most;
+};
+
+// A block for each pool.
+__global__ void check_graphs_kernel(GraphArrays graphs, std::int32_t* status) {
+    for (std::int64_t p = blockIdx.x; p < graphs.pools.lists; p += gridDim.x) {
+        if (!offsets_hold(graphs.pools, p)) {
+            report(status, Fault::offsets);
+            continue;
+        }
+        const std::int64_t first = graphs.pools.offsets[p];
+        const std::int64_t last = graphs.pools.offsets[p + 1];
+        for (std::int64_t v = first + warp_of_thread(); v < last; v += warps) {
+            if (!offsets_hold(graphs.rows, v)) {
+                report(status, Fault::offsets);
+                continue;
+            }
+            const std::int64_t begin = graphs.rows.offsets[v];
+            for (std::int64_t e = begin + lane_of_thread(); e < graphs.rows.offsets[v + 1]; e += lanes) {
+                const std::int32_t index = graphs.rows.values[e];
+                const float weight = graphs.weights[e];
+                if (index < 0 || index >= last - first || (e > begin && index <= graphs.rows.values[e - 1])) {
+                    report(status, Fault::edges);
+                }
+                if (!(weight >= 0.0f && isfinite(weight))) {
+                    report(status, Fault::edge_weights);
+                }
+            }
+        }
+    }
+}
+
+__global__ void check_shares_kernel(const float* shares, std::int64_t n, std::int32_t* status) {
+    for (std::int64_t v = thread_of_grid(); v < n; v += threads_of_grid()) {
+        if (!(shares[v] >= 0.0f && isfinite(shares[v]))) {
+            report(status, Fault::scores);
+        }
+    }
+}
+
+// begin[first .. last): where the edges to each node start, from their counts in `end`; by the first warp.
+__device__ void place_targets(const Incoming& incoming, std::int64_t first, std::int64_t last, std::int64_t base) {
+    if (warp_of_thread() != 0) {
+        return;  // the whole warp; what follows is the first one's alone
+    }
+    const int lane = lane_of_thread();
+    for (std::int64_t tile = first; tile < last; tile += lanes) {
+        const std::int64_t count = tile + lane < last ? incoming.end[tile + lane] : 0;
+        std::int64_t sum = count;
+        for (int distance = 1; distance < lanes; distance *= 2) {
+            const std::int64_t other = __shfl_up_sync(all_lanes, sum, distance);
+            sum += lane >= distance ? other : 0;
+        }
+        if (tile + lane < last) {
+            incoming.begin[tile + lane] = base + sum - count;
+            incoming.end[tile + lane] = base + sum - count;
+        }
+        base += __shfl_sync(all_lanes, sum, lanes - 1);
+    }
+}
+
+// Sorts the edges of the pool first .. last by target.
+__device__ void turn(const GraphArrays& graphs, const Incoming& incoming, std::int64_t first, std::int64_t last) {
+    const std::int64_t* const rows = graphs.rows.offsets;
+    for (std::int64_t v = first + threadIdx.x; v < last; v += blockDim.x) {
+        incoming.end[v] = 0;
+    }
+    __syncthreads();
+    for (std::int64_t e = rows[first] + threadIdx.x; e < rows[last]; e += blockDim.x) {
+        atomicAdd(reinterpret_cast<unsigned long long*>(incoming.end + first + graphs.rows.values[e]), 1ULL);
+    }
+    __syncthreads();
+    place_targets(incoming, first, last, rows[first]);
+    __syncthreads();
+    for (std::int64_t u = first; u < last; ++u) {
+        for (std::int64_t e = rows[u] + threadIdx.x; e < rows[u + 1]; e += blockDim.x) {
+            const std::int64_t place = incoming.end[first + graphs.rows.values[e]]++;
+            incoming.sources[place] = static_cast<std::int32_t>(u - first);
+            incoming.weights[place] = graphs.weights[e];
+        }
+        __syncthreads();  // a target is once in a row: its sources come row by row
+    }
+}
+
+// The totals of the rows, and where the walk restarts and begins.
+__device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::int64_t first, std::int64_t n,
+                           const Vectors& vectors, double* parts) {
+    for (std::int64_t v = warp_of_thread(); v < n; v += warps) {
+        double total = 0.0;
+        for (std::int64_t e = graphs.rows.offsets[first + v] + lane_of_thread();
+             e < graphs.rows.offsets[first + v + 1]; e += lanes) {
+            total += static_cast<double>(graphs.weights[e]);
+        }
+        total = warp_sum(total);
+        if (lane_of_thread() == 0) {
+            vectors.totals[v] = total;
+        }
+    }
+    double total = 0.0;
+    for (std::int64_t v = threadIdx.x; shares != nullptr && v < n; v += blockDim.x) {
+        total += static_cast<double>(shares[first + v]);
+    }
+    total = block_sum(total, parts);
+    for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
+        vectors.restart[v] =
+            total > 0.0 ? static_cast<double>(shares[first + v]) / total : 1.0 / static_cast<double>(n);
+        vectors.rank[v] = vectors.restart[v];
+    }
+    __syncthreads();
+}
+
+// One step; gives the change of all ranks, added up.
+__device__ double step(const Incoming& incoming, std::int64_t first, std::int64_t n, const Vectors& vectors,
+                       double damping, double* parts) {
+    double stuck = 0.0;
+    for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
+        const bool leaves = vectors.totals[v] > 0.0;
+        stuck += leaves ? 0.0 : vectors.rank[v];
+        vectors.pushed[v] = leaves ? damping * vectors.rank[v] / vectors.totals[v] : 0.0;
+    }
+    stuck = block_sum(stuck, parts);
+    const double share = 1.0 - damping + damping * stuck;
+    double change = 0.0;
+    for (std::int64_t v = warp_of_thread(); v < n; v += warps) {
+        double sum = 0.0;
+        for (std::int64_t e = incoming.begin[first + v] + lane_of_thread(); e < incoming.end[first + v];
+             e += lanes) {
+            sum += vectors.pushed[incoming.sources[e]] * static_cast<double>(incoming.weights[e]);
+        }
+        sum = warp_sum(sum);
+        if (lane_of_thread() == 0) {
+            const double after = sum + share * vectors.restart[v];
+            change += fabs(after - vectors.rank[v]);
+            vectors.rank[v] = after;
+        }
+    }
+    return block_sum(change, parts);
+}
+
+__global__ void pagerank_kernel(GraphArrays graphs, const float* shares, Settings settings, Incoming incoming,
+                                Vectors large, float* rank, const std::int32_t* status) {
+    if (*status != 0) {
+        return;
+    }
+    GPU_SHARED(double, parts, warps);
+    GPU_SHARED(double, small, 4 * small_pool);
+    for (std::int64_t p = blockIdx.x; p < graphs.pools.lists; p += gridDim.x) {
+        const std::int64_t first = graphs.pools.offsets[p];
+        const std::int64_t n = graphs.pools.offsets[p + 1] - first;
+        const bool fits = n <= small_pool;
+        const Vectors vectors{fits ? small : large.rank + first, fits ? small + small_pool : large.pushed + first,
+                              fits ? small + 2 * small_pool : large.totals + first,
+                              fits ? small + 3 * small_pool : large.restart + first};
+        turn(graphs, incoming, first, first + n);
+        begin_walk(graphs, shares, first, n, vectors, parts);
+        double change = HUGE_VAL;
+        for (std::int64_t steps = 0; steps < settings.most; ++steps) {
+            const double before = change;
+            change = step(incoming, first, n, vectors, settings.damping, parts);
+            if (change <= settings.tolerance || change >= before) {
+                break;  // the whole block: all have the same sum
+            }
+        }
+        double sum = 0.0;
+        for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
+            sum += vectors.rank[v];
+        }
+        sum = block_sum(sum, parts);
+        for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
+            rank[first + v] = static_cast<float>(vectors.rank[v] / sum);
+        }
+        __syncthreads();  // the next pool takes the vectors
+    }
+}
+
+struct Layout {
+    Incoming incoming;
+    Vectors vectors;
+};
+
+Layout lay_out(Arena& arena, std::size_t nodes, std::size_t edges) {
+    Layout out{};
+    out.incoming = {arena.take<std::int64_t>(nodes), arena.take<std::int64_t>(nodes),
+                    arena.take<std::int32_t>(edges), arena.take<float>(edges)};
+    out.vectors = {arena.take<double>(nodes), arena.take<double>(nodes), arena.take<double>(nodes),
+                   arena.take<double>(nodes)};
+    return out;
+}
+
+void check_options(const PageRankOptions& options) {
+    if (!(options.damping >= 0.0 && options.damping < 1.0)) {
+        throw Error("damping: must lie in [0, 1)");
+    }
+    if (!(options.tolerance >= 0.0)) {
+        throw Error("tolerance: must be a number of at least 0");
+    }
+    if (options.max_iterations < 1) {
+        throw Error("max_iterations: must be at least 1");
+    }
+}
+
+GraphArrays graph_arrays(const Graphs& graphs) {
+    if (graphs.indices.size() != graphs.weights.size()) {
+        throw Error("g.weights: " + std::to_string(graphs.weights.size()) + " for " +
+                    std::to_string(graphs.indices.size()) + " indices");
+    }
+    GraphArrays arrays{ragged_arrays(Ragged<std::int32_t>{graphs.pool_offsets, {}}, "g.pool_offsets"),
+                       ragged_arrays(Ragged<std::int32_t>{graphs.indptr, graphs.indices}, "g.indptr"),
+                       graphs.weights.data()};
+    arrays.pools.size = static_cast<std::int64_t>(graphs.nodes());
+    if ((arrays.pools.lists == 0 && arrays.pools.size > 0) || (arrays.rows.lists == 0 && arrays.rows.size > 0)) {
+        throw Error("g.pool_offsets, g.indptr: leave nodes or edges over");
+    }
+    return arrays;
+}
+
+}  // namespace
+
+std::size_t pagerank_workspace(std::size_t nodes, std::size_t edges) {
+    Arena arena;
+    lay_out(arena, nodes, edges);
+    return arena.used();
+}
+
+void pagerank(const Graphs& graphs, std::span<const float> personalization, const PageRankOptions& options,
+              std::span<float> rank, const Queue& queue) {
+    const GraphArrays arrays = graph_arrays(graphs);
+    const std::size_t nodes = graphs.nodes();
+    if (rank.size() != nodes) {
+        throw Error("rank: must hold one number per node (" + std::to_string(nodes) + ")");
+    }
+    if (!personalization.empty() && personalization.size() != nodes) {
+        throw Error("personalization: must hold one number per node (" + std::to_string(nodes) + "), got " +
+                    std::to_string(personalization.size()));
+    }
+    check_options(options);
+    check_queue(queue, pagerank_workspace(nodes, graphs.indices.size()));
+    if (arrays.pools.lists == 0) {
+        return;
+    }
+    const cudaStream_t stream = stream_of(queue);
+    const unsigned blocks = blocks_for(graphs.size(), 1);
+    GPU_LAUNCH(check_graphs_kernel, blocks, threads, 0, stream, arrays, queue.status);
+    if (!personalization.empty()) {
+        GPU_LAUNCH(check_shares_kernel, blocks_for(nodes, threads), threads, 0, stream, personalization.data(),
+                   static_cast<std::int64_t>(nodes), queue.status);
+    }
+    Arena arena(queue.workspace.data());
+    const Layout layout = lay_out(arena, nodes, graphs.indices.size());
+    GPU_LAUNCH(pagerank_kernel, blocks, threads, 0, stream, arrays,
+               personalization.empty() ? nullptr : personalization.data(),
+               Settings{options.damping, options.tolerance, options.max_iterations}, layout.incoming,
+               layout.vectors, rank.data(), queue.status);
+    check_launch("pagerank");
+}
+
+}  // namespace pyfast::cuda

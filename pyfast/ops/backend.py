@@ -1,0 +1,180 @@
+"""Where an op's work goes: to the CPU, or to the GPU that holds its arrays; and the libraries whose arrays those are.
+
+`backend="auto"` follows the data. An op whose arrays are CuPy's or torch's, on a GPU, runs there, on that library's
+current stream, with memory and results from its allocator. Nothing is copied to a GPU unasked.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from pyfast import _native
+from pyfast.errors import ArrayError, DeviceError
+from pyfast.ops.arrays import array
+
+Backend: TypeAlias = Literal["auto", "cpu", "cuda"]
+Memory: TypeAlias = tuple[int, int]
+"""Where a device array begins, and its length."""
+
+_PENDING: ContextVar[list[tuple[Gpu, Any]] | None] = ContextVar("pending", default=None)
+
+
+def on_gpu(backend: Backend, *given: Any) -> bool:
+    """Whether the op runs on the GPU: where it is told to, or where one of the arrays given lies on one.
+
+    Raises `DeviceError` where it should and cannot, `ArrayError` for another `backend`.
+    """
+    if backend == "auto":
+        for value in given:
+            if type(value) is not np.ndarray and _is_device_array(value):
+                break
+        else:
+            return False
+    elif backend == "cpu":
+        return False
+    elif backend != "cuda":
+        raise ArrayError(f"backend: expected 'auto', 'cpu' or 'cuda', got {backend!r}")
+    if problem := gpu_problem():
+        raise DeviceError(problem)
+    return True
+
+
+def gpu_problem() -> str:
+    """Why no op can run on a GPU here, in one line; empty where they can."""
+    if not hasattr(_native, "cuda"):
+        return (
+            "this pyfast was built without its GPU ops: "
+            "CMAKE_ARGS=-DPYFAST_CUDA=on pip install . builds them, with nvcc 12 or newer"
+        )
+    count, problem = _native.cuda.devices()
+    return "" if count else f"no GPU can be used: {problem}"
+
+
+def _is_device_array(value: Any) -> bool:
+    is_cuda = getattr(value, "is_cuda", None)  # torch's; one that wants gradients shows no interface
+    return bool(is_cuda) if is_cuda is not None else hasattr(value, "__cuda_array_interface__")
+
+
+class Gpu:
+    """The library of an op's arrays, for one call: CuPy's, unless one of them is a torch tensor."""
+
+    def __init__(self, *given: Any) -> None:
+        on_device = [value for value in given if _is_device_array(value)]
+        if not on_device:
+            names = ", ".join(sorted({type(value).__name__ for value in given}))
+            raise ArrayError(f"backend: 'cuda' wants arrays that are on a GPU (CuPy's or torch's), got {names}")
+        self.torch = next((value for value in on_device if hasattr(value, "is_cuda")), None) is not None
+        try:
+            self.library = sys.modules["torch"] if self.torch else import_module("cupy")
+        except ImportError as error:
+            raise DeviceError(f"arrays on a GPU that are not torch's want CuPy: {error}") from None
+        first = on_device[0]
+        self.device = first.device if self.torch else getattr(first, "device", None)
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Within it the arrays' device is the current one."""
+        if self.torch:
+            return self.library.cuda.device(self.device)  # type: ignore[no-any-return]
+        return self.device if self.device is not None else self.library.cuda.Device()  # type: ignore[no-any-return]
+
+    def stream(self) -> int:
+        """The library's current stream."""
+        if self.torch:
+            return int(self.library.cuda.current_stream(self.device).cuda_stream)
+        return int(self.library.cuda.get_current_stream().ptr)
+
+    def empty(self, shape: int | tuple[int, ...], dtype: str) -> Any:
+        if self.torch:
+            return self.library.empty(shape, dtype=getattr(self.library, dtype), device=self.device)
+        return self.library.empty(shape, dtype=dtype)
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: str) -> Any:
+        out = self.empty(shape, dtype)
+        out[...] = 0
+        return out
+
+    def array(self, name: str, value: Any, dtype: str) -> Any:
+        """`value` as a contiguous 1-D array of the library's, on the device: its own memory where that fits."""
+        if not _is_device_array(value):
+            value = array(name, value, np.dtype(dtype).type)
+        try:
+            found = self._asarray(value)
+        except Exception as error:  # of whatever kind the library's are
+            raise ArrayError(f"{name}: cannot be read as an array on the GPU: {error}") from error
+        if found.ndim != 1:
+            raise ArrayError(f"{name}: expected one dimension, got shape {tuple(found.shape)}")
+        return self.cast(name, found, dtype)
+
+    def cast(self, name: str, found: Any, dtype: str) -> Any:
+        """A device array as a contiguous one of `dtype`. Floats do not become integers."""
+        kind = str(found.dtype).removeprefix("torch.")
+        if kind == dtype:
+            return found.contiguous() if self.torch else self.library.ascontiguousarray(found)
+        if dtype.startswith(("int", "uint")) and "float" in kind:
+            raise ArrayError(f"{name}: expected {dtype}, got {kind}")
+        if dtype == "int32" and len(found) and not -(2**31) <= int(found.min()) <= int(found.max()) < 2**31:
+            raise ArrayError(f"{name}: holds a number that does not fit {dtype}")
+        return found.to(getattr(self.library, dtype)) if self.torch else found.astype(dtype)
+
+    def _asarray(self, value: Any) -> Any:
+        if not self.torch:
+            return self.library.asarray(value)
+        if isinstance(value, np.ndarray):
+            value = np.require(value, requirements="W")  # torch warns of what it might write to
+        return self.library.as_tensor(value, device=self.device)
+
+    def memory(self, found: Any) -> Memory:
+        """Where an array begins, and how many elements it has."""
+        return (found.data_ptr(), found.numel()) if self.torch else (found.data.ptr, found.size)
+
+    def numpy(self, found: Any) -> Any:
+        """A copy on the host. Waits for the stream."""
+        return found.cpu().numpy() if self.torch else self.library.asnumpy(found)
+
+    @contextmanager
+    def queue(self, workspace: int) -> Iterator[tuple[int, int, Memory]]:
+        """What the native ops of one call want: stream, status word, workspace. At its end faults are raised."""
+        status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
+        yield self.stream(), self.memory(status)[0], self.memory(memory)
+        if (pending := _PENDING.get()) is None:
+            self.look_at(status)
+        else:
+            pending.append((self, status))
+
+    def look_at(self, status: Any) -> None:
+        """Waits for the stream, and raises `ArrayError` where the ops found something malformed."""
+        call_gpu(_native.cuda.raise_faults, int(self.numpy(status)[0]))
+
+
+@contextmanager
+def errors_at_end() -> Iterator[None]:
+    """Within it no op waits for the GPU to tell whether its arrays were well-formed: what was not is raised at its
+    end, and results made of it mean nothing. (`evidence_graph` waits all the same, for the number of its edges.)
+    """
+    pending: list[tuple[Gpu, Any]] = []
+    token = _PENDING.set(pending)
+    try:
+        yield
+    finally:
+        _PENDING.reset(token)
+    for gpu, status in pending:
+        gpu.look_at(status)
+
+
+def call_gpu(op: Callable[..., Any], *arguments: Any) -> Any:
+    """The native op's result; what it refuses is raised as `ArrayError`, what the GPU refuses as `DeviceError`."""
+    try:
+        return op(*arguments)
+    except _native.Error as error:
+        raise ArrayError(str(error)) from None
+    except _native.cuda.DeviceError as error:
+        raise DeviceError(str(error)) from None
+    except TypeError:
+        raise ArrayError(f"{op.__name__}: a setting has the wrong type or is out of range") from None

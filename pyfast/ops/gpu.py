@@ -1,0 +1,238 @@
+"""The ops of pools and streams on a GPU: arrays of CuPy's or torch's in and out. `pyfast.ops` calls them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyfast import _native
+from pyfast.errors import ArrayError
+from pyfast.ops.backend import Gpu, Memory, call_gpu
+
+Bounds = tuple[int, int, int]
+"""(documents of a pool at most, their squares added up, stored entries of a pool at most)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The arrays of X, and what the native ops want of them."""
+
+    indptr: Any
+    indices: Any
+    data: Any
+    arguments: tuple[Memory, bool, Memory, Memory, int]
+
+
+def forward(gpu: Gpu, x: Any) -> Forward:
+    """X: CuPy's csr_matrix or torch's sparse CSR tensor. Term ids that are not int32 are copied at each call."""
+    if hasattr(x, "crow_indices"):
+        parts = x.crow_indices(), x.col_indices(), x.values()
+    elif getattr(x, "format", None) == "csr" and hasattr(x.data, "__cuda_array_interface__"):
+        parts = x.indptr, x.indices, x.data
+    else:
+        raise ArrayError(f"X: expected a CSR matrix on the GPU, of CuPy's or torch's, got {type(x).__name__}")
+    wide = str(parts[0].dtype).endswith("int64")
+    indptr = gpu.array("X.indptr", parts[0], "int64" if wide else "int32")
+    indices, data = gpu.array("X.indices", parts[1], "int32"), gpu.array("X.data", parts[2], "float32")
+    places = gpu.memory(indptr), wide, gpu.memory(indices), gpu.memory(data), int(x.shape[1])
+    return Forward(indptr, indices, data, places)
+
+
+def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
+    """What the host must know of the pools. Waits for the stream; malformed pools give some numbers or other."""
+    sizes = np.diff(gpu.numpy(offsets)).clip(0, len(documents))
+    most = int(sizes.max(initial=0))
+    pairs = int((sizes.astype(np.float64) ** 2).sum())
+    if not len(documents) or len(x.indptr) < 2:
+        return most, pairs, 0
+    ids = gpu.cast("doc_ids", documents, "int64").clip(0, len(x.indptr) - 2)
+    ends = gpu.zeros(len(documents) + 1, "int64")
+    ends[1:] = (x.indptr[ids + 1] - x.indptr[ids]).cumsum(0)
+    at = offsets.clip(0, len(documents))
+    return most, pairs, max(int((ends[at[1:]] - ends[at[:-1]]).max()), 0) if len(at) > 1 else 0
+
+
+def evidence_graph(
+    X: Any,
+    pool_offsets: Any,
+    doc_ids: Any,
+    weight: Any,
+    threshold: float,
+    top_k: int | None,
+    mask_terms: Any,
+    idf: str,
+) -> tuple[Any, Any, Any, Any]:
+    """(pool_offsets, indptr, indices, weights) of the graph."""
+    if not isinstance(weight, str) or idf != "corpus":
+        raise ArrayError("weight, idf: a GPU has 'sum', 'dot' and 'min', and idf='corpus'")
+    gpu = Gpu(doc_ids, pool_offsets)
+    with gpu.current():
+        x, offsets, documents, mask = _pools(gpu, X, pool_offsets, doc_ids, mask_terms)
+        pools = gpu.memory(offsets), gpu.memory(documents)
+        masked = None if mask is None else (gpu.memory(mask[0]), gpu.memory(mask[1]))
+        known = bounds(gpu, x, offsets, documents)
+        indptr = gpu.zeros(len(documents) + 1, "int64")
+        options = weight, threshold, top_k, known, gpu.memory(indptr)
+        memory = call_gpu(_native.cuda.evidence_graph_workspace, len(offsets) - 1, len(documents), known)
+        workspace = gpu.empty(memory, "uint8")
+        with gpu.queue(0) as (stream, status, _):
+            queue = stream, status, gpu.memory(workspace)
+            call_gpu(_native.cuda.evidence_graph_count, x.arguments, pools, masked, *options, queue)
+            edges = int(indptr[-1])
+            room = edges if 0 <= edges <= known[1] else 0  # where there are faults it is any number
+            indices, weights = gpu.empty(room, "int32"), gpu.empty(room, "float32")
+            call_gpu(
+                *(_native.cuda.evidence_graph_fill, pools, *options),
+                *(gpu.memory(indices), gpu.memory(weights), queue),
+            )
+        return offsets, indptr, indices, weights
+
+
+def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: str) -> Any:
+    """The degree of each node."""
+    if weight not in ("sum", "dot") or idf != "corpus":
+        raise ArrayError("weight, idf: a GPU has the degrees of 'sum' and 'dot', and idf='corpus'")
+    gpu = Gpu(doc_ids, pool_offsets)
+    with gpu.current():
+        x, offsets, documents, _ = _pools(gpu, X, pool_offsets, doc_ids)
+        known = bounds(gpu, x, offsets, documents)
+        degree = gpu.empty(len(documents), "float32")
+        pools = gpu.memory(offsets), gpu.memory(documents)
+        with gpu.queue(call_gpu(_native.cuda.weighted_degree_workspace, len(offsets) - 1, known)) as queue:
+            call_gpu(
+                _native.cuda.weighted_degree, x.arguments, pools, weight, known, gpu.memory(degree), queue
+            )
+        return degree
+
+
+def degree_rank(
+    X: Any, pool_offsets: Any, doc_ids: Any, semantic: Any, weight: str = "sum", alpha: float = 0.85
+) -> tuple[Any, Any]:
+    """(degree, score): `weighted_degree` and the `graph_rank` that it makes of `semantic`, in one kernel."""
+    gpu = Gpu(doc_ids, pool_offsets)
+    with gpu.current():
+        x, offsets, documents, _ = _pools(gpu, X, pool_offsets, doc_ids)
+        known = bounds(gpu, x, offsets, documents)
+        scores = gpu.array("semantic", semantic, "float32")
+        degree, score = gpu.empty(len(documents), "float32"), gpu.empty(len(documents), "float32")
+        pools = gpu.memory(offsets), gpu.memory(documents)
+        with gpu.queue(call_gpu(_native.cuda.weighted_degree_workspace, len(offsets) - 1, known)) as queue:
+            call_gpu(
+                *(_native.cuda.degree_rank, x.arguments, pools, gpu.memory(scores), weight, alpha, known),
+                *(gpu.memory(degree), gpu.memory(score), queue),
+            )
+        return degree, score
+
+
+def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) -> Any:
+    """The score of each node."""
+    gpu = Gpu(semantic, structural, pool_offsets)
+    with gpu.current():
+        given = [gpu.array("semantic", semantic, "float32"), gpu.array("structural", structural, "float32")]
+        offsets = gpu.array("pool_offsets", pool_offsets, "int64")
+        score = gpu.empty(len(given[0]), "float32")
+        with gpu.queue(0) as queue:
+            places = [gpu.memory(each) for each in (*given, offsets)]
+            call_gpu(_native.cuda.graph_rank, *places, alpha, gpu.memory(score), queue)
+        return score
+
+
+def pagerank(
+    graph: tuple[Any, Any, Any, Any], damping: float, shares: Any, tolerance: float, max_iterations: int
+) -> Any:
+    """The rank of each node of (pool_offsets, indptr, indices, weights)."""
+    gpu = Gpu(*graph)
+    with gpu.current():
+        kinds = ("pool_offsets", "int64"), ("indptr", "int64"), ("indices", "int32"), ("weights", "float32")
+        arrays = [
+            gpu.array(f"g.{name}", value, dtype) for (name, dtype), value in zip(kinds, graph, strict=True)
+        ]
+        nodes = max(len(arrays[1]) - 1, 0)
+        given = gpu.empty(0, "float32") if shares is None else gpu.array("personalization", shares, "float32")
+        if shares is not None and len(given) != nodes:
+            raise ArrayError(f"personalization: expected {nodes} numbers, got {len(given)}")
+        rank = gpu.empty(nodes, "float32")
+        with gpu.queue(call_gpu(_native.cuda.pagerank_workspace, nodes, len(arrays[2]))) as queue:
+            places = tuple(gpu.memory(each) for each in arrays)
+            settings = damping, tolerance, max_iterations
+            call_gpu(_native.cuda.pagerank, places, gpu.memory(given), *settings, gpu.memory(rank), queue)
+        return rank
+
+
+Lists = tuple[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """A stream and cursors on it, on the GPU; `held` keeps alive what the addresses are of."""
+
+    stream: tuple[int, Memory, Memory, Memory]
+    cursors: tuple[Memory, tuple[Memory, Memory], tuple[Memory, Memory]]
+    count: int
+    selected: int
+    held: list[Any]
+
+
+def _places(gpu: Gpu, size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists]) -> Places:
+    place, selected, priors = cursors
+    fixed = [
+        gpu.array("order", order, "int64"),
+        gpu.array("tombstones", mask, "uint8"),
+        gpu.array("tombstones", live, "int64"),
+    ]
+    held = [gpu.array("place", place, "int64")]
+    for name, lists in (("selected", selected), ("priors", priors)):
+        held += [gpu.array(name, part, "int64") for part in lists]
+    at = [gpu.memory(each) for each in held]
+    stream = size, *(gpu.memory(each) for each in fixed)
+    batch = at[0], (at[1], at[2]), (at[3], at[4])
+    return Places(stream, batch, len(held[0]), len(held[2]), fixed + held)
+
+
+def window(
+    size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], width: int
+) -> Lists:
+    """(offsets, segments) of each cursor's window."""
+    gpu = Gpu(order)
+    with gpu.current():
+        found = _places(gpu, size, order, mask, live, cursors)
+        width = min(width, len(order) + found.cursors[2][1][1])
+        offsets = gpu.empty(found.count + 1, "int64")
+        segments = gpu.empty(found.count * max(width, 0), "int64")
+        places = found.stream, found.cursors
+        with gpu.queue(call_gpu(_native.cuda.window_workspace, *places, width)) as queue:
+            call_gpu(_native.cuda.window, *places, width, gpu.memory(offsets), gpu.memory(segments), queue)
+        return offsets, segments[: int(offsets[-1])]
+
+
+def refresh(
+    size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], chosen: Lists, past: int
+) -> tuple[Any, Lists]:
+    """(place, (offsets, segments)) of the cursors after the step."""
+    gpu = Gpu(order)
+    with gpu.current():
+        found = _places(gpu, size, order, mask, live, cursors)
+        picked = [gpu.array("chosen", part, "int64") for part in chosen]
+        choices = gpu.memory(picked[0]), gpu.memory(picked[1])
+        place, offsets = gpu.empty(found.count, "int64"), gpu.empty(found.count + 1, "int64")
+        segments = gpu.empty(found.selected + len(picked[1]), "int64")
+        out = gpu.memory(place), gpu.memory(offsets), gpu.memory(segments)
+        with gpu.queue(call_gpu(_native.cuda.refresh_workspace, found.cursors, choices)) as queue:
+            call_gpu(_native.cuda.refresh, found.stream, found.cursors, choices, past, *out, queue)
+        return place, (offsets, segments[: int(offsets[-1])])
+
+
+def _pools(
+    gpu: Gpu, X: Any, pool_offsets: Any, doc_ids: Any, mask_terms: Any = None
+) -> tuple[Forward, Any, Any, tuple[Any, Any] | None]:
+    offsets = gpu.array("pool_offsets", pool_offsets, "int64")
+    if not len(offsets):
+        raise ArrayError("pool_offsets: must hold one more number than there are lists, and start at 0")
+    mask = None
+    if mask_terms is not None:
+        if not isinstance(mask_terms, tuple) or len(mask_terms) != 2:
+            raise ArrayError("mask_terms: expected a pair (offsets, values)")
+        mask = gpu.array("mask_terms", mask_terms[0], "int64"), gpu.array("mask_terms", mask_terms[1], "int32")
+    return forward(gpu, X), offsets, gpu.array("doc_ids", doc_ids, "int32"), mask
