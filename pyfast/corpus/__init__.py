@@ -5,6 +5,7 @@ from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocumen
 from pyfast.corpus.encode import encode
 from pyfast.corpus.levels import Level
 from pyfast.corpus.readers import read
+from pyfast.corpus.relations import Relations, relations
 from pyfast.corpus.sequence import Corpus
 from pyfast.corpus.stream import stream
 
@@ -13,11 +14,13 @@ __all__ = [
     "Document",
     "KnowledgeGraph",
     "Level",
+    "Relations",
     "Table",
     "TextDocument",
     "Triple",
     "decode",
     "encode",
     "read",
+    "relations",
     "stream",
 ]

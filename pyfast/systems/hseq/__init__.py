@@ -1,0 +1,1 @@
+"""HSEQ: one policy over text, tables and knowledge graphs."""
