@@ -130,7 +130,7 @@ class Corpus:
                 uri,
                 title,
                 self._sections[source],
-                header=tuple(self._names[k] for k in range(*self._header_range[source : source + 2])),
+                header=self.header(source),
                 rows=tuple(map(tuple, self._rows(root))),
                 links=tuple((row, column, self._link_uris[first + k]) for k, (row, column) in enumerate(places)),
             )
@@ -197,6 +197,14 @@ class Corpus:
     def is_table(self, i: int) -> bool:
         """Whether a segment is a table or in one."""
         return bool(_TABLE <= self._level[i] <= _CELL)
+
+    def is_graph(self, i: int) -> bool:
+        """Whether a segment is a knowledge graph or in one."""
+        return self._kind[self._source[i]] == Kind.GRAPH
+
+    def header(self, source: int) -> tuple[str, ...]:
+        """The header of a table, as it was encoded."""
+        return tuple(self._names[k] for k in range(*self._header_range[source : source + 2]))
 
     def segment(self, i: int) -> dict[str, Any]:
         """A segment as evidence shows it: `id` (16 hex digits), `level`, `uri`, `offsets`, `snippet`."""
