@@ -85,8 +85,11 @@ def shortened(lines: Sequence[str], room: int) -> list[str]:
     kept = list(lines[: max(room // (_SHORTEST + _FRAME), 0)])
     longest, spare = 0, room
     for left, length in zip(range(len(kept), 0, -1), sorted(map(len, kept)), strict=True):
-        longest = min(length, spare // left - _FRAME)  # what short lines leave is for the long ones
-        spare -= longest + _FRAME
+        each = spare // left - _FRAME  # what short lines leave is for the long ones
+        longest = min(length, each)
+        if each < length:
+            break
+        spare -= length + _FRAME
     return [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in kept]
 
 
