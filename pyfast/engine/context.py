@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Executor
@@ -13,7 +14,7 @@ from pydantic import BaseModel
 
 from pyfast.engine.admission import Admission
 from pyfast.engine.batching import BatchPoint
-from pyfast.engine.budget import Budget, within
+from pyfast.engine.budget import Allowance, Budget, within
 from pyfast.engine.folder import RunFolder
 from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
@@ -116,7 +117,8 @@ class Context:
         Raises `CallError`; of its kinds `AnswerError` where no attempt gave an answer of the right form.
         """
         request = prompt.request(fields, temperature=0.0, seed=0)
-        attempts = self._engine.budget.attempts
+        most = self._engine.budget.attempts
+        attempts = most if prompt.attempts is None else min(prompt.attempts, most)
         refused: AnswerError | None = None
         for attempt in range(1, attempts + 1):
             try:
@@ -185,8 +187,29 @@ class Context:
 
     def narrative(self, pool: Pool, answer: Prompt[Any]) -> Awaitable[str]:
         """The pool's units as numbered lines, best first, as many as fit the window beside the prompt `answer`."""
-        tokens = self._engine.llm.context_window - answer.max_tokens - _TOKENS_FOR_INSTRUCTIONS
-        return self.call(narrate, pool, max(int(tokens * _CHARACTERS_PER_TOKEN), 200))
+        return self.call(narrate, pool, max(self.room(answer), 200))
+
+    def left(self) -> Allowance:
+        """What the question may still use up, for systems that end before their budget does."""
+        budget, ledger = self._engine.budget, self.ledger
+        return Allowance(
+            *(
+                math.inf if limit is None else limit - used
+                for limit, used in (
+                    (budget.calls, ledger.llm_calls),
+                    (budget.tokens, ledger.tokens),
+                    (budget.steps, ledger.steps),
+                )
+            )
+        )
+
+    def room(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
+        """How many characters may fill the prompt, for a call of so many tokens that fits the window; 0: none.
+
+        An estimate: a token is taken for three characters.
+        """
+        free = min(self._engine.llm.context_window, tokens) - prompt.max_tokens - _TOKENS_FOR_INSTRUCTIONS
+        return max(int(min(free, 2**31) * _CHARACTERS_PER_TOKEN), 0)
 
     def _step(self, name: str) -> None:
         self.ledger.steps += 1

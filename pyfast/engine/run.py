@@ -19,7 +19,7 @@ from pyfast.engine.questions import Question
 from pyfast.engine.records import Answer, Record, State
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import Backend
-from pyfast.retrieval import Index, cite
+from pyfast.retrieval import Evidence, Index, cite
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
 """A system with its settings."""
@@ -133,7 +133,9 @@ async def _answer(question: Question, ask: Ask, context: Context, seconds: float
     try:
         async with within(seconds):
             answer = await ask(question, context)
-            evidence = b"[]" if answer.evidence is None else await context.call(cite, answer.evidence)
+            evidence = answer.evidence or b"[]"
+            if isinstance(evidence, Evidence):
+                evidence = await context.call(cite, evidence)
         trace = orjson.dumps(answer.trace)
         (answer.text or "").encode()  # what is not Unicode fails here, and not when it is written
         state: State = "answered" if answer.text is not None else "abstained"
