@@ -2,7 +2,7 @@
 
 from pyfast.engine.budget import Budget
 from pyfast.engine.configuration import Configuration, configuration
-from pyfast.engine.context import Context
+from pyfast.engine.context import Context, Past
 from pyfast.engine.folder import RunFolder, check_run, set_aside
 from pyfast.engine.job import Job, work_on
 from pyfast.engine.ledger import Ledger
@@ -20,6 +20,7 @@ __all__ = [
     "Context",
     "Job",
     "Ledger",
+    "Past",
     "Prompt",
     "Question",
     "Record",
