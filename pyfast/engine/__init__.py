@@ -6,7 +6,7 @@ from pyfast.engine.context import Context, Past
 from pyfast.engine.folder import RunFolder, check_run, set_aside
 from pyfast.engine.job import Job, work_on
 from pyfast.engine.ledger import Ledger
-from pyfast.engine.prompt import Prompt
+from pyfast.engine.prompt import Prompt, plain
 from pyfast.engine.questions import Question, check_questions, read_questions
 from pyfast.engine.records import Answer, Record
 from pyfast.engine.run import Ask, Summary, answer_all
@@ -31,6 +31,7 @@ __all__ = [
     "check_questions",
     "check_run",
     "configuration",
+    "plain",
     "read_questions",
     "read_status",
     "set_aside",

@@ -2,6 +2,7 @@
 
 from pyfast.retrieval.curation import Centrality, Curation, Rank, bridge_select, curate, search_and_merge
 from pyfast.retrieval.index import Index, build_index
+from pyfast.retrieval.pieces import find_pieces
 from pyfast.retrieval.pools import Pool, merge, merge_each
 from pyfast.retrieval.texts import Evidence, cite, evidence_of, narrate
 
@@ -17,6 +18,7 @@ __all__ = [
     "cite",
     "curate",
     "evidence_of",
+    "find_pieces",
     "merge",
     "merge_each",
     "narrate",

@@ -143,7 +143,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no id": ({"turns": GOOD["turns"]}, "line 2: needs an `id`"),
     "no list": ({**GOOD, "turns": {}}, "line 2: `turns`"),
     "no turn": ({**GOOD, "turns": []}, "line 2: `turns`"),
-    "no object": ({**GOOD, "turns": [{"id": "u", "question": "?"}, "x"]}, "line 2, turn 2: not a JSON object"),
+    "no object": ({"id": "d", "turns": [{"id": "u", "question": "?"}, "x"]}, "line 2, turn 2: not a JSON object"),
     "no question": ({**GOOD, "turns": [{"id": "u"}]}, "line 2, turn 1: needs a `question`"),
     "no answers": ({**GOOD, "turns": [{"id": "u", "question": "?", "answers": [3]}]}, "turn 1: `answers`"),
     "a turn twice": ({**GOOD, "id": "d"}, "turn 1: the id 't' came before"),
