@@ -17,7 +17,15 @@ from pyfast import ops
 from pyfast.corpus import storage
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
 from pyfast.corpus.levels import Level
-from pyfast.corpus.rendering import Fact, paragraph_line, row_line, subgraph_line
+from pyfast.corpus.rendering import (
+    Fact,
+    fact_piece,
+    paragraph_line,
+    row_line,
+    row_piece,
+    sentence_piece,
+    subgraph_line,
+)
 from pyfast.corpus.schema import Kind
 
 # Plain integers: `render` compares with them for every unit it is asked for.
@@ -168,6 +176,22 @@ class Corpus:
             name = header[column : column + 1]
             return row_line(self._titles[source], self._sections[source], name, [self._text(i)])
         return paragraph_line(self._titles[source], self.content(i))
+
+    def pieces(self, i: int) -> list[int]:
+        """The segments that a unit is made of as evidence: its sentences or triples; a table row is one."""
+        if self._level[i] in (_PARAGRAPH, _SUBGRAPH):
+            return list(range(i + 1, self._subtree_end[i])) or [i]
+        return [i]
+
+    def linearise(self, i: int) -> str:
+        """A piece on one line, commas between its parts (graph_convqa, section 4.1)."""
+        level = self._level[i]
+        source = self._source[i]
+        if level == _ROW:
+            return row_piece(self._titles[source], self._sections[source], self._header(source), self._row(i))
+        if level == _TRIPLET:
+            return fact_piece(self._facts(i)[0])
+        return sentence_piece(self._titles[source], self.content(i))
 
     def cells(self, i: int) -> list[str]:
         """The cells of a table row that hold anything visible."""

@@ -20,6 +20,7 @@ from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.questions import Question
+from pyfast.engine.records import Answer
 from pyfast.errors import AnswerError, BudgetError, CallError, InputError
 from pyfast.llm import Backend, Completion, Request
 from pyfast.retrieval import Evidence, Index, Pool, evidence_of, narrate, search_and_merge
@@ -28,6 +29,9 @@ M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
+
+Past = tuple[tuple[Question, Answer | None], ...]
+"""The earlier turns of a conversation, in order, and what became of each; None: it failed"""
 
 # Common tokens are whole words, names are cut finer: at this many characters per token a context fits in
 # practice. Where it does not, the backend refuses the call and the question fails alone.
@@ -95,7 +99,7 @@ class Engine:
 class Context:
     """One question's view of the engine."""
 
-    def __init__(self, engine: Engine, question: Question, number: int = 0) -> None:
+    def __init__(self, engine: Engine, question: Question, number: int = 0, past: Past = ()) -> None:
         """`number`: the question's place in the run."""
         self._engine = engine
         self._number = number
@@ -104,12 +108,18 @@ class Context:
         if engine.folder is not None and engine.folder.replaying:
             self._past = engine.folder.journal.outcomes(number)
         self.question = question
+        self.past = past
         self.ledger = Ledger()
 
     @property
     def index(self) -> Index:
         """The index of the run. Raises `InputError` where it has none."""
         return self._engine.required_index()
+
+    @property
+    def context_window(self) -> int:
+        """Tokens of prompt and completion together that the LLM takes."""
+        return self._engine.llm.context_window
 
     async def generate(self, prompt: Prompt[M], **fields: str) -> M:
         """What the LLM answers; an answer of the wrong form is shown to it, and asked for again.
@@ -208,7 +218,7 @@ class Context:
 
         An estimate: a token is taken for three characters.
         """
-        free = min(self._engine.llm.context_window, tokens) - prompt.max_tokens - _TOKENS_FOR_INSTRUCTIONS
+        free = min(self.context_window, tokens) - prompt.max_tokens - _TOKENS_FOR_INSTRUCTIONS
         return max(int(min(free, 2**31) * _CHARACTERS_PER_TOKEN), 0)
 
     def _step(self, name: str) -> None:

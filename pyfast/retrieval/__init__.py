@@ -4,6 +4,7 @@ from pyfast.retrieval.cover import Cover, pick_cover
 from pyfast.retrieval.curation import Centrality, Curation, Rank, bridge_select, curate, search_and_merge
 from pyfast.retrieval.index import Index, build_index
 from pyfast.retrieval.package import Package, canonicalize
+from pyfast.retrieval.pieces import find_pieces
 from pyfast.retrieval.pools import Pool, merge, merge_each
 from pyfast.retrieval.texts import Evidence, cite, evidence_of, narrate
 from pyfast.retrieval.windows import Candidate, Move, View, candidates, move_on, open_window
@@ -27,6 +28,7 @@ __all__ = [
     "cite",
     "curate",
     "evidence_of",
+    "find_pieces",
     "merge",
     "merge_each",
     "move_on",
