@@ -14,6 +14,7 @@ from pyfast.commands.evaluate import evaluate
 from pyfast.commands.index import index
 from pyfast.commands.status import status
 from pyfast.commands.terminal import plain
+from pyfast.commands.train import train
 from pyfast.errors import PyfastError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -49,6 +50,7 @@ def _version(wanted: bool) -> None:
 
 for command in (index, answer, status, evaluate):
     app.command()(command)
+app.add_typer(train, name="train")
 
 
 @app.callback()

@@ -10,7 +10,10 @@ from pyfast.engine import Budget, Question, Record, answer_all
 from pyfast.llm import Backend, Completion, Request
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
+from pyfast.systems.hseq import SYSTEM as HSEQ
 from pyfast.systems.prompts import ANSWER, COT, DIRECT, EXTRACT, PLAN
+
+PROMPTS = (PLAN, EXTRACT, ANSWER, DIRECT, COT, *HSEQ.prompts)
 
 Reply = str | dict[str, Any] | Completion | Exception
 
@@ -41,9 +44,7 @@ class Scripted:
         return "scripted"
 
     async def complete(self, request: Request) -> Completion:
-        kind = next(
-            p.name for p in (PLAN, EXTRACT, ANSWER, DIRECT, COT) if p.system == request.messages[0].content
-        )
+        kind = next(p.name for p in PROMPTS if p.system == request.messages[0].content)
         self.calls.append((kind, request))
         await asyncio.sleep(0)
         reply = self.replies[kind]

@@ -23,7 +23,7 @@ STOREYS = [
     {"corpus"},
     {"retrieval"},
     {"engine"},
-    {"knowledge"},
+    {"knowledge", "conversation"},
     {"systems"},
     {"training", "evaluation", "report"},
     {"commands"},
@@ -99,6 +99,7 @@ def test_every_dependency_has_its_reason() -> None:
 
 # yarl's URLs are a part of aiohttp's interface; the hub's client comes with vLLM.
 PACKAGE = {
+    "ahocorasick_rs": "ahocorasick-rs",
     "huggingface_hub": "vllm",
     "markdown_it": "markdown-it-py",
     "sklearn": "scikit-learn",

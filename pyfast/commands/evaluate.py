@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -10,15 +11,28 @@ import typer
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    gold: Annotated[Path, typer.Option(help="JSON lines with `id` and `answers`.")],
+    gold: Annotated[
+        Path,
+        typer.Option(help="JSON lines with `id` and `answers`, or conversations: `id` and `turns` of those."),
+    ],
 ) -> None:
-    """Score the answers of a run."""
+    """Score the answers of a run: EM and F1, of conversations H@1 and H@5."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from pyfast.evaluation import evaluate as evaluate_run
+    from pyfast.evaluation import evaluate_turns
+    from pyfast.jsonl import read_lines
 
+    if any("turns" in line for _, line in islice(read_lines(gold), 1)):
+        table = Table("by", "", "turns", "H@1", "95 %", "H@5", "95 %")
+        for one in evaluate_turns(run, gold):
+            first, five = ("{:.3f} to {:.3f}".format(*i) for i in (one.first_interval, one.among_five_interval))
+            figures = (str(one.turns), f"{one.first:.3f}", first, f"{one.among_five:.3f}", five)
+            table.add_row(one.by, Text(one.value), *figures)
+        Console().print(table)
+        return
     report = evaluate_run(run, gold)
     table = Table("type", "questions", "EM", "F1", "evidence recall")
     for row in report.rows:

@@ -5,19 +5,28 @@ from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocumen
 from pyfast.corpus.encode import encode
 from pyfast.corpus.levels import Level
 from pyfast.corpus.readers import read
+from pyfast.corpus.relations import Relations, relations
 from pyfast.corpus.sequence import Corpus
-from pyfast.corpus.stream import stream
+from pyfast.corpus.stream import PRIORITY, stream
+from pyfast.corpus.views import GraphView, TableView, TextView, view
 
 __all__ = [
+    "PRIORITY",
     "Corpus",
     "Document",
+    "GraphView",
     "KnowledgeGraph",
     "Level",
+    "Relations",
     "Table",
+    "TableView",
     "TextDocument",
+    "TextView",
     "Triple",
     "decode",
     "encode",
     "read",
+    "relations",
     "stream",
+    "view",
 ]

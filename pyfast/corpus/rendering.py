@@ -33,6 +33,24 @@ def subgraph_line(facts: Sequence[Fact]) -> str:
     return fold(f"{facts[0][0]} {'; '.join(parts)}")
 
 
+def sentence_piece(title: str, text: str) -> str:
+    """``title, text``: what graph_convqa makes of a sentence; for it each is a piece of evidence of its own."""
+    return fold(", ".join([part for part in (title.strip(), text.strip()) if part]))
+
+
+def row_piece(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:
+    """``title, header cell, header cell, ...``, without what is empty; of an infobox ``title, key, value``."""
+    names = () if section.strip().lower() == "infobox" else header
+    pairs = zip_longest(names, map(str.strip, cells), fillvalue="")
+    return fold(", ".join([title.strip(), *[f"{name} {cell}".strip() for name, cell in pairs if cell]]))
+
+
+def fact_piece(fact: Fact) -> str:
+    """``head, relation, tail``, and its time, if known."""
+    head, relation, tail, time = fact
+    return fold(", ".join([head, relation.replace("_", " "), tail, *([time] if time else [])]))
+
+
 def fold(text: str) -> str:
     """The text on one line, trimmed, each line end and the whitespace around it one space."""
     if "\n" in text or "\r" in text:

@@ -10,13 +10,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pyfast import ops
 from pyfast.corpus import storage
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
 from pyfast.corpus.levels import Level
-from pyfast.corpus.rendering import Fact, paragraph_line, row_line, subgraph_line
+from pyfast.corpus.rendering import (
+    Fact,
+    fact_piece,
+    paragraph_line,
+    row_line,
+    row_piece,
+    sentence_piece,
+    subgraph_line,
+)
 from pyfast.corpus.schema import Kind
 
 # Plain integers: `render` compares with them for every unit it is asked for.
@@ -129,7 +138,7 @@ class Corpus:
                 uri,
                 title,
                 self._sections[source],
-                header=tuple(self._names[k] for k in range(*self._header_range[source : source + 2])),
+                header=self.header(source),
                 rows=tuple(map(tuple, self._rows(root))),
                 links=tuple((row, column, self._link_uris[first + k]) for k, (row, column) in enumerate(places)),
             )
@@ -153,16 +162,36 @@ class Corpus:
         return self._text(i)
 
     def render(self, i: int) -> str:
-        """A unit on one line, as retrieval and the LLM read it; see `pyfast.corpus.rendering`."""
+        """A segment on one line, as retrieval (of units) and the LLM read it; see `pyfast.corpus.rendering`."""
         level = self._level[i]
         source = self._source[i]
         if level == _PARAGRAPH:
             return paragraph_line(self._titles[source], self._text(i))
         if level == _ROW:
             return row_line(self._titles[source], self._sections[source], self._header(source), self._row(i))
-        if level == _SUBGRAPH:
+        if level in (_SUBGRAPH, _TRIPLET):
             return subgraph_line(self._facts(i))
+        if level == _CELL:
+            header, column = self._header(source), int(self.end[i])
+            name = header[column : column + 1]
+            return row_line(self._titles[source], self._sections[source], name, [self._text(i)])
         return paragraph_line(self._titles[source], self.content(i))
+
+    def pieces(self, i: int) -> list[int]:
+        """The segments that a unit is made of as evidence: its sentences or triples; a table row is one."""
+        if self._level[i] in (_PARAGRAPH, _SUBGRAPH):
+            return list(range(i + 1, self._subtree_end[i])) or [i]
+        return [i]
+
+    def linearise(self, i: int) -> str:
+        """A piece on one line, commas between its parts (graph_convqa, section 4.1)."""
+        level = self._level[i]
+        source = self._source[i]
+        if level == _ROW:
+            return row_piece(self._titles[source], self._sections[source], self._header(source), self._row(i))
+        if level == _TRIPLET:
+            return fact_piece(self._facts(i)[0])
+        return sentence_piece(self._titles[source], self.content(i))
 
     def cells(self, i: int) -> list[str]:
         """The cells of a table row that hold anything visible."""
@@ -177,6 +206,14 @@ class Corpus:
         found = np.flatnonzero(self._link_row[first:stop] == self.start[i])
         return [self._link_uris[first + k] for k in found.tolist()]
 
+    def links_between(self) -> tuple[NDArray[np.int64], ...]:
+        """[links] each of all links' documents, data rows, and the documents they lead to (-1: none of these)."""
+        documents = self._parts[1]
+        uris = documents.column("links").values.field("uri")
+        target = pc.fill_null(pc.index_in(uris, value_set=documents.column("uri")), -1)
+        source = np.repeat(np.arange(self.documents), np.diff(self._link_range))
+        return source, self._link_row, target.to_numpy(zero_copy_only=False).astype(np.int64)
+
     def triples(self, i: int) -> list[Triple]:
         """The triples in a knowledge graph's document, subgraph or triplet segment, subgraph by subgraph."""
         return [Triple(*fact) for fact in self._facts(i)]
@@ -184,6 +221,14 @@ class Corpus:
     def is_table(self, i: int) -> bool:
         """Whether a segment is a table or in one."""
         return bool(_TABLE <= self._level[i] <= _CELL)
+
+    def is_graph(self, i: int) -> bool:
+        """Whether a segment is a knowledge graph or in one."""
+        return self._kind[self._source[i]] == Kind.GRAPH
+
+    def header(self, source: int) -> tuple[str, ...]:
+        """The header of a table, as it was encoded."""
+        return tuple(self._names[k] for k in range(*self._header_range[source : source + 2]))
 
     def segment(self, i: int) -> dict[str, Any]:
         """A segment as evidence shows it: `id` (16 hex digits), `level`, `uri`, `offsets`, `snippet`."""

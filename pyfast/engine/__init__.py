@@ -2,11 +2,11 @@
 
 from pyfast.engine.budget import Budget
 from pyfast.engine.configuration import Configuration, configuration
-from pyfast.engine.context import Context
+from pyfast.engine.context import Context, Past
 from pyfast.engine.folder import RunFolder, check_run, set_aside
 from pyfast.engine.job import Job, dedicate_process, work_on
 from pyfast.engine.ledger import Ledger
-from pyfast.engine.prompt import Prompt
+from pyfast.engine.prompt import Prompt, plain
 from pyfast.engine.questions import Question, check_questions, read_questions
 from pyfast.engine.records import Answer, Record
 from pyfast.engine.run import Ask, Summary, answer_all
@@ -20,6 +20,7 @@ __all__ = [
     "Context",
     "Job",
     "Ledger",
+    "Past",
     "Prompt",
     "Question",
     "Record",
@@ -31,6 +32,7 @@ __all__ = [
     "check_run",
     "configuration",
     "dedicate_process",
+    "plain",
     "read_questions",
     "read_status",
     "set_aside",

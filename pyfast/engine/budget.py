@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -48,6 +50,15 @@ class Budget(BaseModel):
     def shaping(self) -> dict[str, Any]:
         """Those that decide what an answer is: they may not change within a run."""
         return self.model_dump(include={"calls", "tokens", "steps", "attempts"}, exclude_none=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a question may still use up. Times are not among it: what they decide, no resumed run could repeat."""
+
+    calls: float = math.inf
+    tokens: float = math.inf
+    steps: float = math.inf
 
 
 _FOREVER = nullcontext()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Executor
@@ -13,12 +14,13 @@ from pydantic import BaseModel
 
 from pyfast.engine.admission import Admission
 from pyfast.engine.batching import BatchPoint
-from pyfast.engine.budget import Budget, within
+from pyfast.engine.budget import Allowance, Budget, within
 from pyfast.engine.folder import RunFolder
 from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.questions import Question
+from pyfast.engine.records import Answer
 from pyfast.errors import AnswerError, BudgetError, CallError, InputError
 from pyfast.llm import Backend, Completion, Request
 from pyfast.retrieval import Evidence, Index, Pool, evidence_of, narrate, search_and_merge
@@ -27,6 +29,9 @@ M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
+
+Past = tuple[tuple[Question, Answer | None], ...]
+"""The earlier turns of a conversation, in order, and what became of each; None: it failed"""
 
 # Common tokens are whole words, names are cut finer: at this many characters per token a context fits in
 # practice. Where it does not, the backend refuses the call and the question fails alone.
@@ -94,7 +99,7 @@ class Engine:
 class Context:
     """One question's view of the engine."""
 
-    def __init__(self, engine: Engine, question: Question, number: int = 0) -> None:
+    def __init__(self, engine: Engine, question: Question, number: int = 0, past: Past = ()) -> None:
         """`number`: the question's place in the run."""
         self._engine = engine
         self._number = number
@@ -103,6 +108,7 @@ class Context:
         if engine.folder is not None and engine.folder.replaying:
             self._past = engine.folder.journal.outcomes(number)
         self.question = question
+        self.past = past
         self.ledger = Ledger()
 
     @property
@@ -110,13 +116,19 @@ class Context:
         """The index of the run. Raises `InputError` where it has none."""
         return self._engine.required_index()
 
+    @property
+    def context_window(self) -> int:
+        """Tokens of prompt and completion together that the LLM takes."""
+        return self._engine.llm.context_window
+
     async def generate(self, prompt: Prompt[M], **fields: str) -> M:
         """What the LLM answers; an answer of the wrong form is shown to it, and asked for again.
 
         Raises `CallError`; of its kinds `AnswerError` where no attempt gave an answer of the right form.
         """
         request = prompt.request(fields, temperature=0.0, seed=0)
-        attempts = self._engine.budget.attempts
+        most = self._engine.budget.attempts
+        attempts = most if prompt.attempts is None else min(prompt.attempts, most)
         refused: AnswerError | None = None
         for attempt in range(1, attempts + 1):
             try:
@@ -185,8 +197,29 @@ class Context:
 
     def narrative(self, pool: Pool, answer: Prompt[Any]) -> Awaitable[str]:
         """The pool's units as numbered lines, best first, as many as fit the window beside the prompt `answer`."""
-        tokens = self._engine.llm.context_window - answer.max_tokens - _TOKENS_FOR_INSTRUCTIONS
-        return self.call(narrate, pool, max(int(tokens * _CHARACTERS_PER_TOKEN), 200))
+        return self.call(narrate, pool, max(self.room(answer), 200))
+
+    def left(self) -> Allowance:
+        """What the question may still use up, for systems that end before their budget does."""
+        budget, ledger = self._engine.budget, self.ledger
+        return Allowance(
+            *(
+                math.inf if limit is None else limit - used
+                for limit, used in (
+                    (budget.calls, ledger.llm_calls),
+                    (budget.tokens, ledger.tokens),
+                    (budget.steps, ledger.steps),
+                )
+            )
+        )
+
+    def room(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
+        """How many characters may fill the prompt, for a call of so many tokens that fits the window; 0: none.
+
+        An estimate: a token is taken for three characters.
+        """
+        free = min(self.context_window, tokens) - prompt.max_tokens - _TOKENS_FOR_INSTRUCTIONS
+        return max(int(min(free, 2**31) * _CHARACTERS_PER_TOKEN), 0)
 
     def _step(self, name: str) -> None:
         self.ledger.steps += 1

@@ -135,14 +135,23 @@ class RunFolder:
         """How many of the questions, from the first on, have their answers written.
 
         What follows in the file is cut off: a torn line, or answers of later questions that were written when the
-        run was stopped. They come again, in their order, from the journal.
+        run was stopped. They come again, in their order, from the journal. So do the answers of a conversation
+        that is not at its end: what its next turn builds on is then at hand.
         """
         done, end = 0, 0
+        whole = 0, 0
+        conversation = None
         self._answers.seek(0)
-        for line, question in zip(self._answers, questions, strict=False):
+        for question in questions:
+            if question.conversation is None or question.conversation != conversation:
+                whole, conversation = (done, end), question.conversation
+            line = self._answers.readline()
             if _record(line).get("id") != question.id:
                 break
             done, end = done + 1, end + len(line)
+        else:
+            whole = done, end
+        done, end = whole
         self._answers.truncate(end)
         if sum(self.journal.counts(done).values()) < done:
             self._note_again(done)

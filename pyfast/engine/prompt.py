@@ -35,6 +35,8 @@ class Prompt(Generic[M]):
     user: str
     answer: type[M]
     max_tokens: int
+    attempts: int | None = None
+    """How often an answer of the right form is asked for, if less often than the budget allows"""
     schema: dict[str, Any] = field(init=False)
     _parts: list[str] = field(init=False)
 

@@ -18,7 +18,8 @@ class Answer:
     """What a system found out. `text` None: it looked, and abstains."""
 
     text: str | None
-    evidence: Evidence | None = None
+    evidence: Evidence | bytes | None = None
+    """What it rests on; or the JSON array of it, objects with `uri` and `snippet`, where a system makes its own"""
     trace: Mapping[str, Any] = field(default_factory=dict)
     """How it got there, in JSON types"""
 

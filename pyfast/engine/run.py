@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import groupby
 from time import perf_counter
 
 import orjson
 
 from pyfast.engine.budget import Budget, within
-from pyfast.engine.context import Context, Engine
+from pyfast.engine.context import Context, Engine, Past
 from pyfast.engine.folder import RunFolder
 from pyfast.engine.ledger import Usage
 from pyfast.engine.questions import Question
 from pyfast.engine.records import Answer, Record, State
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import Backend
-from pyfast.retrieval import Index, cite
+from pyfast.retrieval import Evidence, Index, cite
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
 """A system with its settings."""
@@ -53,6 +54,7 @@ async def answer_all(
 ) -> Summary:
     """Answer all questions, at most `concurrency` at a time; `write` gets the records in the questions' order.
 
+    The turns of a conversation are answered one after the other, and each sees what became of those before it.
     Every question ends as answered, abstained or failed. Memory does not grow with their number: answers that
     wait for an earlier one hold back admission. With a `folder` each LLM completion is journalled before its
     question sees it; `first` is the place of the first question in the run. `stop`, once set, ends admission: what
@@ -63,15 +65,15 @@ async def answer_all(
     budget = budget or Budget()
     summary = Summary()
     started = perf_counter()
-    numbered = enumerate(questions, start=first)
-    finished: dict[int, Record] = {}
+    conversations = _conversations(enumerate(questions, start=first))
+    finished: dict[int, tuple[Record, bool]] = {}  # and whether it ends a conversation
     written = first
     ahead = asyncio.Semaphore(max(_AHEAD, 4 * concurrency))
     halted: RunError | None = None
 
-    def finish(number: int, record: Record, context: Context) -> None:
+    def finish(number: int, record: Record, context: Context, last: bool) -> None:
         nonlocal written
-        finished[number] = record
+        finished[number] = record, last
         if folder is not None:
             folder.end(number, record, context.ledger)
         summary.states[record.state] += 1
@@ -79,9 +81,10 @@ async def answer_all(
         if summary.first_failure is None:
             summary.first_failure = record.reason
         while (ready := finished.pop(written, None)) is not None:
-            write(ready)
+            write(ready[0])
             written += 1
-            ahead.release()
+            if ready[1]:
+                ahead.release()
         too_many()
 
     def too_many() -> None:
@@ -102,13 +105,17 @@ async def answer_all(
         async def work() -> None:
             while True:
                 await ahead.acquire()
-                number, question = next(numbered, (0, None)) if may_admit() else (0, None)
-                if question is None:
+                turns = next(conversations, ()) if may_admit() else ()
+                if not turns:
                     ahead.release()
                     return
-                context = Context(engine, question, number)
-                finish(number, await _answer(question, ask, context, budget.seconds), context)
-                await asyncio.sleep(0)  # an LLM that answers at once must not keep a signal from being heard
+                past: Past = ()
+                for place, (number, question) in enumerate(turns, start=1):
+                    context = Context(engine, question, number, past)
+                    record, answer = await _answer(question, ask, context, budget.seconds)
+                    past = (*past, (question, answer))
+                    finish(number, record, context, place == len(turns))
+                    await asyncio.sleep(0)  # an LLM that answers at once must not keep a signal from being heard
 
         try:
             async with within(budget.run_seconds), asyncio.TaskGroup() as group:
@@ -120,7 +127,7 @@ async def answer_all(
             raise RunError(f"the run's {budget.run_seconds:g} seconds are over") from None
         finally:
             for number in sorted(finished):
-                write(finished[number])
+                write(finished[number][0])
             if folder is not None:
                 folder.flush()
     if halted is not None:
@@ -129,15 +136,29 @@ async def answer_all(
     return summary
 
 
-async def _answer(question: Question, ask: Ask, context: Context, seconds: float | None) -> Record:
+def _conversations(numbered: Iterator[tuple[int, Question]]) -> Iterator[Sequence[tuple[int, Question]]]:
+    """The turns of each conversation; a question that is in none stands alone."""
+    for conversation, turns in groupby(numbered, key=lambda entry: entry[1].conversation):
+        if conversation is None:
+            yield from ((turn,) for turn in turns)
+        else:
+            yield tuple(turns)
+
+
+async def _answer(
+    question: Question, ask: Ask, context: Context, seconds: float | None
+) -> tuple[Record, Answer | None]:
     try:
         async with within(seconds):
             answer = await ask(question, context)
-            evidence = b"[]" if answer.evidence is None else await context.call(cite, answer.evidence)
+            evidence = answer.evidence or b"[]"
+            if isinstance(evidence, Evidence):
+                evidence = await context.call(cite, evidence)
         trace = orjson.dumps(answer.trace)
         (answer.text or "").encode()  # what is not Unicode fails here, and not when it is written
         state: State = "answered" if answer.text is not None else "abstained"
-        return Record(question.id, state, answer.text, None, evidence, trace, context.ledger.usage())
+        usage = context.ledger.usage()
+        return Record(question.id, state, answer.text, None, evidence, trace, usage), answer
     except (RunError, InputError):
         raise
     except TimeoutError:
@@ -145,4 +166,4 @@ async def _answer(question: Question, ask: Ask, context: Context, seconds: float
     except Exception as error:  # a poison question fails alone, and says how
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
     reason = reason.encode(errors="replace").decode()
-    return Record(question.id, "failed", reason=reason, usage=context.ledger.usage())
+    return Record(question.id, "failed", reason=reason, usage=context.ledger.usage()), None

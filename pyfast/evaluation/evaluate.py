@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from pyfast.errors import InputError, first_fault
+from pyfast.errors import InputError
+from pyfast.evaluation.lines import Named, read_records
 from pyfast.evaluation.scoring import Score, score, score_set
-from pyfast.jsonl import read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +46,10 @@ def evaluate(run: Path, gold: Path) -> Report:
     path = run / "answers.jsonl"
     if not path.is_file():
         raise InputError(f"{run}: not a run folder (it has no answers.jsonl)")
-    answers = {record.id: record for record in _lines(path, _Answered)}
+    answers = {record.id: record for record in read_records(path, _Answered)}
     by_type: dict[str, list[tuple[Score, float | None]]] = defaultdict(list)
     missing, total = 0, 0
-    for question in _lines(gold, _Gold):
+    for question in read_records(gold, _Gold):
         total += 1
         record = answers.get(question.id)
         missing += record is None
@@ -90,37 +89,18 @@ class _Piece(BaseModel):
     uri: str
 
 
-class _Answered(BaseModel):
+class _Answered(Named):
     """What is needed of a line of answers.jsonl."""
 
-    id: str
     state: str
     answer: str | None = None
     evidence: tuple[_Piece, ...] = ()
 
 
-class _Gold(BaseModel):
+class _Gold(Named):
     """What is needed of a line of gold."""
 
-    id: str
     answers: tuple[str, ...]
     answer_mode: str = ""
     type: str | None = None
     supporting: tuple[str, ...] | None = None
-
-
-L = TypeVar("L", _Answered, _Gold)
-
-
-def _lines(path: Path, kind: type[L]) -> Iterator[L]:
-    seen: set[str] = set()
-    for place, line in read_lines(path):
-        try:
-            record = kind.model_validate(line)
-        except ValidationError as error:
-            name, fault = first_fault(error)
-            raise InputError(f"{place}: `{name}`: {fault}") from None
-        if record.id in seen:
-            raise InputError(f"{place}: the id {record.id!r} came before")
-        seen.add(record.id)
-        yield record

@@ -9,7 +9,10 @@ from pyfast.llm.protocol import Backend, Completion, Message, Request, dialogue
 
 __all__ = ["Backend", "Completion", "Message", "Request", "dialogue", "open_llm"]
 
-ACCEPTED = "embedded, llamacpp:PATH.gguf, vllm:FOLDER_OR_NAME, openai:MODEL@URL, instant (benchmarks only)"
+ACCEPTED = (
+    "embedded, llamacpp:PATH.gguf, vllm:FOLDER_OR_NAME, transformers:FOLDER, openai:MODEL@URL, instant (benchmarks"
+    " only)"
+)
 
 
 def open_llm(spec: str, **options: Any) -> Backend:
@@ -17,6 +20,7 @@ def open_llm(spec: str, **options: Any) -> Backend:
 
     `options` go to the backend: `slots`, `context_window`, `threads` for `embedded` and `llamacpp`; `slots`,
     `context_window`, `dtype`, `tensor_parallel`, `memory_fraction` and more for `vllm` (see `Vllm`);
+    `context_window` for `transformers`;
     `concurrency`, `context_window`, `timeout_s`, `attempts`, `backoff_s`, `extra` for `openai`.
     Raises `InputError` for a spec or an option that no backend knows and `ModelNotFoundError` where a model
     is missing on this machine.
@@ -39,6 +43,10 @@ def open_llm(spec: str, **options: Any) -> Backend:
             from pyfast.llm.vllm import Vllm, find_model
 
             return Vllm(spec, *find_model(rest), **options)
+        if kind == "transformers" and rest:
+            from pyfast.llm.transformers import Transformers, find_folder
+
+            return Transformers(spec, find_folder(rest), **options)
         if kind == "openai":
             from pyfast.llm.openai import OpenAI, parse_spec
 

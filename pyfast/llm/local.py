@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from pyfast.errors import ModelNotFoundError
 from pyfast.llm.chat import closed
 from pyfast.llm.protocol import Schema
@@ -30,6 +32,22 @@ def usable_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+# All files that a model consists of; a README beside them is none of its business.
+_PARTS = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors", "*.bin", "*.pt")
+
+
+def folder_hash(folder: Path) -> str:
+    """The folder's name and a hash of samples of the model's files. Raises `ModelNotFoundError`."""
+    files = sorted({file for pattern in _PARTS for file in folder.glob(pattern)})
+    return f"{folder.name}:{digest([f'{file.name}:{sample_hash(file)}' for file in files])}"
+
+
+def digest(value: Any) -> str:
+    """16 hexadecimal digits for a value of JSON types."""
+    said = orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str)
+    return hashlib.blake2b(said, digest_size=8).hexdigest()
 
 
 def sample_hash(path: Path) -> str:

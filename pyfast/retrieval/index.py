@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from pyfast.corpus import Corpus, Document, Level, encode
+from pyfast import ops
+from pyfast.corpus import Corpus, Document, Level, Relations, encode, relations, stream
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Int64
 from pyfast.retrieval.forward import FORWARD, cell_terms, count_terms, open_forward, save_forward, weigh
@@ -105,6 +108,7 @@ class Index:
         self.lines: Lines = open_lines(folder / "lines")
         """the line of each unit, as the LLM reads it"""
         self._lexical = Lexical(folder / "lexical", len(terms))
+        self._streams: dict[tuple[Level, ...], ops.Stream] = {}
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """The `k` best units for each query (fewer where fewer share a word with it), best first."""
@@ -113,6 +117,22 @@ class Index:
     def question_terms(self, question: str) -> list[int]:
         """The distinct term ids of a question, ascending: what `bridge_rank` masks."""
         return sorted(set(term_ids(question, self.vocabulary)))
+
+    def idf(self, term: int) -> float:
+        """How much a term tells: the logarithm of one in how many units has it; 0 for stop words."""
+        units = int(self.XT.indptr[term + 1] - self.XT.indptr[term])
+        return math.log(1 + len(self.units) / units) if units else 0.0
+
+    def stream(self, priority: tuple[Level, ...]) -> ops.Stream:
+        """The corpus as a stream of segments, best level first; made once."""
+        if priority not in self._streams:
+            self._streams[priority] = stream(self.corpus, priority)
+        return self._streams[priority]
+
+    @cached_property
+    def relations(self) -> Relations:
+        """What names the same entity in the corpus; made when it is first asked for."""
+        return relations(self.corpus)
 
     def text(self, unit: int) -> str:
         """A unit as the LLM reads it."""

@@ -17,7 +17,7 @@ from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, Int64, thread_count
 from pyfast.retrieval.forward import stop_columns, without_columns
 
-LEXICAL = {"method": "lucene", "k1": 1.5, "b": 0.75}
+LEXICAL: dict[str, Any] = {"method": "lucene", "k1": 1.5, "b": 0.75}
 """Parameters of BM25"""
 
 

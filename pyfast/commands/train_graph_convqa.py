@@ -1,0 +1,65 @@
+"""`pyfast train graph-convqa`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from pyfast.commands.terminal import console
+
+
+def graph_convqa(
+    conversations: Annotated[Path, typer.Argument(help="JSON lines with `id` and `turns`, which have `answers`.")],
+    index: Annotated[Path, typer.Option(help="The index that evidence comes from.")],
+    model: Annotated[Path, typer.Option(help="The folder of a language model in safetensors.")],
+    out: Annotated[Path, typer.Option(help="The folder of the training; one that was begun goes on.")],
+    graph: Annotated[bool, typer.Option(help="Without: the text-only fine-tune.")] = True,
+    residual: Annotated[
+        bool, typer.Option(help="Nodes keep their tokens' embeddings; without is the paper's.")
+    ] = True,
+    memory: Annotated[Literal["on", "off", "random"], typer.Option(help="The evidence memory.")] = "on",
+    units: Annotated[int, typer.Option(min=1, help="Units whose pieces are ranked.")] = 50,
+    k: Annotated[int, typer.Option(min=1, help="Pieces of evidence of a turn.")] = 20,
+    room: Annotated[int, typer.Option(min=128, help="Tokens of a prompt, at most.")] = 1024,
+    epochs: Annotated[int, typer.Option(min=1, help="How often each turn is learnt from.")] = 1,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's.")] = 5e-5,
+    accumulation: Annotated[int, typer.Option(min=1, help="Turns of a step.")] = 4,
+    rank: Annotated[int, typer.Option(min=1, help="Of LoRA's updates.")] = 128,
+    alpha: Annotated[int, typer.Option(min=1, help="Of LoRA's updates.")] = 32,
+    seed: Annotated[int, typer.Option(min=0, help="Of order, weights and dropout.")] = 0,
+    minutes: Annotated[float | None, typer.Option(min=0.0, help="Stop then; the same command goes on.")] = None,
+) -> None:
+    """Train graph_convqa's encoder and language model on conversations."""
+    from time import monotonic
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from pyfast.engine import check_questions, read_questions
+    from pyfast.retrieval import Index
+    from pyfast.training.graph_convqa import Recipe, train
+    from pyfast.training.loop import Point, Schedule
+
+    check_questions(conversations)
+    turns = list(read_questions(conversations))
+    recipe = Recipe(
+        graph=graph, units=units, k=k, memory=memory, room=room, residual=residual, rank=rank, alpha=alpha
+    )
+    schedule = Schedule(epochs=epochs, accumulation=accumulation, learning_rate=learning_rate, seed=seed)
+    screen = console()
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]}"), TimeRemainingColumn())
+    with Progress(*columns, console=screen, disable=not screen.is_terminal) as bars:
+        bar = bars.add_task("", total=None, loss="")
+
+        def told(point: Point, total: int) -> None:
+            bars.update(bar, total=total, completed=point.step + 1, loss=f"{point.loss:.3f}")
+
+        end = None if minutes is None else monotonic() + 60 * minutes
+        curve = train(
+            *(Index(index), turns, model, out, recipe, schedule),
+            stop=lambda: end is not None and monotonic() > end,
+            told=told,
+        )
+    last = curve[-10:]
+    print(f"{len(curve)} steps, loss {sum(point.loss for point in last) / max(len(last), 1):.3f}; {out}")

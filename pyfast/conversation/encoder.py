@@ -1,0 +1,120 @@
+"""The graph encoder: GATv2 layers over the tokens' own embeddings (graph_convqa, section 4.4). Imports torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+
+from pyfast import ops
+from pyfast.conversation.graph import TokenGraph
+from pyfast.errors import InputError, ModelNotFoundError
+
+WEIGHTS, SHAPE = "encoder.safetensors", "encoder.json"
+_TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of an encoder; the paper's table 4."""
+
+    hidden: int
+    """The LLM's: nodes come as its token embeddings, and go in their place"""
+    layers: int = 2
+    heads: int = 2
+    dropout: float = 0.5
+    """Of attention, in training"""
+    residual: bool = True
+    """Nodes are their tokens' embeddings and what the graph says; off: what it says alone, as in the paper"""
+
+
+class GraphEncoder(torch.nn.Module):
+    """Node embeddings [nodes, hidden] from token embeddings [nodes, hidden] and their graph.
+
+    The weights are those of PyG's `GATv2Conv` with self-loops, its heads side by side, and an ELU behind each
+    layer (equation 5's σ); the attention is `ops.gatv2`.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        if shape.hidden % shape.heads:
+            raise InputError(f"{shape.heads} heads do not divide the model's hidden size of {shape.hidden}")
+        self.shape = shape
+        self.layers = torch.nn.ModuleList(_Layer(shape) for _ in range(shape.layers))
+        # Small, so that training begins near the text that the LLM can read; not 0, or no gradient would pass.
+        self.gate = torch.nn.Parameter(torch.tensor(0.1)) if shape.residual else None
+
+    def forward(self, x: torch.Tensor, graph: TokenGraph) -> torch.Tensor:
+        if not len(x):
+            return x
+        y = x
+        for layer in self.layers:
+            y = torch.nn.functional.elu(layer(y, graph))
+        return y if self.gate is None else x + self.gate * y
+
+
+class _Layer(torch.nn.Module):
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.size = shape.heads, shape.hidden // shape.heads
+        self.dropout = shape.dropout
+        self.source = torch.nn.Linear(shape.hidden, shape.hidden)
+        self.destination = torch.nn.Linear(shape.hidden, shape.hidden)
+        self.attention = torch.nn.Parameter(torch.empty(self.size))
+        self.bias = torch.nn.Parameter(torch.zeros(shape.hidden))
+        for weight in (self.source.weight, self.destination.weight, self.attention):
+            torch.nn.init.xavier_uniform_(weight)
+        for bias in (self.source.bias, self.destination.bias):
+            torch.nn.init.zeros_(bias)
+
+    def forward(self, x: torch.Tensor, graph: TokenGraph) -> torch.Tensor:
+        nodes = len(x), *self.size
+        y: torch.Tensor = ops.gatv2(
+            self.source(x).view(nodes),
+            self.destination(x).view(nodes),
+            graph.indptr,
+            graph.indices,
+            self.attention,
+            self_loops=True,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return y.flatten(1) + self.bias
+
+
+def save_encoder(encoder: GraphEncoder, folder: Path) -> None:
+    """Write the weights (safetensors) and the shape (JSON)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.contiguous() for name, tensor in encoder.state_dict().items()}, folder / WEIGHTS)
+    (folder / SHAPE).write_text(json.dumps(asdict(encoder.shape), indent=1) + "\n", encoding="utf-8")
+
+
+def load_encoder(folder: Path) -> GraphEncoder:
+    """What `save_encoder` wrote, ready for use. Raises `InputError` where it is not that."""
+    try:
+        encoder = GraphEncoder(Shape(**json.loads((folder / SHAPE).read_text(encoding="utf-8"))))
+        encoder.load_state_dict(load_file(folder / WEIGHTS))
+    except FileNotFoundError as error:
+        raise InputError(f"{folder}: no trained graph encoder (it has no {Path(error.filename).name})") from None
+    except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
+        raise InputError(f"{folder}: its graph encoder is damaged: {' '.join(str(error).split())}") from None
+    return encoder.eval()
+
+
+def token_table(folder: Path) -> torch.Tensor:
+    """[vocabulary, hidden] float32: the token embeddings of a model folder. Raises `ModelNotFoundError`."""
+    for file, name in _tensors(folder):
+        if name.endswith(_TABLES):
+            return torch.as_tensor(file.get_tensor(name), dtype=torch.float32)
+    raise ModelNotFoundError(f"{folder}: holds no safetensors with token embeddings")
+
+
+def _tensors(folder: Path) -> Iterator[tuple[Any, str]]:
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            yield from ((file, name) for name in file.keys())  # noqa: SIM118 (it is no mapping)

@@ -1,0 +1,86 @@
+"""Spans of known entities in pieces of evidence, by string matching (graph_convqa, section 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from pyfast.corpus import Level
+from pyfast.engine import plain
+from pyfast.retrieval import Evidence, Index
+
+SHORTEST = 3  # characters: shorter names ("A", "6") stand in every text for something else
+
+Span = tuple[int, int, int]
+"""First character, one past the last, number of the entity"""
+
+
+class Entities:
+    """Names, and where they stand in a text."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Names that are too short, and words such as "The" or "her", are left out."""
+        from ahocorasick_rs import AhoCorasick
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        wanted = (name for name in dict.fromkeys(name.strip() for name in names) if len(name) >= SHORTEST)
+        self.names = [name for name in wanted if name.lower() not in ENGLISH_STOP_WORDS]
+        self._automaton = AhoCorasick(self.names)
+
+    def spans(self, text: str) -> list[Span]:
+        """Whole words only; of those that overlap the first, of those that begin together the longest."""
+        found: list[Span] = []
+        end_before = 0
+        matches = self._automaton.find_matches_as_indexes(text, overlapping=True)
+        for start, end, entity in sorted(
+            ((start, end, entity) for entity, start, end in matches), key=lambda span: (span[0], -span[1])
+        ):
+            if start >= end_before and _is_edge(text, start) and _is_edge(text, end):
+                found.append((start, end, entity))
+                end_before = end
+        return found
+
+
+def _is_edge(text: str, place: int) -> bool:
+    """Whether no word goes on from one side of the place to the other."""
+    return not (0 < place < len(text) and text[place - 1].isalnum() and text[place].isalnum())
+
+
+@lru_cache(maxsize=4)
+def known_entities(index: Index) -> Entities:
+    """Heads and tails of the corpus's triples, and the titles of its documents."""
+    corpus = index.corpus
+    graphs = (corpus.triples(i) for i in np.flatnonzero(corpus.level == Level.SUBGRAPH).tolist())
+    ends = (name for triples in graphs for triple in triples for name in (triple.head, triple.tail))
+    return Entities([*ends, *map(corpus.title, range(corpus.documents))])
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """The pieces of one turn's evidence as text, best first."""
+
+    lines: tuple[str, ...]
+    spans: tuple[tuple[Span, ...], ...]
+    """Of each line"""
+    entities: tuple[str, ...]
+    """All that is named in them, in their order: what an answer may be normalised to"""
+
+
+def linearise(index: Index, items: Sequence[Evidence]) -> list[Linear]:
+    """The text of each list of segments, and the entities in it: known names, and the cells of table rows."""
+    known, corpus = known_entities(index), index.corpus
+    found = []
+    for item in items:
+        segments = item.segments.tolist()
+        lines = tuple(plain(corpus.linearise(i)) for i in segments)
+        spans = tuple(tuple(known.spans(line)) for line in lines)
+        named: dict[str, None] = {}
+        for i, inside in zip(segments, spans, strict=True):
+            named.update(dict.fromkeys(known.names[entity] for _, _, entity in inside))
+            if corpus.level[i] == Level.TABLE_ROW:
+                named.update(dict.fromkeys(cell.strip() for cell in corpus.cells(i)))
+        found.append(Linear(lines, spans, tuple(named)))
+    return found

@@ -1,0 +1,51 @@
+"""What the LLM reads beside the evidence: the conversation so far, and what is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyfast.engine import plain
+from pyfast.llm import Message, dialogue
+
+History = tuple[tuple[str, str], ...]
+"""(question, answer) of the earlier turns"""
+
+SYSTEM = "You answer the last question of a conversation from facts, with the fact alone and no sentence."
+_FACTS = "Facts:\n"
+_TALK = "The conversation; say what answers its last question, a name, a number or a date:\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The user's message around the facts."""
+
+    before: str
+    after: str
+
+
+def query_of(history: History, question: str) -> str:
+    """Q_t = q1 a1 ... qt: what evidence is searched with (section 3)."""
+    return " ".join([*(text for turn in history for text in turn if text), question])
+
+
+def parts(history: History, question: str) -> Parts:
+    """P_prefix and P_suffix (section 4.5), in our own words; what users and models said is taken as plain text."""
+    turns = "".join(f"Question: {plain(asked)}\nAnswer: {plain(said)}\n" for asked, said in history)
+    return Parts(_FACTS, f"{_TALK}{turns}Question: {plain(question)}\nAnswer:")
+
+
+def messages(history: History, question: str, facts: Sequence[str]) -> tuple[Message, ...]:
+    """The whole prompt as text: for models without a graph."""
+    around = parts(history, question)
+    lines = "".join(f"{plain(fact)}\n" for fact in facts)
+    return dialogue(f"{around.before}{lines}{around.after}", SYSTEM)
+
+
+def most_recent(history: History, question: str, room: int, size: Callable[[str], int]) -> History:
+    """As many of the last turns as `room` holds, by the `size` of what is said around the facts."""
+    for first in range(len(history)):
+        around = parts(history[first:], question)
+        if size(around.before + around.after) <= room:
+            return history[first:]
+    return ()

@@ -1,0 +1,108 @@
+"""From a turn to the embeddings that the LLM reads: H = H_prefix + H_g + H_suffix (graph_convqa, equation 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pyfast.conversation.encoder import GraphEncoder, load_encoder, token_table
+from pyfast.conversation.entities import Linear
+from pyfast.conversation.graph import TokenGraph, token_graph
+from pyfast.conversation.history import History, most_recent, parts
+from pyfast.conversation.tokens import chains, frame
+from pyfast.errors import InputError
+from pyfast.retrieval import Index
+
+MODEL = "model"
+"""The folder, in that of a training, with the LLM that was trained beside the encoder"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """A graph encoder, and of its LLM what it takes to speak to it."""
+
+    tokenizer: Any
+    table: torch.Tensor
+    """[vocabulary, hidden] the LLM's token embeddings"""
+    encoder: GraphEncoder
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """What a turn's prompt is made of."""
+
+    linear: Linear
+    history: History
+    question: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Framed:
+    """A prompt in tokens, with the graph in its place."""
+
+    prefix: tuple[int, ...]
+    graph: TokenGraph
+    suffix: tuple[int, ...]
+    turns: int
+    """How many earlier turns it holds, the last ones"""
+
+
+@lru_cache(maxsize=2)
+def open_trained(folder: str) -> Trained:
+    """What `pyfast train graph-convqa` left in a folder. Raises `InputError` or `ModelNotFoundError`."""
+    from transformers import AutoTokenizer
+
+    model = Path(folder) / MODEL
+    encoder = load_encoder(Path(folder))
+    table = token_table(model)
+    if table.shape[1] != encoder.shape.hidden:
+        raise InputError(
+            f"{folder}: its encoder is for a hidden size of {encoder.shape.hidden}, not {table.shape[1]}"
+        )
+    return Trained(AutoTokenizer.from_pretrained(model, local_files_only=True), table, encoder)
+
+
+def framed(tokenizer: Any, turn: Turn, room: int, most: int) -> Framed:
+    """The prompt of at most `room` tokens, at most `most` of them nodes.
+
+    The conversation may take half of the room, its oldest turns are left out first; pieces of evidence are left
+    out from the last, the lowest in rank.
+    """
+
+    def size(said: str) -> int:
+        return len(tokenizer.encode(said, add_special_tokens=False))
+
+    history = most_recent(turn.history, turn.question, room // 2, size)
+    prefix, suffix = frame(tokenizer, parts(history, turn.question))
+    nodes = min(most, room - len(prefix) - len(suffix))
+    graph = token_graph(chains(tokenizer, turn.linear), max(nodes, 0))
+    return Framed(tuple(prefix), graph, tuple(suffix), len(history))
+
+
+def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torch.Tensor:
+    """[tokens, hidden] the whole prompt; differentiable by the encoder's weights."""
+    prefix, nodes, suffix = (
+        torch.nn.functional.embedding(torch.as_tensor(tokens, dtype=torch.int64), table)
+        for tokens in (framed.prefix, framed.graph.tokens, framed.suffix)
+    )
+    return torch.cat([prefix, encoder(nodes, framed.graph), suffix])
+
+
+def build_graph(index: Index, turns: Sequence[Turn], folder: str, room: int, most: int) -> list[Framed]:
+    """`framed` for many turns, with the tokenizer of a trained model."""
+    tokenizer = open_trained(folder).tokenizer
+    return [framed(tokenizer, turn, room, most) for turn in turns]
+
+
+def encode_graph(index: Index, prompts: Sequence[Framed], folder: str) -> list[npt.NDArray[np.float32]]:
+    """The embeddings of each prompt [tokens, hidden]; one after the other, so that none depends on its batch."""
+    trained = open_trained(folder)
+    with torch.inference_mode():
+        return [embedded(prompt, trained.table, trained.encoder).numpy() for prompt in prompts]

@@ -1,0 +1,42 @@
+"""Text to the LLM's tokens: the chains of the evidence graph, and the prompt before and behind it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from pyfast.conversation.entities import Linear, Span
+from pyfast.conversation.graph import Chain
+from pyfast.conversation.history import SYSTEM, Parts
+
+_GRAPH = "\ue000"  # of Unicode's private use: where the graph's nodes go; only the first one is looked for
+
+
+def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
+    """The tokens of P_prefix and P_suffix, with the chat template's own around them."""
+    said = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": f"{around.before}{_GRAPH}{around.after}"},
+    ]
+    text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    before, _, after = text.partition(_GRAPH)
+    return tokenizer.encode(before, add_special_tokens=False), tokenizer.encode(after, add_special_tokens=False)
+
+
+def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
+    """The tokens of each line, its end included, and which of them mention an entity."""
+    if not linear.lines:
+        return []
+    lines = [f"{line}\n" for line in linear.lines]
+    cut = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True)
+    return [
+        Chain(tuple(tokens), tuple(mentions(offsets, spans)))
+        for tokens, offsets, spans in zip(cut["input_ids"], cut["offset_mapping"], linear.spans, strict=True)
+    ]
+
+
+def mentions(offsets: Sequence[tuple[int, int]], spans: Sequence[Span]) -> list[tuple[int, int, int]]:
+    """(first token, last token, entity) of each span: all tokens that share a character with it."""
+    starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
+    return [(bisect_right(ends, start), bisect_left(starts, end) - 1, entity) for start, end, entity in spans]

@@ -1,0 +1,63 @@
+"""Typed views of a segment (HSEQ, A.3.5): what it is in the terms of its own modality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyfast.corpus.documents import Triple
+from pyfast.corpus.levels import Level
+from pyfast.corpus.sequence import Corpus
+
+
+@dataclass(frozen=True, slots=True)
+class TextView:
+    """A span of a text: half-open character offsets, and the positions of the section and paragraph around it."""
+
+    start: int
+    end: int
+    section: int | None
+    paragraph: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """A part of a table: the header, its row (None for the whole table), and the coordinates of its cells."""
+
+    schema: tuple[str, ...]
+    row: int | None
+    columns: tuple[int, ...]
+    cells: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView:
+    """The facts in a part of a knowledge graph, with the times they held, where known."""
+
+    triples: tuple[Triple, ...]
+
+
+View = TextView | TableView | GraphView
+
+
+def view(corpus: Corpus, i: int) -> View:
+    """Segment `i` as its modality has it."""
+    if corpus.is_table(i):
+        inside = range(i, int(corpus.subtree_end[i]))
+        cells = [(int(corpus.start[k]), int(corpus.end[k])) for k in inside if corpus.level[k] == Level.TABLE_CELL]
+        row = int(corpus.start[i]) if corpus.level[i] != Level.TABLE else None
+        columns = tuple(sorted({column for _, column in cells}))
+        return TableView(corpus.header(int(corpus.source[i])), row, columns, tuple(cells))
+    if corpus.is_graph(i):
+        return GraphView(tuple(corpus.triples(i)))
+    around = {Level(int(corpus.level[k])): k for k in _chain(corpus, i)}
+    return TextView(
+        int(corpus.start[i]), int(corpus.end[i]), around.get(Level.SECTION), around.get(Level.PARAGRAPH)
+    )
+
+
+def _chain(corpus: Corpus, i: int) -> list[int]:
+    """The segment and what it is in, up to the root."""
+    chain = [i]
+    while (above := int(corpus.parent[chain[-1]])) >= 0:
+        chain.append(above)
+    return chain

@@ -1,0 +1,126 @@
+"""transformers inside this program: a folder with a model, one request at a time. The reference for vLLM."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyfast.errors import BackendError, CallError, ModelNotFoundError
+from pyfast.llm.chat import one_line
+from pyfast.llm.local import folder_hash
+from pyfast.llm.protocol import Completion, Request
+
+
+def find_folder(text: str) -> Path:
+    """The folder of a model. Raises `ModelNotFoundError`."""
+    folder = Path(text).expanduser()
+    if not (folder / "config.json").is_file():
+        raise ModelNotFoundError(f"no model folder at {text} (it has no config.json)")
+    return folder.resolve()
+
+
+class Transformers:
+    """One model in float32, in a thread; prompts may be messages or embeddings.
+
+    Slow, and simple: what it says is what the model says, so that vLLM and a training can be held against it. It
+    cannot constrain decoding: an answer may break its schema, and is then asked for again.
+    """
+
+    def __init__(self, spec: str, folder: Path, *, context_window: int | None = None) -> None:
+        self.spec = spec
+        self.slots = 1
+        self.context_window = context_window or 8192
+        self._wanted = context_window
+        self._folder = folder
+        self._thread: ThreadPoolExecutor | None = None
+        self._model: Any = None
+        self._tokenizer: Any = None
+
+    def fingerprint(self) -> str:
+        """As vLLM has it for the folder, but for the name in front: their numbers differ in the last bits."""
+        return f"transformers:{folder_hash(self._folder)}:float32"
+
+    async def start(self) -> None:
+        """Load the model. Raises `ModelNotFoundError`."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "pyfast-transformers")
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+
+    def _load(self) -> None:
+        try:
+            import torch
+            from transformers import AutoModelForCausalLM, AutoTokenizer
+        except ImportError as error:
+            raise ModelNotFoundError(f"not installed: {error.name}; pip install 'pyfast[train]'") from None
+        source: dict[str, Any] = {"pretrained_model_name_or_path": self._folder, "local_files_only": True}
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(**source)
+            model: Any = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32, use_safetensors=True)
+        except (OSError, ValueError) as error:
+            raise ModelNotFoundError(f"{self._folder}: {one_line(error)}") from None
+        self._model = model.eval()
+        self.context_window = self._wanted or model.config.max_position_embeddings
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer one request. Raises `CallError` or `BackendError` as the protocol says."""
+        if self._thread is None or self._model is None:
+            raise BackendError(f"{self.spec} is not running: it was closed or never started")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, request)
+
+    def _answer(self, request: Request) -> Completion:
+        import torch
+
+        prompt = self._prompt(request)
+        (size,) = {tensor.shape[1] for tensor in prompt.values()}
+        if size + request.max_tokens > self.context_window:
+            raise CallError(
+                f"a prompt of {size} tokens and {request.max_tokens} for the answer are more than the context"
+                f" window of {self.context_window}"
+            )
+        hot = {"do_sample": True, "temperature": request.temperature, "top_k": 0, "top_p": 1.0}
+        torch.manual_seed(request.seed)
+        with torch.inference_mode():
+            said = self._model.generate(
+                **prompt,
+                max_new_tokens=request.max_tokens,
+                **(hot if request.temperature else {"do_sample": False, "temperature": None, "top_p": None}),
+            )[0]
+        tokens = said[size:] if "input_ids" in prompt else said  # of embeddings nothing is repeated
+        ends = self._model.generation_config.eos_token_id
+        ended = len(tokens) > 0 and int(tokens[-1]) in (ends if isinstance(ends, list) else [ends])
+        text = self._tokenizer.decode(tokens, skip_special_tokens=True)
+        return Completion(text, "stop" if ended else "length", size, 0, len(tokens))
+
+    def _prompt(self, request: Request) -> dict[str, Any]:
+        import torch
+
+        if request.embeds is not None:
+            embeds, hidden = np.asarray(request.embeds, np.float32), self._model.config.hidden_size
+            if embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
+                shape = list(embeds.shape)
+                raise CallError(f"embeddings must be of shape [tokens, {hidden}] for this model, not {shape}")
+            if not np.isfinite(embeds).all():
+                raise CallError("the embeddings hold values that are no finite numbers")
+            prompt = {"inputs_embeds": torch.tensor(embeds)[None]}
+        else:
+            messages = [{"role": said.role, "content": said.content} for said in request.messages]
+            try:
+                text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+                tokens = self._tokenizer.encode(text, add_special_tokens=False)
+            except Exception as error:  # templates raise what they like
+                raise CallError(
+                    f"the chat template of {self.spec} refuses the messages: {one_line(error)}"
+                ) from None
+            prompt = {"input_ids": torch.tensor([tokens])}
+        (given,) = prompt.values()
+        return {**prompt, "attention_mask": torch.ones(given.shape[:2], dtype=torch.int64)}
+
+    async def close(self) -> None:
+        """Give the model back; a call that runs is finished first."""
+        thread, self._thread, self._model = self._thread, None, None
+        if thread is not None:
+            await asyncio.to_thread(thread.shutdown)

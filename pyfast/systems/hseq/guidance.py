@@ -1,0 +1,67 @@
+"""Guidance: a short plan before the first step, from the head or from a template (section 4.2, A.3.3)."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import BaseModel, Field
+
+from pyfast.engine import Prompt
+
+_START = "Gather the few segments that carry the most."
+_TEMPLATES = {
+    "binary": "One or two definite statements are enough. Stop once they plainly say yes or no.",
+    "numeric": "Numbers and table rows come first. Stop once the final number is stated, or can be worked out.",
+    "factoid": "Short statements that hold the answer itself come first. Stop at a clear one.",
+    "default": "What names the question's entities and relations comes first. Stop once the answer is stated.",
+}
+# The first that is found decides: "which" is in many questions for a number.
+_PATTERNS = {
+    "binary": re.compile(r"^\W*(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b", re.I),
+    "numeric": re.compile(
+        r"\b(how (many|much|old|long|far|tall|high|large|big)|percent\w*|average|total|sum|number of)\b", re.I
+    ),
+    "factoid": re.compile(r"\b(who|whom|whose|which|where|when)\b", re.I),
+    "default": re.compile(""),
+}
+
+
+def pattern(question: str) -> str:
+    """The coarse pattern of a question: binary, numeric, factoid or default."""
+    return next(name for name, words in _PATTERNS.items() if words.search(question))
+
+
+def template(question: str) -> str:
+    """Heuristic guidance, by the question's pattern."""
+    return f"{_START} {_TEMPLATES[pattern(question)]}"
+
+
+class GuidanceFields(BaseModel):
+    """The fixed structure of guidance."""
+
+    first_look: str = Field(min_length=3, max_length=160)
+    expansion: str = Field(max_length=120)
+    stop: str = Field(min_length=3, max_length=120)
+
+
+GUIDE = Prompt(
+    name="guide",
+    system=(
+        "You plan how evidence for a question is gathered from passages, table rows and facts. Reply in JSON, "
+        "each field one short sentence. first_look: what to look for first, the entities, rows or facts. "
+        "expansion: what to look at next beside that, if anything. stop: what must be found before it is enough."
+    ),
+    user="Question: $question",
+    answer=GuidanceFields,
+    max_tokens=200,
+)
+
+
+def guidance_text(fields: GuidanceFields) -> str:
+    """The plan on one line."""
+    return " ".join(part.strip() for part in (fields.first_look, fields.expansion, fields.stop) if part.strip())
+
+
+def tightened(guidance: str, missing: str) -> str:
+    """g': the guidance of a refinement, for what the verifier misses."""
+    return " ".join(part for part in (guidance, f"Settle above all: {missing.strip()}") if part)

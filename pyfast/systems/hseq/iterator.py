@@ -1,0 +1,107 @@
+"""HSEQ-I: algorithm 1, for any policy. Questions meet at `move_on`: one refresh, one window for all that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyfast.engine import Context
+from pyfast.ops.hseq_stream import Neighbors
+from pyfast.retrieval import Candidate, Move, View, move_on
+from pyfast.retrieval.windows import Priority
+from pyfast.systems.hseq.state import State, chosen
+
+STEP_COST = 3
+"""Batch points of one step at most: the window, the LLM, and the lexical policy in its place"""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """(a_t, s_t) of a step."""
+
+    labels: tuple[int, ...]
+    """Picked, best first; at most k count"""
+    score: float
+    """How far the evidence, with these, seems sufficient: 0 to 1"""
+    expand: Neighbors | None = None
+    note: str | None = None
+    """What was out of the ordinary"""
+    last: bool = False
+    """Nothing more can be paid for"""
+
+
+Policy = Callable[[State], Awaitable[Decision]]
+"""pi_theta"""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """W, k, T_max, T_min, the order rho, and the score that is sufficient (tau in A.3.5)."""
+
+    width: int
+    k: int
+    most: int
+    least: int
+    priority: Priority
+    threshold: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where the iteration of a question is, between two steps."""
+
+    guidance: str
+    view: View
+    selected: tuple[Candidate, ...] = ()
+    """M_t, in the order they were picked"""
+    next: Move | None = None
+    """the way to the next window, not gone yet"""
+    steps: tuple[dict[str, Any], ...] = ()
+    """what happened, for the trace"""
+    ended: str = ""
+    """sufficient, steps, exhausted or budget"""
+
+
+async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limits, reserve: int) -> Progress:
+    """Steps until the evidence is sufficient, T_max is reached, the stream has no more, or the budget is used up.
+
+    `reserve` batch points are left for what comes after. A policy that picks fewer than k is done with its window:
+    all of it is left behind; else the window stays, refilled. So each step takes or passes k segments of the
+    stream's prefix, and a policy that picks what supports the answer has all of a prefix of L segments within
+    ceil(L / k) steps (lemma 1), and halts by then (proposition 1), whatever the corpus holds behind it.
+    """
+    for t in range(1, limits.most + 1):
+        if ctx.left().steps < STEP_COST + reserve:
+            return replace(progress, ended="budget")
+        if progress.next is not None:
+            view = await ctx.call(move_on, progress.next, limits.width, limits.priority)
+            progress = replace(progress, view=view, next=None)
+        if not progress.view.window:
+            return replace(progress, ended="exhausted")
+        decision = await policy(state_of(progress))
+        progress = step(progress, decision, limits.k)
+        if decision.last:
+            return replace(progress, ended="budget")
+        if decision.score >= limits.threshold and t >= limits.least:
+            return replace(progress, ended="sufficient")
+    return replace(progress, ended="steps")
+
+
+def state_of(progress: Progress) -> State:
+    """What the policy sees."""
+    view = progress.view
+    return State(view.question, progress.guidance, progress.selected, view.window)
+
+
+def step(progress: Progress, decision: Decision, k: int) -> Progress:
+    """M_t = u(M_{t-1}, a_t), and the way to the next window."""
+    view = progress.view
+    picked = chosen(state_of(progress), decision.labels, k)
+    done = picked if len(picked) == k else view.window
+    places = tuple(it.position for it in picked)
+    move = Move(view, tuple(it.position for it in done), decision.expand if picked else None, places)
+    told: dict[str, Any] = {"window": len(view.window), "picked": len(picked), "score": round(decision.score, 6)}
+    told |= {"expand": decision.expand} if move.expand else {}
+    told |= {"note": decision.note} if decision.note else {}
+    return replace(progress, selected=(*progress.selected, *picked), next=move, steps=(*progress.steps, told))

@@ -1,0 +1,67 @@
+"""The iterator's policies: the LLM's, and one of the question's words alone (an ablation, and what stands in)."""
+
+from __future__ import annotations
+
+from pyfast.engine import Context
+from pyfast.errors import AnswerError
+from pyfast.retrieval import pick_cover
+from pyfast.systems.hseq.actions import Action, select_prompt
+from pyfast.systems.hseq.iterator import Decision, Policy
+from pyfast.systems.hseq.state import State, prompt_fields
+
+_SHORTEST = 40  # characters of a segment below which showing it makes no sense
+_FRAME = 24  # characters of a line beside its text: label and level
+
+
+def lexical_policy(ctx: Context, k: int) -> Policy:
+    """Greedily what covers most of the question's words; the score is the covered share of their weight."""
+
+    async def policy(state: State) -> Decision:
+        before = tuple(it.text for it in state.selected)
+        cover = await ctx.call(pick_cover, (state.question, before, tuple(it.text for it in state.window)), k)
+        return Decision(tuple(at + 1 for at in cover.picked), cover.share, "relation")
+
+    return policy
+
+
+def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Policy:
+    """What the LLM says. Its score is its word: 1 for sufficient, 0 for not.
+
+    `head_tokens`, and one call, are left for the head: where they would not be, the iteration ends with what it
+    has, or where it has nothing, with the lexical policy's picks. That policy also takes a step whose action is
+    broken.
+    """
+    lexical = lexical_policy(ctx, k)
+
+    async def policy(state: State) -> Decision:
+        left = ctx.left()
+        prompt = select_prompt(len(state.window), k)
+        fields = fitted(state, k, characters, ctx.room(prompt, left.tokens - head_tokens))
+        if left.calls < 2 or fields is None:
+            if state.selected:
+                return Decision((), 0.0, last=True)
+            return _noted(await lexical(state), "no budget for the LLM", last=True)
+        try:
+            return decision_of(await ctx.generate(prompt, **fields))
+        except AnswerError as error:
+            return _noted(await lexical(state), str(error))
+
+    return policy
+
+
+def decision_of(action: Action) -> Decision:
+    """An action as a decision."""
+    strategy = action.args.strategy
+    expand = None if action.type == "select" or strategy == "guided_topk" else strategy
+    return Decision(tuple(action.args.segment_ids), float(action.sufficiency), expand)
+
+
+def fitted(state: State, k: int, characters: int, room: int) -> dict[str, str] | None:
+    """The prompt's fields within `room` characters: segments are shown shorter if they must be; None: too long."""
+    shown = len(state.window) + len(state.selected)
+    each = (room - len(state.question) - len(state.guidance)) // shown - _FRAME
+    return prompt_fields(state, k, min(characters, each)) if each >= _SHORTEST else None
+
+
+def _noted(decision: Decision, note: str, last: bool = False) -> Decision:
+    return Decision(decision.labels, 0.0, None if last else decision.expand, note, last)

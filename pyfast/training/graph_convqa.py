@@ -1,0 +1,168 @@
+"""graph_convqa learns end to end: the encoder from scratch, the LLM through LoRA (sections 4.6 and 5, table 4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pyfast.conversation import History, Linear, Memory, Recall, linearise, messages, query_of, remember
+from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
+from pyfast.conversation.injection import MODEL, Framed, Turn, embedded, framed
+from pyfast.engine import Question
+from pyfast.llm.local import folder_hash
+from pyfast.retrieval import Evidence, Index, find_pieces
+from pyfast.retrieval.embeddings import DEFAULT
+from pyfast.training.loop import Point, Schedule, fit
+from pyfast.training.lora import completion_loss, learning, open_model, save_merged, with_lora
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What is learnt from; beside it the `Schedule` says how long."""
+
+    graph: bool = True
+    """Off: the text-only fine-tune that the paper compares with"""
+    units: int = 50
+    k: int = 20
+    memory: Memory = "on"
+    embedder: str = DEFAULT
+    room: int = 1024
+    """Tokens of a prompt, at most"""
+    residual: bool = True
+    rank: int = 128
+    alpha: int = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Example:
+    """One turn: its prompt, with the graph or as text, and the answer's tokens, the end of the turn among them."""
+
+    prompt: Framed | tuple[int, ...]
+    answer: tuple[int, ...]
+
+
+def train(
+    index: Index,
+    turns: Sequence[Question],
+    model_folder: Path,
+    out: Path,
+    recipe: Recipe,
+    schedule: Schedule,
+    stop: Callable[[], bool] = lambda: False,
+    told: Callable[[Point, int], None] = lambda point, total: None,
+) -> list[Point]:
+    """Learn from the conversations' gold answers, or go on; the curve.
+
+    `out` gets the checkpoint and the curve; and, when `stop` or the schedule ends it, `model` (the LLM with what
+    it learnt taken in), `encoder.safetensors` with its JSON, and `recipe.json`. Raises as `fit` and
+    `open_model` do.
+    """
+    torch.manual_seed(schedule.seed)
+    model, tokenizer = open_model(model_folder)
+    examples = make_examples(index, turns, tokenizer, recipe)
+    encoder = GraphEncoder(Shape(model.config.hidden_size, residual=recipe.residual))
+    model = with_lora(model, rank=recipe.rank, alpha=recipe.alpha).train()
+    parameters = learning(model)
+    if recipe.graph:
+        parameters |= {f"encoder.{name}": weight for name, weight in encoder.train().named_parameters()}
+    described = {
+        "recipe": asdict(recipe),
+        "model": folder_hash(model_folder),
+        "corpus": index.manifest["corpus"],
+        "turns": [turn.id for turn in turns],
+    }
+    curve = fit(
+        examples,
+        lambda example: loss_of(example, model, encoder),
+        parameters,
+        out,
+        schedule,
+        described,
+        stop=stop,
+        told=told,
+    )
+    save_merged(model, tokenizer, out / MODEL)
+    if recipe.graph:
+        save_encoder(encoder, out)
+    said = {"recipe": asdict(recipe), "schedule": asdict(schedule), "steps": len(curve), "turns": len(turns)}
+    (out / "recipe.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    return curve
+
+
+def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor:
+    """Cross-entropy on the answer's tokens alone (equation 8)."""
+    table = model.get_input_embeddings().weight
+    if isinstance(example.prompt, Framed):
+        prompt = embedded(example.prompt, table, encoder)
+    else:
+        prompt = torch.nn.functional.embedding(torch.tensor(example.prompt), table)
+    return completion_loss(model, prompt, torch.tensor(example.answer))
+
+
+def make_examples(index: Index, turns: Sequence[Question], tokenizer: Any, recipe: Recipe) -> list[Example]:
+    """An example for each turn that has a known answer, as the system would ask it with gold history."""
+    prepared = list(_prepared(turns))
+    found = find_pieces(
+        index, [query_of(history, turn.text) for turn, history in prepared], recipe.units, recipe.k
+    )
+    evidence = _with_memory(index, prepared, found, recipe)
+    linear = linearise(index, evidence)
+    end = tokenizer.eos_token_id
+    return [
+        Example(
+            _prompt(tokenizer, turn.text, history, lines, recipe),
+            (*tokenizer.encode(turn.answers[0], add_special_tokens=False), end),
+        )
+        for (turn, history), lines in zip(prepared, linear, strict=True)
+        if turn.answers
+    ]
+
+
+def _prepared(turns: Sequence[Question]) -> Iterator[tuple[Question, History]]:
+    for _, conversation in groupby(turns, key=lambda turn: turn.conversation or turn.id):
+        history: History = ()
+        for turn in conversation:
+            yield turn, history
+            history = (*history, (turn.text, turn.answers[0] if turn.answers else ""))
+
+
+def _with_memory(
+    index: Index, prepared: Sequence[tuple[Question, History]], found: Sequence[Evidence], recipe: Recipe
+) -> list[Evidence]:
+    """What each turn reads: one round of `remember` for all first turns, one for all second ones, and so on."""
+    evidence = list(found)
+    if recipe.memory == "off":
+        return evidence
+    for depth in range(1, max((len(history) for _, history in prepared), default=0) + 1):
+        places = [place for place, (_, history) in enumerate(prepared) if len(history) == depth]
+        recalls = [
+            Recall(
+                query_of(prepared[place][1], prepared[place][0].text),
+                evidence[place],
+                tuple(evidence[place - depth : place]),
+                prepared[place][0].id,
+            )
+            for place in places
+        ]
+        for place, recalled in zip(places, remember(index, recalls, recipe.memory, recipe.embedder), strict=True):
+            evidence[place] = recalled
+    return evidence
+
+
+def _prompt(
+    tokenizer: Any, question: str, history: History, linear: Linear, recipe: Recipe
+) -> Framed | tuple[int, ...]:
+    with_graph = framed(tokenizer, Turn(linear, history, question), recipe.room, recipe.room)
+    if recipe.graph:
+        return with_graph
+    facts = linear.lines[: with_graph.graph.pieces]  # as many as the graph has room for
+    kept = history[len(history) - with_graph.turns :]
+    said = [{"role": m.role, "content": m.content} for m in messages(kept, question, facts)]
+    text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    return tuple(tokenizer.encode(text, add_special_tokens=False))

@@ -1,0 +1,193 @@
+"""The loop of every training: accumulation, clipping, checkpoints, resume, curve. What is learnt is the caller's.
+
+What is random in a step depends on the seed and the step alone, so that a run that was stopped ends with the very
+weights of one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from time import perf_counter
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from pyfast.errors import InputError, RunError
+
+CHECKPOINT, CURVE = "checkpoint.safetensors", "curve.jsonl"
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """How long and how fast is learnt; Adam, constant rate, as in table 4 of the graph_convqa paper."""
+
+    epochs: int = 1
+    accumulation: int = 4
+    """Examples of a step; each is a batch of its own"""
+    learning_rate: float = 5e-5
+    clip: float = 1.0
+    """Largest norm of a step's gradient"""
+    seed: int = 0
+    save_every: int = 50
+    """Steps between checkpoints; the last step is always kept"""
+
+    def steps(self, examples: int) -> int:
+        """Of the whole training; an epoch's last step may have fewer examples."""
+        return self.epochs * math.ceil(examples / self.accumulation)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One step on the curve; a line of curve.jsonl."""
+
+    step: int
+    epoch: int
+    loss: float
+    """Mean over the step's examples"""
+    gradient: float
+    """Norm before clipping"""
+    seconds: float
+
+
+def fit(
+    examples: Sequence[E],
+    loss: Callable[[E], torch.Tensor],
+    parameters: Mapping[str, torch.Tensor],
+    folder: Path,
+    schedule: Schedule,
+    described: Mapping[str, Any],
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    told: Callable[[Point, int], None] = lambda point, total: None,
+) -> list[Point]:
+    """Learn, or go on from the folder's checkpoint; the whole curve. `parameters` are changed in place.
+
+    `loss(example)` is a scalar; `described` is what the training depends on beside the schedule (data, model).
+    `stop` is asked before each step: what was learnt is kept. `told` hears of each step, and how many there are.
+    Raises `InputError` where the checkpoint is another training's, and `RunError` where the loss is not finite.
+    """
+    if not examples:
+        raise InputError("nothing to learn from: there is no example")
+    folder.mkdir(parents=True, exist_ok=True)
+    optimizer = torch.optim.Adam(parameters.values(), lr=schedule.learning_rate)
+    digest = _digest({"schedule": asdict(schedule), "examples": len(examples), **described})
+    done = _restore(folder / CHECKPOINT, parameters, optimizer, digest)
+    curve = _curve(folder / CURVE, done)
+    total = schedule.steps(len(examples))
+    with (folder / CURVE).open("a", encoding="utf-8") as file:
+        for step in range(done, total):
+            if stop():
+                break
+            point = _step(examples, loss, parameters, optimizer, schedule, step)
+            curve.append(point)
+            file.write(json.dumps(asdict(point)) + "\n")
+            file.flush()
+            told(point, total)
+            if (step + 1) % schedule.save_every == 0:
+                _save(folder / CHECKPOINT, parameters, optimizer, digest, step + 1)
+    if len(curve) > done:
+        _save(folder / CHECKPOINT, parameters, optimizer, digest, len(curve))
+    return curve
+
+
+def _step(
+    examples: Sequence[E],
+    loss: Callable[[E], torch.Tensor],
+    parameters: Mapping[str, torch.Tensor],
+    optimizer: torch.optim.Optimizer,
+    schedule: Schedule,
+    step: int,
+) -> Point:
+    started = perf_counter()
+    epoch, chosen = batch(len(examples), schedule, step)
+    losses = []
+    for place, i in enumerate(chosen):
+        torch.manual_seed(int.from_bytes(blake2b(repr((schedule.seed, step, place)).encode()).digest()[:7]))
+        value = loss(examples[i])
+        torch.autograd.backward(value / len(chosen))
+        losses.append(value.item())
+    mean = sum(losses) / len(losses)
+    norm = torch.nn.utils.clip_grad_norm_(parameters.values(), schedule.clip).item()
+    if not math.isfinite(mean) or not math.isfinite(norm):
+        raise RunError(f"step {step}: the loss is {mean:g}, its gradient {norm:g}; try a lower learning rate")
+    optimizer.step()
+    optimizer.zero_grad()
+    return Point(step, epoch, mean, norm, perf_counter() - started)
+
+
+def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]:
+    """(the epoch, the examples of a step): each epoch has its own order."""
+    epoch, place = divmod(step, math.ceil(examples / schedule.accumulation))
+    order = np.random.default_rng((schedule.seed, epoch)).permutation(examples)
+    first = place * schedule.accumulation
+    return epoch, order[first : first + schedule.accumulation].tolist()
+
+
+def _tensors(
+    parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """All that a step changes, by name; a parameter that never had a gradient has no moments."""
+    for name, parameter in parameters.items():
+        yield name, parameter.detach()
+        for moment in _MOMENTS:
+            if optimizer.state[parameter]:
+                yield f"{moment}:{name}", optimizer.state[parameter][moment]
+
+
+def _save(
+    path: Path,
+    parameters: Mapping[str, torch.Tensor],
+    optimizer: torch.optim.Optimizer,
+    digest: str,
+    step: int,
+) -> None:
+    """Whole or not at all: written aside and renamed."""
+    aside = path.with_suffix(".new")
+    tensors = {name: tensor.contiguous() for name, tensor in _tensors(parameters, optimizer)}
+    save_file(tensors, aside, {"training": digest, "step": str(step)})
+    aside.rename(path)
+
+
+def _restore(
+    path: Path, parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer, digest: str
+) -> int:
+    """Take over a checkpoint, if there is one; the number of steps that were done."""
+    if not path.exists():
+        return 0
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata, names = file.metadata() or {}, set(file.keys())
+            if metadata.get("training") != digest:
+                raise InputError(f"{path}: of another training (data, model or schedule); choose another folder")
+            step = int(metadata["step"])
+            for name, parameter in parameters.items():
+                parameter.data.copy_(file.get_tensor(name))
+                if f"{_MOMENTS[0]}:{name}" in names:
+                    moments = {moment: file.get_tensor(f"{moment}:{name}") for moment in _MOMENTS}
+                    optimizer.state[parameter] = {"step": torch.tensor(float(step)), **moments}
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"{path}: damaged: {error}; remove it to begin anew") from None
+    return step
+
+
+def _curve(path: Path, done: int) -> list[Point]:
+    """The steps that the checkpoint has; what was noted behind it is cut off, for it comes again."""
+    lines = path.read_text(encoding="utf-8").splitlines()[:done] if path.exists() else []
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return [Point(**json.loads(line)) for line in lines]
+
+
+def _digest(described: Mapping[str, Any]) -> str:
+    said = json.dumps(described, sort_keys=True, default=str)
+    return blake2b(said.encode(), digest_size=16).hexdigest()

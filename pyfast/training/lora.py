@@ -1,0 +1,62 @@
+"""A language model that learns through low-rank updates of its attention (Hu et al. 2022), by peft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pyfast.errors import ModelNotFoundError
+
+TARGETS = ("q_proj", "k_proj", "v_proj")
+
+
+def open_model(folder: Path) -> tuple[Any, Any]:
+    """(the model in float32, its tokenizer) from a folder with safetensors. Raises `ModelNotFoundError`."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if not (folder / "config.json").is_file():
+        raise ModelNotFoundError(f"no model folder at {folder} (it has no config.json)")
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, use_safetensors=True, local_files_only=True
+        )
+        return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ModelNotFoundError(f"{folder}: {' '.join(str(error).split())}") from None
+
+
+def with_lora(
+    model: Any, *, rank: int = 128, alpha: int = 32, dropout: float = 0.05, targets: Sequence[str] = TARGETS
+) -> Any:
+    """The model with fresh low-rank updates of its `targets`; nothing else of it learns."""
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(
+        r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=list(targets), task_type="CAUSAL_LM"
+    )
+    return get_peft_model(model, config)
+
+
+def learning(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """What of a model learns, by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def completion_loss(model: Any, prompt: torch.Tensor, completion: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy of the completion's tokens (int64[c]) after a prompt of embeddings [p, hidden].
+
+    The prompt's own tokens bear no loss (graph_convqa, equation 8), and no logits are made for them.
+    """
+    said = model.get_input_embeddings()(completion[:-1])
+    inputs = torch.cat([prompt, said]).unsqueeze(0)
+    logits = model(inputs_embeds=inputs, logits_to_keep=len(completion)).logits[0]
+    return torch.nn.functional.cross_entropy(logits, completion)
+
+
+def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write the model with its updates taken in, as transformers and vLLM load it. `model` is used up."""
+    model.merge_and_unload().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
