@@ -227,6 +227,14 @@ def test_a_contradiction_is_settled_once(small: Index) -> None:
     assert never.kinds.count("select") == 4 + 2  # at most Delta more
 
 
+def test_a_broken_refinement_leaves_the_first_answer(small: Index) -> None:
+    answers: Any = iter([{"answer": "Huygens", "supporting": [1]}, "broken"])
+    found = {"contradiction": True, "settle": "the year"}
+    record = one(small, hseq(verify=found, head=lambda _: next(answers)), refine="1")
+    assert record.answer == "Huygens" and record.trace["refinement"].startswith("head: malformed")
+    assert record.trace["supporting"] == [piece["id"] for piece in record.evidence]
+
+
 @pytest.mark.parametrize("verdict", [{"contradiction": False, "settle": ""}, "broken"])
 def test_without_a_contradiction_the_answer_stands(small: Index, verdict: Reply) -> None:
     llm = hseq(verify=verdict)
