@@ -37,6 +37,9 @@ def answer(
     budget: Annotated[
         list[str] | None, typer.Option(help="A limit, such as seconds=60 or tokens=20000; repeatable.")
     ] = None,
+    reuse: Annotated[
+        Path | None, typer.Option(help="A folder for plans that follow from the question alone; runs share it.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, max=10**9, help="Answer only the first ones.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=65_536, help="Questions in work at once.")] = 64,
     max_failures: Annotated[
@@ -52,7 +55,7 @@ def answer(
 ) -> None:
     """Answer questions, or go on with a run that was stopped."""
     from pyfast.engine import Budget, Job, check_questions, check_run, configuration, read_questions, set_aside
-    from pyfast.llm import open_llm
+    from pyfast.llm import Remembered, open_llm
     from pyfast.retrieval import Index
     from pyfast.systems import load_system
 
@@ -66,6 +69,8 @@ def answer(
         raise InputError(f"--system {system} retrieves: give --index (made by `pyfast index`)")
     opened = Index(index) if index is not None else None
     backend = open_llm(llm, **values(pairs("--llm-option", llm_option)))
+    if reuse is not None:
+        backend = Remembered(backend, reuse)
     describe = partial(
         configuration,
         system=system,

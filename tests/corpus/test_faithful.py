@@ -118,7 +118,7 @@ def test_segments_alone_give_every_corpus_back(given_documents: list[Document]) 
 @LENIENT
 @given(documents, st.data())
 def test_documents_come_and_go(given_documents: list[Document], data: st.DataObject) -> None:
-    """Segments keep their ids when documents are added or left out; those deleted are in no window and near none."""
+    """Segments keep their ids when others are added or left out; those deleted are in no window and near none."""
     corpus = encode(given_documents)
     gone = data.draw(st.sets(st.sampled_from(range(len(given_documents))))) if given_documents else set()
     rest = encode([document for source, document in enumerate(given_documents) if source not in gone])

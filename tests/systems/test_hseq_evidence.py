@@ -21,7 +21,7 @@ STRATEGIES = ("guided_topk", "children", "parent", "row", "column", "relation")
 
 
 def roaming() -> Scripted:
-    """Picks and expands as the prompt's own bytes have it: the same for the same prompt, and all over the corpus."""
+    """Picks and expands as the prompt's own bytes have it: the same for the same prompt, and everywhere."""
 
     def select(request: Request) -> str:
         assert request.schema is not None
