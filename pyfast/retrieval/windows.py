@@ -12,7 +12,7 @@ from pyfast import ops
 from pyfast.corpus import Level
 from pyfast.ops.arrays import Int64, ends
 from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors
-from pyfast.retrieval.cover import covered, question_weights
+from pyfast.retrieval.cover import Words
 from pyfast.retrieval.index import Index
 
 Priority = tuple[Level, ...]
@@ -127,8 +127,8 @@ def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
     found = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))
     if len(found) <= limit:
         return found
-    weights = question_weights(index, move.view.question)
-    shared = [-sum(covered(index, index.corpus.render(i), weights).values()) for i in found]
+    words = Words(index, move.view.question)
+    shared = [-words.weight(words.within(index.corpus.render(i))) for i in found]
     return [found[at] for at in np.argsort(shared, kind="stable")[:limit].tolist()]
 
 

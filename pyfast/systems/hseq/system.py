@@ -98,7 +98,10 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             progress = replace(progress, guidance=tightened(guidance, settle))
             limits = replace(settings.limits(), most=settings.refine, least=1)
             progress = await iterate(progress, policy, ctx, limits, _CONCLUSION)
-            package, reply = await conclude(question.text, progress, ctx)
+            try:
+                package, reply = await conclude(question.text, progress, ctx)
+            except AnswerError as error:  # then the first answer stands
+                trace["refinement"] = str(error)
 
     trace |= {"steps": progress.steps, "ended": progress.ended}
     if reply is None:
