@@ -185,8 +185,12 @@ class Context:
 
     def narrative(self, pool: Pool, answer: Prompt[Any]) -> Awaitable[str]:
         """The pool's units as numbered lines, best first, as many as fit the window beside the prompt `answer`."""
+        return self.call(narrate, pool, self.room(answer))
+
+    def room(self, answer: Prompt[Any]) -> int:
+        """How many characters of context fit the window beside the prompt `answer`."""
         tokens = self._engine.llm.context_window - answer.max_tokens - _TOKENS_FOR_INSTRUCTIONS
-        return self.call(narrate, pool, max(int(tokens * _CHARACTERS_PER_TOKEN), 200))
+        return max(int(tokens * _CHARACTERS_PER_TOKEN), 200)
 
     def _step(self, name: str) -> None:
         self.ledger.steps += 1
