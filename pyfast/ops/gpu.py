@@ -101,9 +101,7 @@ def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: s
         degree = gpu.empty(len(documents), "float32")
         pools = gpu.memory(offsets), gpu.memory(documents)
         with gpu.queue(call_gpu(_native.cuda.weighted_degree_workspace, len(offsets) - 1, known)) as queue:
-            call_gpu(
-                _native.cuda.weighted_degree, x.arguments, pools, weight, known, gpu.memory(degree), queue
-            )
+            call_gpu(_native.cuda.weighted_degree, x.arguments, pools, weight, known, gpu.memory(degree), queue)
         return degree
 
 
@@ -146,9 +144,7 @@ def pagerank(
     gpu = Gpu(*graph)
     with gpu.current():
         kinds = ("pool_offsets", "int64"), ("indptr", "int64"), ("indices", "int32"), ("weights", "float32")
-        arrays = [
-            gpu.array(f"g.{name}", value, dtype) for (name, dtype), value in zip(kinds, graph, strict=True)
-        ]
+        arrays = [gpu.array(f"g.{name}", value, dtype) for (name, dtype), value in zip(kinds, graph, strict=True)]
         nodes = max(len(arrays[1]) - 1, 0)
         given = gpu.empty(0, "float32") if shares is None else gpu.array("personalization", shares, "float32")
         if shares is not None and len(given) != nodes:
@@ -191,9 +187,7 @@ def _places(gpu: Gpu, size: int, order: Any, mask: Any, live: Any, cursors: tupl
     return Places(stream, batch, len(held[0]), len(held[2]), fixed + held)
 
 
-def window(
-    size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], width: int
-) -> Lists:
+def window(size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], width: int) -> Lists:
     """(offsets, segments) of each cursor's window."""
     gpu = Gpu(order)
     with gpu.current():

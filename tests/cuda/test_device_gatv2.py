@@ -6,11 +6,11 @@ import device_ops
 import numpy as np
 import numpy.typing as npt
 import pytest
-from conftest import Way
 from device_ops import Attention
 from gatv2_problems import Layer, layers, random_layer
 from hypothesis import strategies as st
 
+from conftest import Way
 from pyfast.ops.gatv2 import backward, forward
 
 Array = npt.NDArray[Any]

@@ -4,10 +4,10 @@ import random
 
 import device_ops
 import numpy as np
-from conftest import Way
 from hypothesis import strategies as st
 from test_hseq_stream import batch, forests, lists, priorities, split
 
+from conftest import Way
 from pyfast import ops
 from pyfast.ops.hseq_stream import Cursors, Stream
 

@@ -29,7 +29,9 @@ def test_as_sentence_transformers_makes_them(embedder: Embedder) -> None:
 
 
 def test_a_vector_does_not_depend_on_its_company(embedder: Embedder, examples: Path) -> None:
-    lines = [line for path in sorted(examples.rglob("*.md")) for line in path.read_text().splitlines() if line][:40]
+    lines = [line for path in sorted(examples.rglob("*.md")) for line in path.read_text().splitlines() if line][
+        :40
+    ]
     together = embedder.encode(lines)
     shuffled = np.random.default_rng(3).permutation(len(lines))
     np.testing.assert_array_equal(embedder.encode([lines[i] for i in shuffled]), together[shuffled])
