@@ -107,6 +107,12 @@ def test_the_ledger_tells_steps_tokens_and_time(small: Index) -> None:
         assert all(stage.queued_us + stage.running_us > 0 for stage in ledger.stages.values())
 
 
+def test_only_what_has_nothing_in_its_place_is_asked_for_again(small: Index) -> None:
+    llm = Scripted(guide="broken", select="broken", head="broken")
+    ((record, _),) = ledgers(small, llm, QUESTIONS[:1], Budget(attempts=3), steps="2")
+    assert llm.kinds == ["guide", "select", "select", "head", "head", "head"] and record.state == "failed"
+
+
 def test_a_small_budget_is_used(small: Index) -> None:
     """Two calls: one step and the answer. One: the lexical iterator's picks, and the answer."""
     for calls, asked in ((1, ["head"]), (2, ["select", "head"]), (3, ["guide", "select", "head"])):
