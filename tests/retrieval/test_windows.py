@@ -1,12 +1,13 @@
 """Windows of many questions at once: the same as of one alone, on the stream and beside it."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from pyfast.corpus import PRIORITY, Level
+from pyfast.corpus import PRIORITY, Level, TextDocument
 from pyfast.ops.hseq_stream import Neighbors
-from pyfast.retrieval import Index, Move, View, candidates, move_on, open_window, pick_cover
+from pyfast.retrieval import Index, Move, View, build_index, candidates, move_on, open_window, pick_cover
 
 QUESTIONS = [
     "Who discovered Titan?",
@@ -65,6 +66,19 @@ def test_what_is_done_does_not_come_again(small: Index) -> None:
         )
     assert len(seen) == len(set(seen))
     assert {i for i in range(len(small.corpus)) if small.corpus.level[i] in PRIORITY} <= set(seen)
+
+
+def test_no_whole_books(tmp_path: Path) -> None:
+    """A parent that is too large to be evidence is not brought in; a small one is."""
+    texts = [
+        TextDocument("small", "", "A lighthouse.\n\nIt is old."),
+        TextDocument("large", "", "A harbour.\n\n" * 9999),
+    ]
+    index = build_index(texts, tmp_path / "index")
+    for word, brought in (("lighthouse", True), ("harbour", False)):
+        (view,) = opened(index, [word], 4)
+        (after,) = move_on(index, [Move(view, (), "parent", (places(view)[0],))], 4, PRIORITY)
+        assert (after.window[0].level == Level.DOCUMENT) == brought
 
 
 def test_of_many_relations_those_about_the_question(small: Index) -> None:
