@@ -34,8 +34,7 @@ class Threads:
     registers: dict[str, Array]
     special: dict[str, Array]
     symbols: dict[str, int]
-    """Addresses of shared variables."""
-    parameters: dict[str, bytes]
+    """Addresses of shared variables and of parameters."""
     spaces: dict[str, Space | Generic]
     epochs: Array = field(init=False)
     """int64[threads]: how many times a thread's warp was synchronised."""
