@@ -23,6 +23,8 @@ Backend: TypeAlias = Literal["auto", "cpu", "cuda"]
 Memory: TypeAlias = tuple[int, int]
 """Where a device array begins, and its length."""
 
+GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "pagerank", "weighted_degree")
+
 _PENDING: ContextVar[list[tuple[Gpu, Any]] | None] = ContextVar("pending", default=None)
 
 
