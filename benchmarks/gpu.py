@@ -2,9 +2,9 @@
 
     python benchmarks/gpu.py
 
-Results are compared before anything is timed. Times are medians of device time between two events, after a warm-up;
-peers that are not installed are left out. Writes benchmarks/results/<device>.json, to be held against the predictions
-of cuda_report.py.
+Results are compared before anything is timed. Times are medians of device time between two events, after a
+warm-up; peers that are not installed are left out. Writes benchmarks/results/<device>.json, to be held against the
+predictions of cuda_report.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where an op runs: it follows its arrays, and says in one line why it cannot."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ POOLS = np.array([0, 3]), np.arange(3)
 GRAPH = ops.evidence_graph(X, *POOLS)
 STREAM = ops.hseq_stream([0, 2], [-1, 0], priority=[2])
 FEATURES = np.ones((3, 1, 2), np.float32), np.ones((3, 1, 2), np.float32)
+ATT = np.ones((1, 2), np.float32)
 CALLS = {
     "evidence_graph": lambda backend: ops.evidence_graph(X, *POOLS, backend=backend),
     "weighted_degree": lambda backend: ops.weighted_degree(X, *POOLS, backend=backend),
@@ -32,7 +33,12 @@ class OnDevice:
     """An array on a GPU, as far as anyone can tell without looking into it."""
 
     dtype = np.dtype(np.int32)
-    __cuda_array_interface__: Any = {"shape": (3,), "typestr": "<i4", "data": (0, False), "version": 3}
+    __cuda_array_interface__: ClassVar[dict[str, Any]] = {
+        "shape": (3,),
+        "typestr": "<i4",
+        "data": (0, False),
+        "version": 3,
+    }
 
 
 def test_every_op_of_a_gpu_is_asked() -> None:
@@ -59,7 +65,7 @@ def test_auto_follows_the_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not gpu_problem(), reason="there is a GPU")
 def test_arrays_on_a_gpu_that_cannot_be_used() -> None:
-    with pytest.raises(DeviceError, match="built without|no GPU can be used"):
+    with pytest.raises(DeviceError, match=r"built without|no GPU can be used"):
         ops.weighted_degree(X, [0, 3], OnDevice())  # type: ignore[arg-type]
 
 
