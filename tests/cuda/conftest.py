@@ -1,0 +1,128 @@
+"""The CUDA sources, built once to be executed without a GPU; and the ops' problems, of tests/ops."""
+
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis.strategies import SearchStrategy
+
+sys.path.append(str(Path(__file__).parents[1] / "ops"))
+
+from builds import HERE, KERNELS, KINDS, build_ptx, compile_all, compile_core, link
+from device_ops import Device, TwoWays
+from emulated import Driver
+from interpreted import Interpreter
+from pool_problems import Problem
+from real_pools import real_pools
+
+T = TypeVar("T")
+CONTROLS = HERE / "driver" / "controls.cu"
+SOURCES = [
+    *sorted(KERNELS.glob("*.cu")),
+    *sorted((HERE / "driver").glob("*_calls.cpp")),
+    HERE / "driver" / "ops.cpp",
+]
+NO_EMULATOR = "" if platform.machine() == "x86_64" and shutil.which("g++") else "the emulator needs x86-64 and g++"
+NO_INTERPRETER = "" if shutil.which("nvcc") else "needs nvcc"
+
+
+@pytest.fixture(scope="session")
+def real(data: Path) -> Problem:
+    return real_pools(data)
+
+
+Objects = Callable[[str, str], list[Path]]
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Objects:
+    """What g++ makes of the core, the ops or the controls, once for each kind of build: plain, address
+    (AddressSanitizer and UndefinedBehaviorSanitizer), thread.
+    """
+    if NO_EMULATOR:
+        pytest.skip(NO_EMULATOR)
+
+    @cache
+    def compiled(kind: str, part: str) -> list[Path]:
+        folder = tmp_path_factory.mktemp(f"{kind}-{part}")
+        if part == "core":
+            return compile_core(kind, folder)
+        sources = SOURCES if part == "ops" else [CONTROLS]
+        return compile_all([(source, KINDS[kind][0]) for source in sources], folder)
+
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def driver(objects: Objects, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Driver]]:
+    """Drivers with all ops."""
+    made: list[Driver] = []
+
+    @cache
+    def make(kind: str) -> Driver:
+        parts = [*objects(kind, "core"), *objects(kind, "ops")]
+        made.append(Driver(link(kind, parts, tmp_path_factory.mktemp(f"ops-{kind}"))))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture(scope="session")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The PTX of all kernels."""
+    if NO_INTERPRETER:
+        pytest.skip(NO_INTERPRETER)
+    return build_ptx(sorted(KERNELS.glob("*.cu")), tmp_path_factory.mktemp("ptx"))
+
+
+@pytest.fixture(scope="session")
+def interpreter(driver: Callable[[str], Driver], modules: list[str]) -> Interpreter:
+    return Interpreter(driver("plain"), modules)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to execute the kernels, and how many drawn problems it has time for."""
+
+    device: Device
+    examples: int
+    pools: int
+    """How many real pools."""
+
+    def every(self, strategy: SearchStrategy[T], check: Callable[[T], None]) -> None:
+        """Checks what the strategy draws."""
+        limited = settings(max_examples=self.examples, derandomize=True, database=None)
+        # With shrinking, a failure would take longer than it is worth: problems are small as they are drawn.
+        limited = settings(limited, phases=[Phase.explicit, Phase.generate])
+        limited(given(strategy)(lambda drawn: check(drawn)))()
+
+
+# Quick ones first. The sanitizers see what the plain build cannot, and take their time.
+WAYS = {
+    "emulated": (40, 10),
+    "interpreted": (4, 0),
+    "address": (40, 3),
+    "thread": (30, 3),
+    "interpreted, long": (25, 1),
+}
+
+
+@pytest.fixture(params=[pytest.param(way, marks=[pytest.mark.slow] * (n > 1)) for n, way in enumerate(WAYS)])
+def way(request: pytest.FixtureRequest) -> Way:
+    """Each way to execute the kernels, one after another."""
+    name = request.param
+    if name.startswith("interpreted"):
+        device: Device = request.getfixturevalue("interpreter")
+    else:
+        made = request.getfixturevalue("driver")
+        device = TwoWays(made("plain")) if name == "emulated" else made(name)
+    return Way(device, *WAYS[name])

@@ -1,0 +1,117 @@
+// Small kernels, one for each thing that a kernel can get wrong: the harness's own, right as they stand. In copies
+// of this file faults are planted (plants.py); each must be found, and nothing in this one.
+#include "calls.hpp"
+#include "gpu.cuh"
+
+namespace {
+
+using namespace pyfast::cuda;
+
+constexpr int block_size = 128;
+constexpr int warps = block_size / lanes;
+
+// total += sum of numbers; sums[b]: that of block b. Static shared memory, shuffles, an atomic.
+__global__ void __launch_bounds__(block_size)
+    sum_kernel(const int* __restrict__ numbers, int n, int* sums, int* total) {
+    GPU_SHARED(int, parts, warps);
+    const int thread = static_cast<int>(threadIdx.x);
+    int sum = 0;
+    for (int i = static_cast<int>(blockIdx.x) * block_size + thread; i < n;
+         i += static_cast<int>(gridDim.x) * block_size) {
+        sum += numbers[i];
+    }
+    sum = warp_sum(sum);
+    if (thread % lanes == 0) {
+        parts[thread / lanes] = sum;
+    }
+    __syncthreads();
+    if (thread < lanes) {
+        sum = warp_sum(thread < warps ? parts[thread] : 0);
+        if (thread == 0) {
+            sums[blockIdx.x] = sum;
+            atomicAdd(total, sum);
+        }
+    }
+}
+
+// counts[v]: how many numbers are v, for each of `values`, by one block. Dynamic shared memory, atomics on it.
+__global__ void __launch_bounds__(block_size) count_kernel(const int* numbers, int n, int values, int* counts) {
+    GPU_DYN_SHARED(int, held);
+    for (int v = static_cast<int>(threadIdx.x); v < values; v += block_size) {
+        held[v] = 0;
+    }
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < n; i += block_size) {
+        atomicAdd(&held[numbers[i]], 1);
+    }
+    __syncthreads();
+    for (int v = static_cast<int>(threadIdx.x); v < values; v += block_size) {
+        counts[v] = held[v];
+    }
+}
+
+// kept[k]: the k-th number that is not 0, by one warp; `found` of them. Ballots in a loop that all lanes take.
+__global__ void __launch_bounds__(lanes) keep_kernel(const int* numbers, int n, int* kept, int* found) {
+    const int lane = static_cast<int>(threadIdx.x);
+    int before = 0;
+    for (int first = 0; first < n; first += lanes) {
+        const int i = first + lane;
+        const int number = i < n ? numbers[i] : 0;
+        const unsigned held = __ballot_sync(all_lanes, number != 0);
+        if (number != 0) {
+            kept[before + __popc(held & ((1U << lane) - 1U))] = number;
+        }
+        before += __popc(held);
+    }
+    if (lane == 0) {
+        *found = before;
+    }
+}
+
+// to[i] = from[i + 1], around each warp, through shared memory that only the warp uses.
+__global__ void __launch_bounds__(block_size) pass_kernel(const int* from, int* to) {
+    GPU_SHARED(int, hand, block_size);
+    const int thread = static_cast<int>(threadIdx.x);
+    const int at = static_cast<int>(blockIdx.x) * block_size + thread;
+    hand[thread] = from[at];
+    __syncwarp();
+    to[at] = hand[thread / lanes * lanes + (thread + 1) % lanes];
+}
+
+void sum(driver::Arguments& a) {
+    const auto numbers = a.array<const int>();
+    const auto sums = a.array<int>();
+    const auto total = a.array<int>();
+    static_cast<void>(cudaMemsetAsync(total.data(), 0, total.size_bytes(), nullptr));
+    GPU_LAUNCH(sum_kernel, static_cast<unsigned>(sums.size()), block_size, 0, nullptr, numbers.data(),
+               static_cast<int>(numbers.size()), sums.data(), total.data());
+}
+
+void count(driver::Arguments& a) {
+    const auto numbers = a.array<const int>();
+    const auto counts = a.array<int>();
+    GPU_LAUNCH(count_kernel, 1, block_size, counts.size_bytes(), nullptr, numbers.data(),
+               static_cast<int>(numbers.size()), static_cast<int>(counts.size()), counts.data());
+}
+
+void keep(driver::Arguments& a) {
+    const auto numbers = a.array<const int>();
+    const auto kept = a.array<int>();
+    const auto found = a.array<int>();
+    GPU_LAUNCH(keep_kernel, 1, lanes, 0, nullptr, numbers.data(), static_cast<int>(numbers.size()), kept.data(),
+               found.data());
+}
+
+void pass(driver::Arguments& a) {
+    const auto from = a.array<const int>();
+    const auto to = a.array<int>();
+    GPU_LAUNCH(pass_kernel, static_cast<unsigned>(from.size() / block_size), block_size, 0, nullptr, from.data(),
+               to.data());
+}
+
+}  // namespace
+
+const std::map<std::string, driver::Call>& driver::calls() {
+    static const std::map<std::string, Call> all{{"sum", sum}, {"count", count}, {"keep", keep}, {"pass", pass}};
+    return all;
+}

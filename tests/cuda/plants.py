@@ -1,0 +1,242 @@
+"""Faults to plant in copies of kernels: each must be found by both ways to execute them.
+
+Each says which build of the emulator finds it. `plain` sees threads that do not meet, and what two orders of threads or two
+kinds of poison make of a result; `address` what leaves its array; `thread` accesses that nothing orders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from builds import HERE, KERNELS
+
+CONTROLS = HERE / "driver" / "controls.cu"
+
+
+@dataclass(frozen=True)
+class Plant:
+    name: str
+    source: Path
+    """What is compiled."""
+    old: str
+    new: str
+    build: str
+    problem: str
+    """What shows it: one of the problems of test_plants.py."""
+    header: Path | None = None
+    """Where the fault goes, if not into the source itself."""
+    silent: bool = False
+    """Nothing is wrong with it: what looks like a fault and is none."""
+
+
+def _control(name: str, problem: str, build: str, old: str, new: str, silent: bool = False) -> Plant:
+    return Plant(name, CONTROLS, old, new, build, problem, silent=silent)
+
+
+def _kernel(name: str, source: str, problem: str, build: str, old: str, new: str, header: str = "") -> Plant:
+    return Plant(name, KERNELS / source, old, new, build, problem, KERNELS / header if header else None)
+
+
+OF_CONTROLS = [
+    _control(
+        "missing barrier before shared memory is read",
+        *("sum", "thread"),
+        "    __syncthreads();\n    if (thread < lanes) {",
+        "    if (thread < lanes) {",
+    ),
+    _control(
+        "missing barrier between atomics and reads",
+        *("count", "thread"),
+        "        atomicAdd(&held[numbers[i]], 1);\n    }\n    __syncthreads();",
+        "        atomicAdd(&held[numbers[i]], 1);\n    }",
+    ),
+    _control(
+        "update of global memory by several blocks, not atomic",
+        "sum",
+        "thread",
+        "atomicAdd(total, sum)",
+        "*total += sum",
+    ),
+    _control(
+        "update of shared memory, not atomic",
+        "count",
+        "thread",
+        "atomicAdd(&held[numbers[i]], 1)",
+        "held[numbers[i]] += 1",
+    ),
+    _control(
+        "read behind global memory",
+        "sum",
+        "address",
+        "i < n; i += static_cast<int>(grid",
+        "i <= n; i += static_cast<int>(grid",
+    ),
+    _control("write behind global memory", "keep", "address", "*found = before", "found[1] = before"),
+    _control(
+        "read behind static shared memory", "sum", "address", "thread < warps ? parts", "thread <= warps ? parts"
+    ),
+    _control(
+        "write before static shared memory",
+        "pass",
+        "address",
+        "hand[thread] = from[at]",
+        "hand[thread - 1] = from[at]",
+    ),
+    _control(
+        "write behind dynamic shared memory",
+        *("count", "address"),
+        "v < values; v += block_size) {\n        held[v] = 0",
+        "v <= values; v += block_size) {\n        held[v] = 0",
+    ),
+    _control(
+        "misaligned read",
+        *("pass", "address"),
+        "hand[thread] = from[at]",
+        "hand[thread] = static_cast<int>(*reinterpret_cast<const long long*>(from + (at < 2 ? 1 : 0)) >> 32)",
+    ),
+    _control(
+        "barrier that half of the block does not reach",
+        *("sum", "plain"),
+        "    __syncthreads();\n    if (thread < lanes) {",
+        "    if (thread < block_size / 2) {\n        __syncthreads();\n    }\n    if (thread < lanes) {",
+    ),
+    _control(
+        "two barriers in place of one, on either side of a branch",
+        *("sum", "plain"),
+        "    __syncthreads();\n    if (thread < lanes) {",
+        "    if (thread < block_size / 2) {\n        __syncthreads();\n        sum += 1;\n    } else {\n"
+        "        __syncthreads();\n    }\n    if (thread < lanes) {",
+    ),
+    _control(
+        "threads that leave before a barrier",
+        *("sum", "plain"),
+        "    sum = warp_sum(sum);\n    if (thread % lanes == 0) {",
+        "    if (thread == 77) {\n        return;\n    }\n    sum = warp_sum(sum);\n    if (thread % lanes == 0) {",
+    ),
+    _control(
+        "ballot of all lanes where some are elsewhere",
+        *("keep", "plain"),
+        "        const unsigned held = __ballot_sync(all_lanes, number != 0);\n        if (number != 0) {",
+        "        unsigned held = 0;\n        if (number != 0) {\n            held = __ballot_sync(all_lanes, number != 0);",
+    ),
+    _control(
+        "ballot by a lane that is not in its mask",
+        *("keep", "plain"),
+        "__ballot_sync(all_lanes, number != 0)",
+        "__ballot_sync(0x7FFFFFFFU, number != 0)",
+    ),
+    _control(
+        "uninitialised shared memory",
+        "count",
+        "plain",
+        "        held[v] = 0;\n",
+        "        static_cast<void>(held);\n",
+    ),
+    _control("uninitialised global memory", "keep", "plain", "*found = before", "*found += before"),
+    _control("shuffle taken for a fence", "pass", "thread", "__syncwarp()", "__shfl_sync(all_lanes, at, 0)"),
+    _control("ballot taken for a fence", "pass", "thread", "__syncwarp()", "__ballot_sync(all_lanes, at)"),
+    _control("nothing in place of a fence", "pass", "thread", "    __syncwarp();\n", ""),
+    # What may look like a fault, and is none.
+    _control("a barrier in place of a fence", "pass", "thread", "__syncwarp()", "__syncthreads()", silent=True),
+    _control(
+        "a barrier more than is needed",
+        *("sum", "thread"),
+        "    sum = warp_sum(sum);\n    if (thread % lanes == 0) {",
+        "    __syncthreads();\n    sum = warp_sum(sum);\n    if (thread % lanes == 0) {",
+        silent=True,
+    ),
+    _control(
+        "other lanes' ways that meet again",
+        *("keep", "plain"),
+        "        before += __popc(held);",
+        "        if (lane % 3 == 1) {\n            before += 0;\n        }\n        __syncwarp();\n        before += __popc(held);",
+        silent=True,
+    ),
+    _control(
+        "a read of what the same thread has written",
+        *("pass", "thread"),
+        "    hand[thread] = from[at];\n",
+        "    hand[thread] = 0;\n    hand[thread] += from[at];\n",
+        silent=True,
+    ),
+]
+
+OF_KERNELS = [
+    _kernel(
+        "weighted_degree without the barrier between documents",
+        *("weighted_degree.cu", "degree", "thread"),
+        "        __syncthreads();  // a term is once in a document: its sum grows document by document\n",
+        "",
+    ),
+    _kernel(
+        "weighted_degree with a barrier that half of the block reaches",
+        *("weighted_degree.cu", "degree", "plain"),
+        "        __syncthreads();  // a term is once in a document: its sum grows document by document\n",
+        "        if (threadIdx.x < 128) {\n            __syncthreads();\n        }\n",
+    ),
+    _kernel(
+        "weighted_degree without clearing its table",
+        "weighted_degree.cu",
+        "degree",
+        "plain",
+        "        terms.clear();\n",
+        "",
+    ),
+    _kernel(
+        "weighted_degree that clears a slot too many",
+        *("weighted_degree.cu", "degree", "address"),
+        "slot <= mask; slot += blockDim.x",
+        "slot <= mask + 1; slot += blockDim.x",
+    ),
+    _kernel(
+        "weighted_degree that writes behind its result",
+        *("weighted_degree.cu", "degree", "address"),
+        "            degree[v] = static_cast<float>(total);",
+        "            degree[v + 1] = static_cast<float>(total);",
+    ),
+    _kernel(
+        "graph_rank with too small an array",
+        *("graph_rank.cu", "rank", "address"),
+        "GPU_SHARED(float, parts, threads / lanes)",
+        "GPU_SHARED(float, parts, threads / lanes - 1)",
+    ),
+    _kernel(
+        "a sum of a block without its barrier",
+        *("graph_rank.cu", "rank", "thread"),
+        "    __syncthreads();\n    return of_warp(",
+        "    return of_warp(",
+        "gpu.cuh",
+    ),
+    _kernel(
+        "evidence_graph whose lanes do not wait for the cleared table",
+        *("evidence_graph.cu", "graph", "thread"),
+        "            terms[slot] = -1;\n        }\n        __syncwarp();",
+        "            terms[slot] = -1;\n        }",
+        "row_table.cuh",
+    ),
+    _kernel(
+        "evidence_graph that votes where some lanes do not",
+        *("evidence_graph.cu", "graph", "plain"),
+        "const unsigned all = __ballot_sync(all_lanes, kept);",
+        "const unsigned all = kept ? __ballot_sync(all_lanes, true) : 0;",
+    ),
+    _kernel(
+        "a scan without the barrier behind its sums",
+        *("scan.cu", "graph", "thread"),
+        "    __syncthreads();\n    std::int64_t before",
+        "    std::int64_t before",
+    ),
+    _kernel(
+        "pagerank that counts without atomics",
+        *("pagerank.cu", "pagerank", "thread"),
+        "atomicAdd(reinterpret_cast<unsigned long long*>(incoming.end + first + graphs.rows.values[e]), 1ULL)",
+        "++incoming.end[first + graphs.rows.values[e]]",
+    ),
+    _kernel(
+        "pagerank that begins before all have their restart",
+        *("pagerank.cu", "pagerank", "thread"),
+        "    }\n    __syncthreads();\n}\n\n// One step",
+        "    }\n}\n\n// One step",
+    ),
+]

@@ -1,0 +1,39 @@
+"""pagerank, its CUDA executed on the CPU, against the CPU's."""
+
+import device_ops
+import numpy as np
+from graph_problems import graph, matrices, random_matrix
+from hypothesis import strategies as st
+from pool_problems import Problem
+from test_device_pools import first
+
+from conftest import Way
+from pyfast import ops
+
+
+def test_pagerank(way: Way) -> None:
+    def check(drawn: tuple[list[np.ndarray], float, str]) -> None:
+        pools, damping, restart = drawn
+        g = graph(pools)
+        n = len(g.indptr) - 1
+        shares = {"uniform": None, "ones": np.ones(n), "zeros": np.zeros(n), "some": np.arange(n) % 3}[restart]
+        if shares is not None:
+            shares = shares.astype(np.float32)
+        rank = device_ops.pagerank(way.device, g, damping, shares)
+        np.testing.assert_allclose(rank, ops.pagerank(g, damping, shares), rtol=1e-5, atol=1e-7)
+
+    restarts = st.sampled_from(["uniform", "ones", "zeros", "some"])
+    way.every(st.tuples(st.lists(matrices(), max_size=4), st.sampled_from([0.0, 0.5, 0.85]), restarts), check)
+
+
+def test_pagerank_of_larger_pools(way: Way) -> None:
+    """Below and above what shared memory has room for."""
+    sizes = [1, 31, 33, 128, 129] if way.examples > 10 else [5, 33]
+    g = graph([random_matrix(n, 0.2, seed=n, symmetric=n % 2 == 0) for n in sizes])
+    np.testing.assert_allclose(device_ops.pagerank(way.device, g), ops.pagerank(g), rtol=1e-6)
+
+
+def test_pagerank_of_real_pools(way: Way, real: Problem) -> None:
+    q = first(real, max(way.pools, 1))
+    g = ops.evidence_graph(q.X, q.offsets, q.docs, "dot", top_k=None if way.pools > 1 else 5)
+    np.testing.assert_allclose(device_ops.pagerank(way.device, g), ops.pagerank(g), rtol=1e-6)
