@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import cProfile
-import gc
 import json
 import os
 import pstats
@@ -29,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pyfast.corpus import read
-from pyfast.engine import Budget, Job, Question, Summary, read_questions, work_on
+from pyfast.engine import Budget, Job, Question, Summary, dedicate_process, read_questions, work_on
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index
 from pyfast.systems import load_system
@@ -79,8 +78,7 @@ def main(
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         index = build_index(read([corpus]), place / "index")
-        gc.collect()
-        gc.freeze()  # what building left behind is no part of a run
+        dedicate_process()
         if export_to is not None:
             export(index, questions, count, export_to)
             return

@@ -51,7 +51,7 @@ def rankings(index: Index, questions: list[str], pools: list[Pool]) -> dict[str,
     terms = stack([index.question_terms(question) for question in questions], np.int32)
     degree = ops.weighted_degree(index.X, offsets, units)
     bridged = ops.bridge_rank(index.X, offsets, units, semantic, terms)
-    wider = expand(index, offsets, units, semantic, bridged, terms)
+    wider = expand(index, offsets, units, semantic, terms)
     return {
         "list": (offsets, units, semantic),
         "graph_rank": (offsets, units, ops.graph_rank(semantic, degree, offsets)),

@@ -26,6 +26,7 @@ STOREYS = [
     {"knowledge"},
     {"systems"},
     {"training", "evaluation", "report"},
+    {"commands"},
     {"cli", "integrations"},
 ]
 STOREY = {room: height for height, rooms in enumerate(STOREYS) for room in rooms}

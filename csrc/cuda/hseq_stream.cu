@@ -275,7 +275,8 @@ StreamArrays stream_arrays(const Stream& stream) {
         throw Error("order: has " + std::to_string(stream.order.segments.size()) + " segments of " +
                     std::to_string(stream.size));
     }
-    if (mask.empty() != live.empty() || (!mask.empty() && static_cast<std::int64_t>(mask.size()) != stream.size)) {
+    if (stream.size != 0 && (mask.empty() != live.empty() ||
+                             (!mask.empty() && static_cast<std::int64_t>(mask.size()) != stream.size))) {
         throw Error("tombstones: must have one entry for each of " + std::to_string(stream.size) +
                     " segments, and the words that go with them");
     }

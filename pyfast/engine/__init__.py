@@ -4,7 +4,7 @@ from pyfast.engine.budget import Budget
 from pyfast.engine.configuration import Configuration, configuration
 from pyfast.engine.context import Context
 from pyfast.engine.folder import RunFolder, check_run, set_aside
-from pyfast.engine.job import Job, work_on
+from pyfast.engine.job import Job, dedicate_process, work_on
 from pyfast.engine.ledger import Ledger
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.questions import Question, check_questions, read_questions
@@ -30,6 +30,7 @@ __all__ = [
     "check_questions",
     "check_run",
     "configuration",
+    "dedicate_process",
     "read_questions",
     "read_status",
     "set_aside",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -20,6 +21,18 @@ from pyfast.llm import Backend
 from pyfast.retrieval import Index
 
 CLOSING_S = 5.0  # a backend that takes longer to stop is left to the end of the process
+
+
+def dedicate_process() -> None:
+    """Set the garbage collector up for a process that does nothing but a run; call it when the index is open.
+
+    What is loaded is there for good: the collector need not go through it again and again. And the objects of
+    thousands of questions in work are young, many and no garbage: with its usual 700 new objects between two
+    collections it takes a tenth of the event loop's time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from pyfast import _native
-from pyfast.errors import ArrayError
+from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import Gpu, Memory, call_gpu
 
 Bounds = tuple[int, int, int]
@@ -101,9 +102,7 @@ def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: s
         degree = gpu.empty(len(documents), "float32")
         pools = gpu.memory(offsets), gpu.memory(documents)
         with gpu.queue(call_gpu(_native.cuda.weighted_degree_workspace, len(offsets) - 1, known)) as queue:
-            call_gpu(
-                _native.cuda.weighted_degree, x.arguments, pools, weight, known, gpu.memory(degree), queue
-            )
+            call_gpu(_native.cuda.weighted_degree, x.arguments, pools, weight, known, gpu.memory(degree), queue)
         return degree
 
 
@@ -146,9 +145,7 @@ def pagerank(
     gpu = Gpu(*graph)
     with gpu.current():
         kinds = ("pool_offsets", "int64"), ("indptr", "int64"), ("indices", "int32"), ("weights", "float32")
-        arrays = [
-            gpu.array(f"g.{name}", value, dtype) for (name, dtype), value in zip(kinds, graph, strict=True)
-        ]
+        arrays = [gpu.array(f"g.{name}", value, dtype) for (name, dtype), value in zip(kinds, graph, strict=True)]
         nodes = max(len(arrays[1]) - 1, 0)
         given = gpu.empty(0, "float32") if shares is None else gpu.array("personalization", shares, "float32")
         if shares is not None and len(given) != nodes:
@@ -186,14 +183,12 @@ def _places(gpu: Gpu, size: int, order: Any, mask: Any, live: Any, cursors: tupl
     for name, lists in (("selected", selected), ("priors", priors)):
         held += [gpu.array(name, part, "int64") for part in lists]
     at = [gpu.memory(each) for each in held]
-    stream = size, *(gpu.memory(each) for each in fixed)
+    stream = size, gpu.memory(fixed[0]), gpu.memory(fixed[1]), gpu.memory(fixed[2])
     batch = at[0], (at[1], at[2]), (at[3], at[4])
     return Places(stream, batch, len(held[0]), len(held[2]), fixed + held)
 
 
-def window(
-    size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], width: int
-) -> Lists:
+def window(size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], width: int) -> Lists:
     """(offsets, segments) of each cursor's window."""
     gpu = Gpu(order)
     with gpu.current():
@@ -222,6 +217,17 @@ def refresh(
         with gpu.queue(call_gpu(_native.cuda.refresh_workspace, found.cursors, choices)) as queue:
             call_gpu(_native.cuda.refresh, found.stream, found.cursors, choices, past, *out, queue)
         return place, (offsets, segments[: int(offsets[-1])])
+
+
+def upload(library: str, *arrays: Any) -> list[Any]:
+    """Copies of NumPy arrays on the current GPU, as CuPy's or torch's."""
+    try:
+        module = import_module(library)
+    except ImportError as error:
+        raise DeviceError(f"library: {library!r} cannot be imported: {error}") from None
+    if library == "torch":
+        return [module.tensor(each, device="cuda") for each in arrays]
+    return [module.asarray(each) for each in arrays]
 
 
 def _pools(

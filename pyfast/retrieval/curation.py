@@ -21,9 +21,10 @@ Rank = Literal["graph_rank", "bridge_rank"]
 Centrality = Literal["degree", "pagerank", "betweenness", "eigenvector"]
 
 # What `Curation.expand` adds to a pool: the nearest few of its best few. benchmarks/recall.py shows what it finds;
-# more seeds, more neighbours, or a search to the end find no more of what is among a context's 10 or 20. The limit
-# leaves 95 % of the nearest at 26,000 units, and 84 % at a million (benchmarks/bench_bridge_expand.py).
-SEEDS = 5
+# more seeds, seeds that `bridge_rank` chose, more neighbours, or a longer search find no more of what is among a
+# context's 10 or 20. The limit leaves 95 % of the nearest at 26,000 units, and 84 % at a million
+# (benchmarks/bench_bridge_expand.py).
+SEEDS = 3
 NEAREST = 5
 MOST_ENTRIES = 2000
 
@@ -52,10 +53,9 @@ def curate(index: Index, items: Sequence[tuple[Pool, str]], how: Curation) -> li
     offsets, units, semantic = stacked([pool for pool, _ in items])
     if how.rank == "bridge_rank":
         terms = stack([index.question_terms(query) for _, query in items], np.int32)
-        scores = ops.bridge_rank(index.X, offsets, units, semantic, terms)
         if how.expand:
-            offsets, units, semantic = expand(index, offsets, units, semantic, scores, terms)
-            scores = ops.bridge_rank(index.X, offsets, units, semantic, terms)
+            offsets, units, semantic = expand(index, offsets, units, semantic, terms)
+        scores = ops.bridge_rank(index.X, offsets, units, semantic, terms)
     else:
         structural = _structural(index, offsets, units, how.centrality)
         scores = ops.graph_rank(semantic, structural, offsets, how.alpha)
@@ -76,27 +76,26 @@ def _structural(index: Index, offsets: Int64, units: Int32, centrality: Centrali
 
 
 def expand(
-    index: Index, offsets: Int64, units: Int32, semantic: Float32, scores: Float32, terms: tuple[Int64, Int32]
+    index: Index, offsets: Int64, units: Int32, semantic: Float32, terms: tuple[Int64, Int32]
 ) -> tuple[Int64, Int32, Float32]:
-    """The pools (offsets, units, semantic scores) with the units that their best ones by `scores` lead to.
+    """The pools (offsets, units, semantic scores) with the units that their first ones lead to.
 
     What joins a pool comes last, with the pool's lowest semantic score: it stands there for its edges alone.
     """
-    seed_offsets, nodes = ops.prune(scores, np.zeros(len(units), np.uint8), offsets, SEEDS, SEEDS)
-    seeds = units[nodes + np.repeat(offsets[:-1], np.diff(seed_offsets))]
+    sizes = np.diff(offsets)
+    seeds = units[np.arange(len(units)) - np.repeat(offsets[:-1], sizes) < SEEDS]
+    seed_offsets = np.concatenate([[0], np.cumsum(np.minimum(sizes, SEEDS))])
     found_offsets, found, _ = ops.bridge_expand(
         index.X, index.XT, seed_offsets, seeds, terms, NEAREST, largest_norm=1.0, most_entries=MOST_ENTRIES
     )
     pools = np.arange(len(offsets) - 1)
-    pool = np.concatenate(
-        [np.repeat(pools, np.diff(offsets)), np.repeat(pools, np.diff(found_offsets[seed_offsets]))]
-    )
+    pool = np.concatenate([np.repeat(pools, sizes), np.repeat(pools, np.diff(found_offsets[seed_offsets]))])
     joined = np.concatenate([units, found])
     # Each unit of a pool once, where it stands first; a pool's own before what was found.
     _, first = np.unique(pool * len(index.units) + joined, return_index=True)
     order = first[np.lexsort((first, pool[first]))]
     lowest = np.zeros(len(pools), np.float32)
-    some = np.diff(offsets) > 0
+    some = sizes > 0
     lowest[some] = np.minimum.reduceat(semantic, offsets[:-1][some]) if some.any() else 0.0
     scored = np.concatenate([semantic, lowest[pool[len(units) :]]])
     return np.searchsorted(pool[order], np.arange(len(offsets))), joined[order], scored[order]

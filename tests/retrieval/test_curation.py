@@ -110,9 +110,8 @@ def test_expand_joins_what_the_best_lead_to(
     everything = Curation(1000, 1000, rank="bridge_rank", expand=True)
     for (pool, query), kept in zip(items, curate(hybridqa, items, everything), strict=True):
         masked = hybridqa.question_terms(query)
-        first = bridge_rank_reference(hybridqa.X, pool.units, pool.scores, masked)
         units = pool.units.tolist()
-        for seed in pool.units[np.argsort(-first, kind="stable")[: curation.SEEDS]].tolist():
+        for seed in units[: curation.SEEDS]:
             found, _ = bridge_expand_reference(hybridqa.X, seed, masked, curation.NEAREST)
             units += [unit for unit in found.tolist() if unit not in units]
         assert len(units) > len(pool)

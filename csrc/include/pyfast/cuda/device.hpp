@@ -68,4 +68,8 @@ struct Devices {
 };
 PYFAST_API Devices devices();
 
+// The name of one of them, its compute capability and memory. Throws DeviceError where there is none of that
+// number.
+PYFAST_API std::string device_name(int device);
+
 }  // namespace pyfast::cuda

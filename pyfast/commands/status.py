@@ -1,0 +1,37 @@
+"""`pyfast status`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyfast.commands.terminal import plain, tokens
+
+
+def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
+    """Show how far a run is."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from pyfast.engine import read_status
+
+    found = read_status(run)
+    console = Console()
+    states = ", ".join(f"{count} {state}" for state, count in sorted(found.states.items())) or "none yet"
+    left = "" if found.seconds_left is None else f", about {timedelta(seconds=round(found.seconds_left))} left"
+    running = "running" if found.running else "done" if found.ended == found.questions else "stopped"
+    print(f"{found.ended} of {found.questions} questions ended: {states}; {running}{left}")
+    counted = tokens(found.prompt_tokens, found.cached_tokens, found.completion_tokens)
+    print(f"{found.llm_calls} LLM calls; {counted}")
+    if found.stages:
+        table = Table("stage", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
+        for stage in found.stages:
+            figures = (f"{stage.queued_ms:.2f}", f"{stage.running_ms:.2f}", f"{stage.batch:.1f}")
+            table.add_row(stage.name, str(stage.calls), *figures)
+        console.print(table)
+    for reason, count in found.failures:
+        console.print(Text(f"{count} failed: {plain(reason)}"))

@@ -1,0 +1,49 @@
+"""What commands read from the terminal, and how they write to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyfast.errors import InputError
+
+
+def plain(said: object) -> str:
+    """On one line, and nothing that a terminal would obey: a server may have said it."""
+    return "".join(letter if letter.isprintable() else " " for letter in str(said))
+
+
+def tokens(prompt: int, cached: int, completion: int) -> str:
+    """Counts of tokens, as every command shows them."""
+    share = f" ({cached / prompt:.1%} cached)" if cached else ""
+    return f"{prompt} tokens in{share}, {completion} out"
+
+
+def pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    """NAME=VALUE texts as a mapping."""
+    found = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text}: expected NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def values(given: dict[str, str]) -> dict[str, Any]:
+    """Values that are JSON (numbers, true, objects) as such, others as text."""
+    import orjson
+
+    found: dict[str, Any] = {}
+    for name, text in given.items():
+        try:
+            found[name] = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            found[name] = text
+    return found
+
+
+def console() -> Any:
+    """For what is shown while a command works: stdout is for its results."""
+    from rich.console import Console
+
+    return Console(stderr=True)
