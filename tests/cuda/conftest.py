@@ -89,6 +89,11 @@ def interpreter(driver: Callable[[str], Driver], modules: list[str]) -> Interpre
     return Interpreter(driver("plain"), modules)
 
 
+@pytest.fixture(scope="session")
+def emulated(driver: Callable[[str], Driver]) -> TwoWays:
+    return TwoWays(driver("plain"))
+
+
 @dataclass(frozen=True)
 class Way:
     """A way to execute the kernels, and how many drawn problems it has time for."""
@@ -123,6 +128,6 @@ def way(request: pytest.FixtureRequest) -> Way:
     if name.startswith("interpreted"):
         device: Device = request.getfixturevalue("interpreter")
     else:
-        made = request.getfixturevalue("driver")
-        device = TwoWays(made("plain")) if name == "emulated" else made(name)
+        emulated = name == "emulated"
+        device = request.getfixturevalue("emulated") if emulated else request.getfixturevalue("driver")(name)
     return Way(device, *WAYS[name])
