@@ -45,6 +45,7 @@ lint: $(CHECKED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $$(find csrc bindings examples tests -name '*.[ch]pp' -o -name '*.cu*')
+	$(if $(shell command -v nvcc),$(BIN)/python benchmarks/cuda_report.py > /dev/null,@echo "kernels not compiled: no nvcc")
 
 bench: $(TESTED)
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[bench]'

@@ -3,7 +3,7 @@
     python benchmarks/cuda_report.py
 
 The first table is nvcc's: registers of a thread, shared memory of a block, bytes spilled, for compute capability
-9.0. It fails where anything is spilled. The second counts the bytes that an op must read and write at least once
+9.0. It fails where anything is spilled, and at any warning. The second counts the bytes that an op must read and write at least once
 each, and divides them by the bandwidth of an H100 (SXM5, 3.35 TB/s): the time below which no run on such a GPU can
 come. It is arithmetic, not a measurement.
 """
@@ -39,7 +39,19 @@ def kernels(source: Path) -> list[Kernel]:
     """Those of a source, each template's instances on their own."""
     exact = [] if source.stem.startswith("gatv2") else ["--fmad=false"]  # as csrc/cuda.cmake has it
     command = [
-        *("nvcc", "-std=c++20", "-O3", "-arch=sm_90", "--resource-usage", *exact, "-c", "-o", "/dev/null"),
+        *(
+            "nvcc",
+            "-std=c++20",
+            "-O3",
+            "-arch=sm_90",
+            "--resource-usage",
+            *exact,
+            "-Werror",
+            "all-warnings",
+            "-c",
+            "-o",
+            "/dev/null",
+        ),
         *("-I", str(ROOT / "csrc/include"), "-I", str(ROOT / "csrc/cuda"), str(source)),
     ]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
