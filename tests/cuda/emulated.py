@@ -68,7 +68,7 @@ class Driver:
     def __init__(self, program: Path) -> None:
         self.program = program
         self._process: subprocess.Popen[bytes] | None = None
-        self._report = tempfile.TemporaryFile()  # noqa: SIM115: for as long as the driver
+        self._report = tempfile.TemporaryFile()  # noqa: SIM115
 
     @property
     def driver(self) -> Driver:

@@ -4,10 +4,10 @@ import random
 
 import device_ops
 import numpy as np
-from conftest import Way
 from hypothesis import strategies as st
 from test_hseq_stream import batch, forests, lists, priorities, split
 
+from conftest import Way
 from pyfast import ops
 from pyfast.ops.hseq_stream import Cursors, Stream
 
@@ -27,7 +27,8 @@ def check_step(
         np.testing.assert_array_equal(x, y)
     n = len(stream)
     chosen = [
-        chance.sample(window, chance.randint(0, len(window))) + [chance.randrange(n) for _ in range(chance.randint(0, 3) if n else 0)]
+        chance.sample(window, chance.randint(0, len(window)))
+        + [chance.randrange(n) for _ in range(chance.randint(0, 3) if n else 0)]
         for window in split(expected)
     ]
     after = stream.refresh(cursors, lists(chosen), past)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
 from ptx.faults import Fault
 from ptx.instructions import Step
 from ptx.memory import Generic, Space
