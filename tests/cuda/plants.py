@@ -1,7 +1,8 @@
 """Faults to plant in copies of kernels: each must be found by both ways to execute them.
 
-Each says which build of the emulator finds it. `plain` sees threads that do not meet, and what two orders of threads
-or two kinds of poison make of a result; `address` what leaves its array; `thread` accesses that nothing orders.
+Each says which build of the emulator finds it. `plain` sees threads that do not meet, and what two orders of
+threads or two kinds of poison make of a result; `address` what leaves its array; `thread` accesses that nothing
+orders.
 """
 
 from __future__ import annotations

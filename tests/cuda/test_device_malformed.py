@@ -72,9 +72,8 @@ def fitting(value: float, dtype: Any) -> Any:
 
 
 VALUES = [-1, 0, 1, 2, 7, 63, 64, 200, 2**31 - 1, -(2**31), 2.0**62, -(2.0**62), np.nan, np.inf, -np.inf, 1e30]
-CHANGES = st.lists(
-    st.tuples(st.integers(0, 99), st.integers(0, 999), st.sampled_from(VALUES)), min_size=1, max_size=3
-)
+CHANGE = st.tuples(st.integers(0, 99), st.integers(0, 999), st.sampled_from(VALUES))
+CHANGES = st.lists(CHANGE, min_size=1, max_size=3)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -93,7 +92,7 @@ def test_any_numbers_are_refused_or_harmless(way: Way, op: str) -> None:
     way.every(CHANGES, check)
 
 
-# Of the arrays in the order in which the op takes them: which, the place, what it becomes; and the fault that it is.
+# Which of the arrays, as the op takes them, which place, what it becomes; and the fault that it is.
 FAULTS = [
     ("weighted_degree", (0, 3, 10**6), "rows"),
     ("weighted_degree", (0, 3, -5), "rows"),
@@ -124,7 +123,10 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("op", "change", "fault"), FAULTS, ids=[f"{op} {fault}" for op, _, fault in FAULTS])
+NAMES = [f"{op} {fault}" for op, _, fault in FAULTS]
+
+
+@pytest.mark.parametrize(("op", "change", "fault"), FAULTS, ids=NAMES)
 def test_each_fault_is_named(emulated: TwoWays, op: str, change: tuple[int, int, float], fault: str) -> None:
     with pytest.raises(Malformed) as found:
         OPS[op](Spoiled(emulated, [change]))

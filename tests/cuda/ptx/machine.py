@@ -1,14 +1,14 @@
 """Runs kernels: block after block, its threads in step.
 
-Of the threads of a block those at the lowest instruction go on, all warps together, until they meet others or part;
-so lanes that took different ways come together again. Which order threads take makes no difference to what is found:
-races are judged by what orders two accesses, not by what they did.
+Of the threads of a block those at the lowest instruction go on, all warps together, until they meet others or
+part; so lanes that took different ways come together again. Which order threads take makes no difference to what
+is found: races are judged by what orders two accesses, not by what they did.
 
-It finds, in what nvcc made of a kernel: races; reads of memory that was never written; accesses out of bounds of any
-array, or misaligned; barriers that part of a block does not reach, or reaches elsewhere; lanes named in a mask that do
-not come; shuffles from lanes that take no part; constant loads of what the launch writes. It is blind to what ptxas
-makes of the PTX, to weak memory beyond the rules above, to approximations (ex2.approx and its like are exact here), and
-to speed.
+It finds, in what nvcc made of a kernel: races; reads of memory that was never written; accesses out of bounds of
+any array, or misaligned; barriers that part of a block does not reach, or reaches elsewhere; lanes named in a
+mask that do not come; shuffles from lanes that take no part; constant loads of what the launch writes. It is
+blind to what ptxas makes of the PTX, to weak memory beyond the rules above, to approximations (ex2.approx and
+its like are exact here), and to speed.
 """
 
 from __future__ import annotations

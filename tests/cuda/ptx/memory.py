@@ -1,8 +1,8 @@
 """The spaces of memory: bounds, alignment, what was written, and who touched it last.
 
-Two accesses to a byte, one of them a write and not both atomic, are a race unless something orders them: the end of
-the launch, a barrier of the block between them, or a __syncwarp of the warp between them. Shuffles and ballots order
-nothing. Flags and fences between blocks are not understood, and count as races.
+Two accesses to a byte, one of them a write and not both atomic, are a race unless something orders them: the end
+of the launch, a barrier of the block between them, or a __syncwarp of the warp between them. Shuffles and
+ballots order nothing. Flags and fences between blocks are not understood, and count as races.
 """
 
 from __future__ import annotations
