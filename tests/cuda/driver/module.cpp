@@ -10,8 +10,7 @@ std::string device_name(int /*device*/) { return "the emulator, compute capabili
 }  // namespace pyfast::cuda
 
 PYBIND11_MODULE(emulated_native, m) {
-    m.def("allocate", [](std::size_t bytes) {
-        return reinterpret_cast<std::uintptr_t>(emulator::allocate(bytes));
-    });
+    m.def("allocate",
+          [](std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(emulator::allocate(bytes)); });
     pyfast::python::bind_cuda(m);
 }
