@@ -3,9 +3,9 @@
     python benchmarks/cuda_report.py
 
 The first table is nvcc's: registers of a thread, shared memory of a block, bytes spilled, for compute capability
-9.0. It fails where anything is spilled, and at any warning. The second counts the bytes that an op must read and write at least once
-each, and divides them by the bandwidth of an H100 (SXM5, 3.35 TB/s): the time below which no run on such a GPU can
-come. It is arithmetic, not a measurement.
+9.0. It fails where anything is spilled, and at any warning. The second counts the bytes that an op must read and
+write at least once each, and divides them by the bandwidth of an H100 (SXM5, 3.35 TB/s): no run there can be
+faster. It is arithmetic, not a measurement.
 """
 
 from __future__ import annotations

@@ -76,10 +76,8 @@ def evidence_graph(
         known = bounds(gpu, x, offsets, documents)
         indptr = gpu.zeros(len(documents) + 1, "int64")
         options = weight, threshold, top_k, known, gpu.memory(indptr)
-        memory = call_gpu(_native.cuda.evidence_graph_workspace, len(offsets) - 1, len(documents), known)
-        workspace = gpu.empty(memory, "uint8")
-        with gpu.queue(0) as (stream, status, _):
-            queue = stream, status, gpu.memory(workspace)
+        workspace = call_gpu(_native.cuda.evidence_graph_workspace, len(offsets) - 1, len(documents), known)
+        with gpu.queue(workspace) as queue:
             call_gpu(_native.cuda.evidence_graph_count, x.arguments, pools, masked, *options, queue)
             edges = int(indptr[-1])
             room = edges if 0 <= edges <= known[1] else 0  # where there are faults it is any number
