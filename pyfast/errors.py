@@ -48,6 +48,10 @@ class ArrayError(PyfastError, ValueError):
     """An array given to an op has the wrong dtype, shape or content; the message names the argument."""
 
 
+class DeviceError(PyfastError):
+    """The GPU that an op is to run on cannot be used: no driver, no device, or a pyfast without its GPU ops."""
+
+
 def first_fault(error: ValidationError) -> tuple[str, str]:
     """(the field, empty for the whole; what is wrong with it): the first thing that pydantic objects to."""
     first = error.errors(include_url=False, include_input=False)[0]

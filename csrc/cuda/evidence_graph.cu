@@ -92,7 +92,9 @@ __global__ void square_kernel(PoolArrays pools, std::int64_t* squares, const std
     return found;
 }
 
-// Row i of the pool, as far as documents behind i go, and its mirror image.
+// Row i of the pool, as far as it is i's to weigh: of two documents the one with the lower number has the table,
+// and their weight goes to both rows. So it depends on nothing but the two documents: those that are twice in a
+// pool tie.
 __global__ void weigh_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<std::int32_t> masked,
                              EdgeWeight weight, Matrices matrices, const std::int32_t* status) {
     if (*status != 0) {
@@ -117,8 +119,11 @@ __global__ void weigh_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<std
                 }
             }
             __syncwarp();
-            for (std::int64_t j = i + 1; j < n; ++j) {
+            for (std::int64_t j = 0; j < n; ++j) {
                 const std::int32_t other = pools.values[first + j];
+                if (other < own || (other == own && j <= i)) {
+                    continue;  // the warp
+                }
                 const std::int64_t other_end = x.offset(other + 1);
                 float sum = 0.0f;
                 for (std::int64_t e = x.offset(other) + lane; e < other_end; e += lanes) {

@@ -207,6 +207,7 @@ __global__ void refresh_kernel(StreamArrays stream, CursorArrays cursors, Memory
         const Walked walked = walk(stream, cursors, known, c, past, nullptr, status);
         const std::int64_t begin = cursors.chosen.offsets[c];
         const std::int64_t end = cursors.chosen.offsets[c + 1];
+        __syncwarp();  // other lanes may still be reading the table
         for (std::int64_t i = begin + lane_of_thread(); i < end; i += lanes) {
             atomicMin(known.first + known.add(cursors.chosen.values[i]), static_cast<int>(i - begin));
         }
@@ -275,7 +276,8 @@ StreamArrays stream_arrays(const Stream& stream) {
         throw Error("order: has " + std::to_string(stream.order.segments.size()) + " segments of " +
                     std::to_string(stream.size));
     }
-    if (mask.empty() != live.empty() || (!mask.empty() && static_cast<std::int64_t>(mask.size()) != stream.size)) {
+    if (stream.size != 0 && (mask.empty() != live.empty() ||
+                             (!mask.empty() && static_cast<std::int64_t>(mask.size()) != stream.size))) {
         throw Error("tombstones: must have one entry for each of " + std::to_string(stream.size) +
                     " segments, and the words that go with them");
     }

@@ -1,7 +1,7 @@
-"""Where an op's work goes: to the CPU, or to the GPU that holds its arrays; and the libraries whose arrays those are.
+"""Where an op's work goes: to the CPU, or to the GPU that holds its arrays; and the libraries that those are of.
 
-`backend="auto"` follows the data. An op whose arrays are CuPy's or torch's, on a GPU, runs there, on that library's
-current stream, with memory and results from its allocator. Nothing is copied to a GPU unasked.
+`backend="auto"` follows the data. An op whose arrays are CuPy's or torch's, on a GPU, runs there, on the current
+stream of that library, with memory and results from its allocator. Nothing is copied to a GPU unasked.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ Backend: TypeAlias = Literal["auto", "cpu", "cuda"]
 Memory: TypeAlias = tuple[int, int]
 """Where a device array begins, and its length."""
 
+GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "pagerank", "weighted_degree")
+
 _PENDING: ContextVar[list[tuple[Gpu, Any]] | None] = ContextVar("pending", default=None)
 
 
@@ -41,9 +43,14 @@ def on_gpu(backend: Backend, *given: Any) -> bool:
         return False
     elif backend != "cuda":
         raise ArrayError(f"backend: expected 'auto', 'cpu' or 'cuda', got {backend!r}")
+    require_gpu()
+    return True
+
+
+def require_gpu() -> None:
+    """Raises `DeviceError` where no op can run on a GPU."""
     if problem := gpu_problem():
         raise DeviceError(problem)
-    return True
 
 
 def gpu_problem() -> str:

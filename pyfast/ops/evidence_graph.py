@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from pyfast import _native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Float32, Int32, Int64, Ragged, array, call, forward, pools, ragged, thread_count
+from pyfast.ops.backend import Backend, on_gpu
 
 if TYPE_CHECKING:
     from numba.core.ccallback import CFunc
@@ -23,7 +24,10 @@ Idf = Literal["corpus", "pool"]
 
 @dataclass(frozen=True, slots=True)
 class EvidenceGraph:
-    """The graphs of P pools with N nodes together, as one CSR whose column indices count within each pool."""
+    """The graphs of P pools with N nodes together, as one CSR whose column indices count within each pool.
+
+    Its arrays are NumPy's, or, where it was made on a GPU, CuPy's or torch's.
+    """
 
     pool_offsets: Int64
     """[P + 1] nodes of pool p: pool_offsets[p] to pool_offsets[p + 1]"""
@@ -35,7 +39,7 @@ class EvidenceGraph:
     """[E] weight of the edge"""
 
     def pool(self, p: int) -> csr_array:
-        """The adjacency of pool p, documents x documents."""
+        """The adjacency of pool p, documents x documents. Of arrays on the CPU."""
         first, last = int(self.pool_offsets[p]), int(self.pool_offsets[p + 1])
         begin, end = int(self.indptr[first]), int(self.indptr[last])
         parts = (self.weights[begin:end], self.indices[begin:end], self.indptr[first : last + 1] - begin)
@@ -65,6 +69,7 @@ def evidence_graph(
     mask_terms: Ragged | None = None,
     idf: Idf = "corpus",
     threads: int | None = None,
+    backend: Backend = "auto",
 ) -> EvidenceGraph:
     """Edges between the documents of each pool, weighted by their shared terms T = T(i) & T(j).
 
@@ -78,8 +83,18 @@ def evidence_graph(
     `idf`: with "corpus" X holds the weights. With "pool" it holds term frequencies, and each pool is weighed as a
     corpus of its own: smoothed idf and l2 norm, as scikit-learn's `TfidfTransformer` fitted on the pool would.
 
-    Raises `ArrayError` (also a `ValueError`) for malformed arrays, negative or non-finite weights.
+    With arrays on a GPU (see docs/gpu.md) the graph is one of arrays there; `backend` insists on either. A GPU has
+    the named weights, and idf="corpus".
+
+    Raises `ArrayError` (also a `ValueError`) for malformed arrays, negative or non-finite weights; `DeviceError`
+    where there is no GPU to run on.
     """
+    if on_gpu(backend, doc_ids):
+        from pyfast.ops import gpu
+
+        return EvidenceGraph(
+            *gpu.evidence_graph(X, pool_offsets, doc_ids, weight, threshold, top_k, mask_terms, idf)
+        )
     offsets, documents = pools(pool_offsets, doc_ids)
     mask = None if mask_terms is None else ragged("mask_terms", mask_terms)
     indptr, indices, weights = call(

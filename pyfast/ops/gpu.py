@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from pyfast import _native
-from pyfast.errors import ArrayError
+from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import Gpu, Memory, call_gpu
 
 Bounds = tuple[int, int, int]
@@ -75,10 +76,8 @@ def evidence_graph(
         known = bounds(gpu, x, offsets, documents)
         indptr = gpu.zeros(len(documents) + 1, "int64")
         options = weight, threshold, top_k, known, gpu.memory(indptr)
-        memory = call_gpu(_native.cuda.evidence_graph_workspace, len(offsets) - 1, len(documents), known)
-        workspace = gpu.empty(memory, "uint8")
-        with gpu.queue(0) as (stream, status, _):
-            queue = stream, status, gpu.memory(workspace)
+        workspace = call_gpu(_native.cuda.evidence_graph_workspace, len(offsets) - 1, len(documents), known)
+        with gpu.queue(workspace) as queue:
             call_gpu(_native.cuda.evidence_graph_count, x.arguments, pools, masked, *options, queue)
             edges = int(indptr[-1])
             room = edges if 0 <= edges <= known[1] else 0  # where there are faults it is any number
@@ -182,7 +181,7 @@ def _places(gpu: Gpu, size: int, order: Any, mask: Any, live: Any, cursors: tupl
     for name, lists in (("selected", selected), ("priors", priors)):
         held += [gpu.array(name, part, "int64") for part in lists]
     at = [gpu.memory(each) for each in held]
-    stream = size, *(gpu.memory(each) for each in fixed)
+    stream = size, gpu.memory(fixed[0]), gpu.memory(fixed[1]), gpu.memory(fixed[2])
     batch = at[0], (at[1], at[2]), (at[3], at[4])
     return Places(stream, batch, len(held[0]), len(held[2]), fixed + held)
 
@@ -216,6 +215,17 @@ def refresh(
         with gpu.queue(call_gpu(_native.cuda.refresh_workspace, found.cursors, choices)) as queue:
             call_gpu(_native.cuda.refresh, found.stream, found.cursors, choices, past, *out, queue)
         return place, (offsets, segments[: int(offsets[-1])])
+
+
+def upload(library: str, *arrays: Any) -> list[Any]:
+    """Copies of NumPy arrays on the current GPU, as CuPy's or torch's."""
+    try:
+        module = import_module(library)
+    except ImportError as error:
+        raise DeviceError(f"library: {library!r} cannot be imported: {error}") from None
+    if library == "torch":
+        return [module.tensor(each, device="cuda") for each in arrays]
+    return [module.asarray(each) for each in arrays]
 
 
 def _pools(

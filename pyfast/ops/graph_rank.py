@@ -9,16 +9,26 @@ import numpy.typing as npt
 
 from pyfast import _native
 from pyfast.ops.arrays import Float32, array, call
+from pyfast.ops.backend import Backend, on_gpu
 
 
 def graph_rank(
-    semantic: npt.ArrayLike, structural: npt.ArrayLike, pool_offsets: npt.ArrayLike, alpha: float = 0.85
+    semantic: npt.ArrayLike,
+    structural: npt.ArrayLike,
+    pool_offsets: npt.ArrayLike,
+    alpha: float = 0.85,
+    backend: Backend = "auto",
 ) -> Float32:
     """float32[N]: sem * (1 + (1 - alpha) * struct), both min-max normalised over their pool (all equal: 1).
 
-    `alpha` in [0, 1]; 1 ignores structure (the paper's ablation). Raises `ArrayError` for scores that are not
-    finite, or offsets that do not fit them.
+    `alpha` in [0, 1]; 1 ignores structure (the paper's ablation). `backend` as in `evidence_graph`. Raises
+    `ArrayError` for scores that are not finite, or offsets that do not fit them; `DeviceError` as that does.
     """
+    if on_gpu(backend, semantic):
+        from pyfast.ops import gpu
+
+        on_device: Float32 = gpu.graph_rank(semantic, structural, pool_offsets, alpha)
+        return on_device
     score: Float32 = call(
         _native.graph_rank,
         array("semantic", semantic, np.float32),

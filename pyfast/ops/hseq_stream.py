@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pyfast import _native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Int64, Ragged, array, call, thread_count
+from pyfast.ops.backend import Backend, on_gpu, require_gpu
 
 UInt8 = npt.NDArray[np.uint8]
 Lists = tuple[Int64, Int64]
@@ -97,22 +98,39 @@ class Stream:
         n = max(len(lists[0]) - 1, 0)
         return Cursors(np.zeros(n, np.int64), _nothing(n), lists)
 
-    def window(self, cursors: Cursors, width: int, threads: int | None = None) -> Lists:
+    def window(self, cursors: Cursors, width: int, threads: int | None = None, backend: Backend = "auto") -> Lists:
         """(offsets int64[n + 1], segments): each cursor's first `width` segments that are neither selected nor
-        deleted, fewer at the end of its stream.
+        deleted, fewer at the end of its stream. `backend`: "auto" runs where the stream is, see `on_gpu`.
         """
+        if on_gpu(backend, self.order):
+            from pyfast.ops import gpu
+
+            there: Lists = gpu.window(len(self), *self._there(), _parts(cursors), width)
+            return there
         found: Lists = call(
             _native.hseq_window, len(self), self._arrays(), _plain(cursors), width, thread_count(threads)
         )
         return found
 
-    def refresh(self, cursors: Cursors, chosen: Ragged, past: int = 0, threads: int | None = None) -> Cursors:
+    def refresh(
+        self,
+        cursors: Cursors,
+        chosen: Ragged,
+        past: int = 0,
+        threads: int | None = None,
+        backend: Backend = "auto",
+    ) -> Cursors:
         """The cursors after a step in which each selected the segments `chosen` (offsets, segments), of its
         window or not.
 
         What it did not select stays in its window, which is refilled behind it. With `past` = W it leaves the
         window of W that it had behind, so that the next one holds segments that it has not seen.
         """
+        if on_gpu(backend, self.order):
+            from pyfast.ops import gpu
+
+            there, lists = gpu.refresh(len(self), *self._there(), _parts(cursors), chosen, past)
+            return Cursors(there, lists, cursors.priors)
         place, selected = call(
             _native.hseq_refresh,
             *(len(self), self._arrays(), _plain(cursors), _lists("chosen", chosen), past, thread_count(threads)),
@@ -146,7 +164,7 @@ class Stream:
         found: Lists = call(
             _native.hseq_neighbors,
             (self.level, self.parent, self.subtree_end),
-            self.tombstones,
+            self._arrays()[2],
             lists,
             (np.empty(0, np.int64),) * 2 if cursors is None else _lists("selected", cursors.selected),
             kind,
@@ -165,8 +183,23 @@ class Stream:
         )
         return replace(self, tombstones=tombstones, live=live)
 
+    def on_gpu(self, library: Literal["cupy", "torch"] = "torch") -> Stream:
+        """The stream with what windows read of it on the current GPU, as arrays of that library: `window` and
+        `refresh` run there then, of cursors that are anywhere. Neighbours and deletions are the CPU's stream's.
+        """
+        require_gpu()
+        from pyfast.ops import gpu
+
+        order, tombstones, live = gpu.upload(library, self.order, self.tombstones, self.live.view(np.int64))
+        return replace(self, order=order, tombstones=tombstones, live=live)
+
     def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        if not isinstance(self.order, np.ndarray):
+            raise ArrayError("stream: is on the GPU, which has window and refresh only")
         return self.order, self.starts, self.tombstones, self.live
+
+    def _there(self) -> tuple[Any, Any, Any]:
+        return self.order, self.tombstones, self.live
 
 
 def hseq_stream(
@@ -229,11 +262,15 @@ def check_subtree_ends(parent: npt.ArrayLike, subtree_end: npt.ArrayLike) -> Non
     )
 
 
-def _plain(cursors: Cursors) -> tuple[Int64, Lists, Lists]:
+def _parts(cursors: Cursors) -> tuple[Any, Any, Any]:
     if not isinstance(cursors, Cursors):
         raise ArrayError(f"cursors: expected Cursors, got {type(cursors).__name__}")
-    place = array("place", cursors.place, np.int64)
-    return place, _lists("selected", cursors.selected), _lists("priors", cursors.priors)
+    return cursors.place, cursors.selected, cursors.priors
+
+
+def _plain(cursors: Cursors) -> tuple[Int64, Lists, Lists]:
+    place, selected, priors = _parts(cursors)
+    return array("place", place, np.int64), _lists("selected", selected), _lists("priors", priors)
 
 
 def _lists(name: str, value: Ragged) -> Lists:

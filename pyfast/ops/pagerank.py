@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pyfast import _native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Float32, array, call, thread_count
+from pyfast.ops.backend import Backend, on_gpu
 from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
 
 
@@ -20,6 +21,7 @@ def pagerank(
     tolerance: float = 1e-8,
     max_iterations: int = 1000,
     threads: int | None = None,
+    backend: Backend = "auto",
 ) -> Float32:
     """float32[N]: of each node of the graph; the ranks of a pool add up to 1.
 
@@ -33,8 +35,15 @@ def pagerank(
 
     Power iteration in float64; a pool's last step is the one that changes its ranks by at most `tolerance`, added
     up over the pool, or step number `max_iterations`. What is left of the error is then at most
-    tolerance * damping / (1 - damping). Raises `ArrayError` on malformed input.
+    tolerance * damping / (1 - damping). `backend` as in `evidence_graph`: "auto" follows the graph's arrays.
+    Raises `ArrayError` on malformed input, and `DeviceError` as that does.
     """
+    if on_gpu(backend, getattr(g, "weights", None)):
+        from pyfast.ops import gpu
+
+        arrays_there = g.pool_offsets, g.indptr, g.indices, g.weights
+        on_device: Float32 = gpu.pagerank(arrays_there, damping, personalization, tolerance, max_iterations)
+        return on_device
     arrays = graph_arrays(g)
     if personalization is None:
         shares = np.empty(0, np.float32)

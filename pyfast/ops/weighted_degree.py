@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from pyfast import _native
 from pyfast.ops.arrays import Float32, call, forward, pools, thread_count
+from pyfast.ops.backend import Backend, on_gpu
 from pyfast.ops.evidence_graph import EdgeWeight, Idf, evidence_graph_reference, weight_argument
 
 if TYPE_CHECKING:
@@ -23,14 +24,21 @@ def weighted_degree(
     weight: EdgeWeight | CFunc = "sum",
     idf: Idf = "corpus",
     threads: int | None = None,
+    backend: Backend = "auto",
 ) -> Float32:
     """float32[N]: for each node the sum of its edges' weights in the unpruned evidence graph of its pool.
 
     With df_t the pool's documents that hold t and S_t the sum of their weights, "sum" gives
     sum over t in i of (df_t - 2) * x_it + S_t, and "dot" sum of x_it * (S_t - x_it): O(nnz). "min" and a
     `numba.cfunc` go over the edges. `weight` and `idf` are those of `evidence_graph`.
-    Raises `ArrayError` as that does.
+    `backend` as in `evidence_graph`; a GPU has the degrees of "sum" and "dot".
+    Raises `ArrayError` and `DeviceError` as that does.
     """
+    if on_gpu(backend, doc_ids):
+        from pyfast.ops import gpu
+
+        on_device: Float32 = gpu.weighted_degree(X, pool_offsets, doc_ids, weight, idf)
+        return on_device
     offsets, documents = pools(pool_offsets, doc_ids)
     degree: Float32 = call(
         _native.weighted_degree,

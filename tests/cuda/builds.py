@@ -23,7 +23,7 @@ KINDS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "thread": (["-fsanitize=thread"], ["-DEMULATOR_TSAN"]),
 }
-COMMON = ["-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unknown-pragmas"]
+COMMON = ["-std=c++20", "-O1", "-g1", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-fPIC"]
 
 
 def run(*command: object) -> None:

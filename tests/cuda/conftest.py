@@ -23,7 +23,6 @@ from pool_problems import Problem
 from real_pools import real_pools
 
 T = TypeVar("T")
-CONTROLS = HERE / "driver" / "controls.cu"
 SOURCES = [
     *sorted(KERNELS.glob("*.cu")),
     *sorted((HERE / "driver").glob("*_calls.cpp")),
@@ -43,8 +42,8 @@ Objects = Callable[[str, str], list[Path]]
 
 @pytest.fixture(scope="session")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Objects:
-    """What g++ makes of the core, the ops or the controls, once for each kind of build: plain, address
-    (AddressSanitizer and UndefinedBehaviorSanitizer), thread.
+    """What g++ makes of the core or of the ops, once for each kind of build: plain, address (AddressSanitizer and
+    UndefinedBehaviorSanitizer), thread.
     """
     if NO_EMULATOR:
         pytest.skip(NO_EMULATOR)
@@ -54,8 +53,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Objects:
         folder = tmp_path_factory.mktemp(f"{kind}-{part}")
         if part == "core":
             return compile_core(kind, folder)
-        sources = SOURCES if part == "ops" else [CONTROLS]
-        return compile_all([(source, KINDS[kind][0]) for source in sources], folder)
+        return compile_all([(source, KINDS[kind][0]) for source in SOURCES], folder)
 
     return compiled
 
@@ -87,6 +85,11 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture(scope="session")
 def interpreter(driver: Callable[[str], Driver], modules: list[str]) -> Interpreter:
     return Interpreter(driver("plain"), modules)
+
+
+@pytest.fixture(scope="session")
+def emulated(driver: Callable[[str], Driver]) -> TwoWays:
+    return TwoWays(driver("plain"))
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,6 @@ def way(request: pytest.FixtureRequest) -> Way:
     if name.startswith("interpreted"):
         device: Device = request.getfixturevalue("interpreter")
     else:
-        made = request.getfixturevalue("driver")
-        device = TwoWays(made("plain")) if name == "emulated" else made(name)
+        emulated = name == "emulated"
+        device = request.getfixturevalue("emulated") if emulated else request.getfixturevalue("driver")(name)
     return Way(device, *WAYS[name])

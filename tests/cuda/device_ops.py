@@ -62,7 +62,7 @@ def _call(device: Device, name: str, workspace: int, *arguments: Argument) -> li
 
 
 def _size(device: Device, name: str, *arguments: Argument) -> int:
-    return int(device.driver.call(f"{name}_workspace", *arguments, Out((1,), np.uint64))[0][0])
+    return int(device.driver.call(f"{name}_workspace", *arguments, Out((1,), np.uint64))[-1][0])
 
 
 def _forward(X: csr_array) -> list[Argument]:

@@ -9,12 +9,16 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+
+
+PATIENCE_S = 300
 
 
 class CallError(Exception):
@@ -64,7 +68,7 @@ class Driver:
     def __init__(self, program: Path) -> None:
         self.program = program
         self._process: subprocess.Popen[bytes] | None = None
-        self._report = tempfile.TemporaryFile()
+        self._report = tempfile.TemporaryFile()  # noqa: SIM115
 
     @property
     def driver(self) -> Driver:
@@ -102,6 +106,8 @@ class Driver:
         head = struct.pack("<I", len(name)) + name.encode() + struct.pack("<QB?", seed, poison, record)
         request = [head, struct.pack("<I", len(arguments)), *(_sent(a) for a in arguments)]
         process = self._running()
+        patience = Timer(PATIENCE_S, process.kill)
+        patience.start()
         assert process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(b"".join(request))
@@ -115,6 +121,8 @@ class Driver:
                         results.append(self._array(argument))
         except (BrokenPipeError, EOFError):
             raise Caught(self._ended()) from None
+        finally:
+            patience.cancel()
         if message:
             raise CallError(message)
         return Recorded(log, places), results
@@ -134,7 +142,7 @@ class Driver:
         self._process.wait(60)
         self._process = None
         self._report.seek(0)
-        return self._report.read().decode(errors="replace")
+        return self._report.read().decode(errors="replace") or f"no answer within {PATIENCE_S} seconds"
 
     def _read(self, size: int) -> bytes:
         assert self._process is not None and self._process.stdout is not None

@@ -1,7 +1,8 @@
 """Calls whose kernels are run by the interpreter of PTX.
 
-The launcher, which is host code, is run by the driver; what it would launch is written down and done here. So all of the
-launches must be known before the first has run: a launcher that waited for results would not pass.
+The launcher, which is host code, is run by the driver; what it would launch is written down and done here. So
+all of the launches must be known before the first has run: a launcher that waited for results would not pass.
+Nothing else is common to the two ways: how a kernel runs, and what is checked, is written twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Faults to plant in copies of kernels: each must be found by both ways to execute them.
 
-Each says which build of the emulator finds it. `plain` sees threads that do not meet, and what two orders of threads or two
-kinds of poison make of a result; `address` what leaves its array; `thread` accesses that nothing orders.
+Each says which build of the emulator finds it. `plain` sees threads that do not meet, and what two orders of
+threads or two kinds of poison make of a result; `address` what leaves its array; `thread` accesses that nothing
+orders.
 """
 
 from __future__ import annotations
@@ -67,10 +68,9 @@ OF_CONTROLS = [
     ),
     _control(
         "read behind global memory",
-        "sum",
-        "address",
-        "i < n; i += static_cast<int>(grid",
-        "i <= n; i += static_cast<int>(grid",
+        *("sum", "address"),
+        "block_size + thread; i < n;\n",
+        "block_size + thread; i <= n;\n",
     ),
     _control("write behind global memory", "keep", "address", "*found = before", "found[1] = before"),
     _control(
@@ -112,13 +112,15 @@ OF_CONTROLS = [
         "threads that leave before a barrier",
         *("sum", "plain"),
         "    sum = warp_sum(sum);\n    if (thread % lanes == 0) {",
-        "    if (thread == 77) {\n        return;\n    }\n    sum = warp_sum(sum);\n    if (thread % lanes == 0) {",
+        "    if (thread == 77) {\n        return;\n    }\n"
+        "    sum = warp_sum(sum);\n    if (thread % lanes == 0) {",
     ),
     _control(
         "ballot of all lanes where some are elsewhere",
         *("keep", "plain"),
         "        const unsigned held = __ballot_sync(all_lanes, number != 0);\n        if (number != 0) {",
-        "        unsigned held = 0;\n        if (number != 0) {\n            held = __ballot_sync(all_lanes, number != 0);",
+        "        unsigned held = 0;\n        if (number != 0) {\n"
+        "            held = __ballot_sync(all_lanes, number != 0);",
     ),
     _control(
         "ballot by a lane that is not in its mask",
@@ -147,10 +149,11 @@ OF_CONTROLS = [
         silent=True,
     ),
     _control(
-        "other lanes' ways that meet again",
+        "a lane that goes another way, and comes back",
         *("keep", "plain"),
         "        before += __popc(held);",
-        "        if (lane % 3 == 1) {\n            before += 0;\n        }\n        __syncwarp();\n        before += __popc(held);",
+        "        if (lane == 1) {\n            *found = 0;\n        }\n        __syncwarp();\n"
+        "        before += __popc(held);",
         silent=True,
     ),
     _control(
@@ -234,9 +237,9 @@ OF_KERNELS = [
         "++incoming.end[first + graphs.rows.values[e]]",
     ),
     _kernel(
-        "pagerank that begins before all have their restart",
+        "pagerank whose rows go in among each other",
         *("pagerank.cu", "pagerank", "thread"),
-        "    }\n    __syncthreads();\n}\n\n// One step",
-        "    }\n}\n\n// One step",
+        "        __syncthreads();  // a target is once in a row: its sources come row by row\n",
+        "",
     ),
 ]

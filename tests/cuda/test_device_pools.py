@@ -1,4 +1,4 @@
-"""The ops of pools, their CUDA executed on the CPU, against the CPU's: weighted_degree, graph_rank, evidence_graph."""
+"""weighted_degree, graph_rank and evidence_graph, their CUDA executed on the CPU, against the CPU's."""
 
 import device_ops
 import numpy as np

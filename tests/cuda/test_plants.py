@@ -3,6 +3,8 @@
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import device_ops
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 from builds import KERNELS, KINDS, build_ptx, compile_all, link
 from device_ops import Device, TwoWays
-from emulated import Caught, Driver, Out
+from emulated import Argument, Array, Caught, Driver, Out
 from graph_problems import graph, random_matrix
 from interpreted import Interpreter
 from plants import CONTROLS, OF_CONTROLS, OF_KERNELS, Plant
@@ -80,26 +82,83 @@ PROBLEMS: dict[str, Callable[[Device], None]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def controls(objects: Objects, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """The controls as they stand."""
-    parts = [*objects("plain", "core"), *objects("plain", "controls")]
-    driver = Driver(link("plain", parts, tmp_path_factory.mktemp("controls")))
-    yield driver
-    driver.close()
+def changed(text: str, plant: Plant) -> str:
+    assert text.count(plant.old) == 1, f"{plant.name}: is there {text.count(plant.old)} times"
+    return text.replace(plant.old, plant.new)
 
 
 def planted(plant: Plant, folder: Path) -> tuple[Path, Path]:
-    """A copy of the kernels with the fault in it: the source, and the folder of its headers."""
+    """A copy of the project's kernels with the fault in it: the source, and the folder of its headers."""
     headers = folder / "cuda"
     shutil.copytree(KERNELS, headers)
-    source = headers / plant.source.name
-    shutil.copy(plant.source, source)
-    place = headers / plant.header.name if plant.header else source
-    text = place.read_text()
-    assert text.count(plant.old) == 1, f"{plant.name}: {place.name} has that {text.count(plant.old)} times"
-    place.write_text(text.replace(plant.old, plant.new))
-    return source, headers
+    place = headers / (plant.header or plant.source).name
+    place.write_text(changed(place.read_text(), plant))
+    return headers / plant.source.name, headers
+
+
+def all_controls(folder: Path) -> Path:
+    """One source with a copy of the controls for each of their plants, and one as they stand, which is the last.
+
+    Compilers take much longer for the standard library's headers than for the kernels.
+    """
+    text = CONTROLS.read_text()
+    includes = "".join(line + "\n" for line in text.splitlines() if line.startswith("#include"))
+    body = text.replace(includes, "").replace("driver::calls()", "calls()")
+    copies = [changed(body, plant) for plant in OF_CONTROLS] + [body]
+    parts = [f"namespace copy_{i} {{\n{copy}\n}}\n" for i, copy in enumerate(copies)]
+    of_copy = (
+        '    for (const auto& [name, call] : copy_{0}::calls()) {{\n        all["{0} " + name] = call;\n    }}\n'
+    )
+    calls = "".join(of_copy.format(i) for i in range(len(copies)))
+    source = folder / "controls.cu"
+    source.write_text(
+        f"{includes}{''.join(parts)}const std::map<std::string, driver::Call>& driver::calls() {{\n"
+        f"    static std::map<std::string, Call> all;\n{calls}    return all;\n}}\n"
+    )
+    return source
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A device whose calls are those of one copy of the controls."""
+
+    device: Device
+    number: int
+
+    @property
+    def driver(self) -> Driver:
+        return self.device.driver
+
+    def call(self, name: str, *arguments: Argument) -> list[Array]:
+        return self.device.call(f"{self.number} {name}", *arguments)
+
+
+AS_THEY_STAND = len(OF_CONTROLS)
+
+
+@pytest.fixture(scope="module")
+def controls(objects: Objects, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Driver]]:
+    """All copies of the controls in one driver, for each kind of build."""
+    made: list[Driver] = []
+
+    @cache
+    def make(kind: str) -> Driver:
+        folder = tmp_path_factory.mktemp(f"controls-{kind}")
+        compiled = compile_all([(all_controls(folder), KINDS[kind][0])], folder)
+        made.append(Driver(link(kind, [*objects(kind, "core"), *compiled], folder)))
+        return made[-1]
+
+    yield make
+    for driver in made:
+        driver.close()
+
+
+@pytest.fixture(scope="module")
+def interpreted_controls(
+    controls: Callable[[str], Driver], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], Interpreter]:
+    folder = tmp_path_factory.mktemp("controls-ptx")
+    return cache(lambda: Interpreter(controls("plain"), build_ptx([all_controls(folder)], folder)))
 
 
 def finds(device: Device, problem: str) -> str:
@@ -116,39 +175,65 @@ REPORT = {
     "address": "AddressSanitizer|runtime error|emulator: ",
     "thread": "ThreadSanitizer: data race",
 }
-names = [plant.name for plant in (*OF_CONTROLS, *OF_KERNELS)]
+
+slow_but_plain = [pytest.param(kind, marks=[pytest.mark.slow] * (kind != "plain")) for kind in KINDS]
+of_controls = pytest.mark.parametrize("number", range(len(OF_CONTROLS)), ids=[plant.name for plant in OF_CONTROLS])
+of_kernels = pytest.mark.parametrize("plant", OF_KERNELS, ids=[plant.name for plant in OF_KERNELS])
+needs_nvcc = pytest.mark.skipif(bool(NO_INTERPRETER), reason=NO_INTERPRETER)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] * (k != "plain")) for k in KINDS])
-def test_nothing_is_found_in_the_controls(kind: str, objects: Objects, tmp_path: Path) -> None:
-    driver = Driver(link(kind, [*objects(kind, "core"), *objects(kind, "controls")], tmp_path))
-    for problem in ("sum", "count", "keep", "pass"):
-        assert not finds(TwoWays(driver), problem)
-    driver.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("plant", [*OF_CONTROLS, *OF_KERNELS], ids=names)
-def test_the_emulator_finds(plant: Plant, objects: Objects, tmp_path: Path) -> None:
-    source, headers = planted(plant, tmp_path)
-    (made,) = compile_all([(source, KINDS[plant.build][0])], tmp_path, headers)
-    others = [] if plant.source == CONTROLS else objects(plant.build, "ops")
-    parts = [*objects(plant.build, "core"), *(o for o in others if o.name != made.name), made]
-    driver = Driver(link(plant.build, parts, tmp_path))
-    report = finds(TwoWays(driver), plant.problem)
-    driver.close()
+def check_report(report: str, plant: Plant) -> None:
     assert bool(report) != plant.silent, report
     if report:
         assert re.search(REPORT[plant.build], report), report
 
 
-@pytest.mark.skipif(bool(NO_INTERPRETER), reason=NO_INTERPRETER)
+@pytest.mark.parametrize("kind", slow_but_plain)
+def test_the_emulator_finds_nothing_in_the_controls(kind: str, controls: Callable[[str], Driver]) -> None:
+    for problem in ("sum", "count", "keep", "pass"):
+        assert not finds(Copy(TwoWays(controls(kind)), AS_THEY_STAND), problem)
+
+
+@needs_nvcc
+def test_the_interpreter_finds_nothing_in_the_controls(interpreted_controls: Callable[[], Interpreter]) -> None:
+    for problem in ("sum", "count", "keep", "pass"):
+        assert not finds(Copy(interpreted_controls(), AS_THEY_STAND), problem)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("plant", [*OF_CONTROLS, *OF_KERNELS], ids=names)
-def test_the_interpreter_finds(
-    plant: Plant, modules: list[str], driver: Callable[[str], Driver], controls: Driver, tmp_path: Path
+@of_controls
+def test_the_emulator_finds(number: int, controls: Callable[[str], Driver]) -> None:
+    plant = OF_CONTROLS[number]
+    check_report(finds(Copy(TwoWays(controls(plant.build)), number), plant.problem), plant)
+
+
+@needs_nvcc
+@of_controls
+def test_the_interpreter_finds(number: int, interpreted_controls: Callable[[], Interpreter]) -> None:
+    plant = OF_CONTROLS[number]
+    report = finds(Copy(interpreted_controls(), number), plant.problem)
+    assert bool(report) != plant.silent, report
+
+
+@pytest.mark.slow
+@of_kernels
+def test_the_emulator_finds_in_kernels(plant: Plant, objects: Objects, tmp_path: Path) -> None:
+    source, headers = planted(plant, tmp_path)
+    (made,) = compile_all([(source, KINDS[plant.build][0])], tmp_path, headers)
+    others = [o for o in objects(plant.build, "ops") if o.name != made.name]
+    driver = Driver(link(plant.build, [*objects(plant.build, "core"), *others, made], tmp_path))
+    report = finds(TwoWays(driver), plant.problem)
+    driver.close()
+    check_report(report, plant)
+
+
+@needs_nvcc
+@pytest.mark.slow
+@of_kernels
+def test_the_interpreter_finds_in_kernels(
+    plant: Plant, modules: list[str], driver: Callable[[str], Driver], tmp_path: Path
 ) -> None:
     source, headers = planted(plant, tmp_path)
-    host, others = (controls, []) if plant.source == CONTROLS else (driver("plain"), modules)
-    report = finds(Interpreter(host, [*others, *build_ptx([source], tmp_path / "ptx", headers)]), plant.problem)
+    planted_modules = [*modules, *build_ptx([source], tmp_path / "ptx", headers)]
+    report = finds(Interpreter(driver("plain"), planted_modules), plant.problem)
     assert bool(report) != plant.silent, report

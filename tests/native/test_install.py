@@ -14,7 +14,9 @@ from pyfast import ops
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "cpp"
-HEADERS = sorted((ROOT / "csrc" / "include" / "pyfast").glob("*.hpp"))
+INCLUDE = ROOT / "csrc" / "include"
+HEADERS = sorted((INCLUDE / "pyfast").glob("*.hpp"))
+CUDA_HEADERS = sorted((INCLUDE / "pyfast" / "cuda").glob("*.hpp"))  # installed where pyfast::cuda is built
 QUESTION = "Who discovered the moon that Voyager 2 flew past at Neptune?"
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
@@ -35,7 +37,7 @@ def run(*command: object, status: int = 0) -> str:
 def test_every_public_function_is_exported() -> None:
     """A function without PYFAST_API would be missing in the shared library, where alone one would notice."""
     functions = 0
-    for header in HEADERS:
+    for header in HEADERS + CUDA_HEADERS:
         # What stands at the start of a line and opens a parenthesis is a function.
         for before, line in re.findall(r"(.*)\n([A-Za-z][^\n(]*\(.*)", header.read_text()):
             if not before.startswith("template") and not line.startswith(("inline ", "constexpr ", "using ")):
@@ -48,13 +50,14 @@ def test_every_public_function_is_exported() -> None:
 @pytest.mark.slow
 def test_headers_stand_alone(tmp_path: Path) -> None:
     """Each as the only one of a source; and all after the macros `min` and `max` that some systems define."""
-    include = {header: f'#include "pyfast/{header.name}"\n' for header in HEADERS}
-    standard = {line for header in HEADERS for line in re.findall(r"#include <.*>\n", header.read_text())}
+    headers = HEADERS + CUDA_HEADERS
+    include = {header: f'#include "{header.relative_to(INCLUDE)}"\n' for header in headers}
+    standard = {line for header in headers for line in re.findall(r"#include <.*>\n", header.read_text())}
     macros = "#define min(a, b) ((a) < (b) ? (a) : (b))\n#define max(a, b) ((a) > (b) ? (a) : (b))\n"
     source = tmp_path / "alone.cpp"
     for text in (*include.values(), "".join([*sorted(standard), macros, *include.values()])):
         source.write_text(text * 2)
-        run("c++", "-std=c++20", "-fsyntax-only", *WARNINGS, "-I", HEADERS[0].parents[1], source)
+        run("c++", "-std=c++20", "-fsyntax-only", *WARNINGS, "-I", INCLUDE, source)
 
 
 def ranked(output: str) -> dict[str, list[tuple[float, int]]]:

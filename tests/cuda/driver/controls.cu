@@ -112,6 +112,7 @@ void pass(driver::Arguments& a) {
 }  // namespace
 
 const std::map<std::string, driver::Call>& driver::calls() {
-    static const std::map<std::string, Call> all{{"sum", sum}, {"count", count}, {"keep", keep}, {"pass", pass}};
+    static const std::map<std::string, driver::Call> all{
+        {"sum", sum}, {"count", count}, {"keep", keep}, {"pass", pass}};
     return all;
 }

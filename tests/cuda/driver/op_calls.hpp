@@ -1,4 +1,5 @@
-// What the calls of ops share. Every one ends with the status word and the workspace; `<op>_workspace` says how large.
+// What the calls of ops share. Every one ends with the status word and the workspace; `<op>_workspace` says how
+// large.
 #pragma once
 
 #include "calls.hpp"

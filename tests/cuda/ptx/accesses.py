@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from ptx.faults import Fault
 from ptx.instructions import Step
 from ptx.memory import Generic, Space
@@ -14,7 +13,7 @@ from ptx.parsing import Instruction, Unsupported
 
 
 def _space(threads: Threads, instruction: Instruction) -> Space | Generic:
-    names = [part for part in instruction.opcode if part in ("global", "shared", "local", "const")]
+    names = [part for part in instruction.opcode if part in ("global", "shared", "param", "local", "const")]
     name = names[0] if names else "generic"
     if name not in threads.spaces:
         raise Unsupported(instruction.where)
@@ -23,8 +22,6 @@ def _space(threads: Threads, instruction: Instruction) -> Space | Generic:
 
 def load(threads: Threads, instruction: Instruction) -> Step:
     dtype = TYPES[instruction.opcode[-1]]
-    if "param" in instruction.opcode:
-        return _load_parameter(threads, instruction, dtype)
     space, where = _space(threads, instruction), instruction.where
     into = elements(instruction.operands[0])
     writes = [target(threads, operand, dtype) for operand in into]
@@ -37,19 +34,6 @@ def load(threads: Threads, instruction: Instruction) -> Step:
         values = [
             space.load(first + place * dtype.itemsize, dtype, who, where, constant) for place in range(len(into))
         ]
-        for write, value in zip(writes, values, strict=True):
-            write(act, value)
-
-    return step
-
-
-def _load_parameter(threads: Threads, instruction: Instruction, dtype: Any) -> Step:
-    name, _, offset = instruction.operands[1].strip("[]").partition("+")
-    into = elements(instruction.operands[0])
-    writes = [target(threads, operand, dtype) for operand in into]
-    values = np.frombuffer(threads.parameters[name], dtype, len(into), int(offset or "0", 0))
-
-    def step(act: Act) -> None:
         for write, value in zip(writes, values, strict=True):
             write(act, value)
 

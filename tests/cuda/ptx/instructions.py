@@ -288,12 +288,29 @@ def _extract(threads: Threads, instruction: Instruction) -> Step:
     return step
 
 
+def _find_bit(threads: Threads, instruction: Instruction) -> Step:
+    """bfind, of unsigned numbers: the place of the highest bit, or how far it is from the top; of 0 all bits."""
+    dtype = _type(instruction)
+    if dtype.kind != "u":
+        raise Unsupported(instruction.where)
+    read = source(threads, instruction.operands[1], dtype)
+    write = target(threads, instruction.operands[0], TYPES["u32"])
+    top = dtype.itemsize * 8 - 1 if "shiftamt" in instruction.opcode else 0
+
+    def step(act: Act) -> None:
+        place = arithmetic.highest_bit(read(act)) - 1
+        write(act, np.where(place < 0, -1, np.abs(top - place)).astype(np.uint32))
+
+    return step
+
+
 def _nothing(threads: Threads, instruction: Instruction) -> Step:
     return lambda act: None
 
 
 BUILDERS: dict[str, Callable[[Threads, Instruction], Step]] = {
     "bfe": _extract,
+    "bfind": _find_bit,
     "cvt": _convert,
     "cvta": _move,
     "fma": _multiply,

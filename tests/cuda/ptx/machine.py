@@ -1,8 +1,14 @@
 """Runs kernels: block after block, its threads in step.
 
-Of the threads of a block those at the lowest instruction go on, all warps together, until they meet others or part; so
-lanes that took different ways come together again. Which order threads take makes no difference to what is checked:
-races are found by what orders two accesses, not by what they did.
+Of the threads of a block those at the lowest instruction go on, all warps together, until they meet others or
+part; so lanes that took different ways come together again. Which order threads take makes no difference to what
+is found: races are judged by what orders two accesses, not by what they did.
+
+It finds, in what nvcc made of a kernel: races; reads of memory that was never written; accesses out of bounds of
+any array, or misaligned; barriers that part of a block does not reach, or reaches elsewhere; lanes named in a
+mask that do not come; shuffles from lanes that take no part; constant loads of what the launch writes. It is
+blind to what ptxas makes of the PTX, to weak memory beyond the rules above, to approximations (ex2.approx and
+its like are exact here), and to speed.
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ from ptx.operands import TYPES, Array, Threads, source, target
 from ptx.parsing import Instruction, Kernel, Unsupported
 from ptx.warps import Meeting, complete, mask_operand, meeting
 
+PARAMETERS_BEGIN, MOST_PARAMETER = 1 << 40, 1 << 12
 SHARED_BEGINS, SHARED_ENDS = 1 << 16, 1 << 32
 GAP = 256
 """Between shared arrays, so that what runs off one meets no other."""
@@ -67,13 +74,14 @@ def run(kernels: Mapping[str, Kernel], launch: Launch, memory: Space) -> None:
         raise Fault(f"{kernel.name}: arguments of other sizes than its parameters")
     threads = _threads(kernel, launch, memory, count)
     operations = [_operation(threads, kernel, instruction) for instruction in kernel.instructions]
-    for z, y, x in np.ndindex(*launch.grid[::-1]):
-        memory.clock.begin_block()
-        for axis, number in zip("xyz", (x, y, z), strict=True):
-            threads.special[f"%ctaid.{axis}"][:] = number
-        threads.shared.forget()
-        threads.epochs[:] = 0
-        Block(threads, operations, memory.clock).run()
+    with np.errstate(all="ignore"):  # infinities and NaN are a kernel's own affair
+        for z, y, x in np.ndindex(*launch.grid[::-1]):
+            memory.clock.begin_block()
+            for axis, number in zip("xyz", (x, y, z), strict=True):
+                threads.special[f"%ctaid.{axis}"][:] = number
+            threads.shared.forget()
+            threads.epochs[:] = 0
+            Block(threads, operations, memory.clock).run()
 
 
 def _threads(kernel: Kernel, launch: Launch, memory: Space, count: int) -> Threads:
@@ -94,10 +102,15 @@ def _threads(kernel: Kernel, launch: Launch, memory: Space, count: int) -> Threa
         special[f"%nctaid.{axis}"] = np.full(count, grid, np.uint32)
         special[f"%ctaid.{axis}"] = np.zeros(count, np.uint32)
     registers = {name: np.zeros(count, _bits(kind)) for name, kind in kernel.registers.items()}
-    parameters = {p.name: value for p, value in zip(kernel.parameters, launch.arguments, strict=True)}
+    for place, parameter in enumerate(kernel.parameters):
+        symbols[parameter.name] = PARAMETERS_BEGIN + place * MOST_PARAMETER
+    parameters = [(symbols[p.name], p.bytes, p.name) for p in kernel.parameters]
+    held = Space("parameter", memory.clock, parameters)
+    for parameter, value in zip(kernel.parameters, launch.arguments, strict=True):
+        held.fill(symbols[parameter.name], value)
     shared = Space("shared", memory.clock, places)
-    spaces = {"global": memory, "shared": shared, "generic": Generic(shared, memory, SHARED_ENDS)}
-    return Threads(count, registers, special, symbols, parameters, spaces)
+    spaces = {"param": held, "global": memory, "shared": shared, "generic": Generic(shared, memory, SHARED_ENDS)}
+    return Threads(count, registers, special, symbols, spaces)
 
 
 def _bits(kind: str) -> Any:

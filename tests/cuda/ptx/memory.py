@@ -1,7 +1,8 @@
 """The spaces of memory: bounds, alignment, what was written, and who touched it last.
 
-Two accesses to a byte, one of them a write and not both atomic, are a race unless something orders them: the end of the
-launch, a barrier of the block between them, or a __syncwarp of the warp between them. Shuffles and ballots order nothing.
+Two accesses to a byte, one of them a write and not both atomic, are a race unless something orders them: the end
+of the launch, a barrier of the block between them, or a __syncwarp of the warp between them. Shuffles and
+ballots order nothing. Flags and fences between blocks are not understood, and count as races.
 """
 
 from __future__ import annotations
@@ -155,13 +156,19 @@ class Space:
         found: Array = other_block | ((interval == clock.interval) & ~own & ~synced)
         return found
 
+    def _raise_race(self, races: Array, before: Array, who: Array, how: str, where: str) -> None:
+        if races.any():
+            i = int(np.argmax(races))
+            pair = f"thread {who[i] & THREAD}, of what thread {before[i] & THREAD} has {how}"
+            raise Fault(f"race in {self.name} memory, {pair}: {where}")
+
     def _note_write(self, touched: Array, who: Array, where: str) -> None:
         writer, reader = self.writer[touched], self.reader[touched]
         recent = self.clock.launch_began << INTERVAL
         if (writer >= recent).any() or (reader >= recent).any():
             both_atomic = (writer & ATOMIC > 0) & (who & ATOMIC > 0)
-            if (self._unordered(writer, who) & ~both_atomic).any() or self._unordered(reader, who).any():
-                raise Fault(f"race in {self.name} memory: {where}")
+            self._raise_race(self._unordered(writer, who) & ~both_atomic, writer, who, "written", where)
+            self._raise_race(self._unordered(reader, who), reader, who, "read", where)
         mark = who | self.clock.interval << INTERVAL
         self.writer[touched] = mark
         if not (who[0] & ATOMIC) and (self.writer[touched] != mark).any():
@@ -170,8 +177,8 @@ class Space:
     def _note_read(self, touched: Array, who: Array, where: str) -> None:
         writer = self.writer[touched]
         clock = self.clock
-        if (writer >= clock.launch_began << INTERVAL).any() and self._unordered(writer, who).any():
-            raise Fault(f"race in {self.name} memory: {where}")
+        if (writer >= clock.launch_began << INTERVAL).any():
+            self._raise_race(self._unordered(writer, who), writer, who, "written", where)
         before = self.reader[touched]
         mark = who | clock.interval << INTERVAL
         if (before >= clock.launch_began << INTERVAL).any():

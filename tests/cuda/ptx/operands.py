@@ -27,15 +27,16 @@ TYPES: dict[str, Any] = {
 
 @dataclass
 class Threads:
-    """The registers of a block's threads, and what they can see of memory. Registers are bits: an instruction says how
-    to take them."""
+    """The registers of a block's threads, and what they can see of memory.
+
+    Registers are bits: an instruction says how to take them.
+    """
 
     count: int
     registers: dict[str, Array]
     special: dict[str, Array]
     symbols: dict[str, int]
-    """Addresses of shared variables."""
-    parameters: dict[str, bytes]
+    """Addresses of shared variables and of parameters."""
     spaces: dict[str, Space | Generic]
     epochs: Array = field(init=False)
     """int64[threads]: how many times a thread's warp was synchronised."""
@@ -92,7 +93,7 @@ def immediate(threads: Threads, operand: str, dtype: Any) -> Any:
         value = int(operand.rstrip("U"), 0)
     except ValueError:
         raise Unsupported(f"operand {operand}") from None
-    if dtype == bool:
+    if dtype.kind == "b":
         return bool(value)
     size = dtype.itemsize
     return np.frombuffer((value % (1 << 8 * size)).to_bytes(size, "little"), dtype)[0]

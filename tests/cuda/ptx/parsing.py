@@ -89,17 +89,22 @@ def _variable(text: str) -> Variable:
     return Variable(name, size * int(count or (0 if count == "" else 1)), int(alignment or size))
 
 
+DIRECTIVE = re.compile(
+    r"\.(?:loc\s+(?P<file>\d+)\s+(?P<line>\d+)\s+\d+"
+    r"(?:\s*,\s*function_name[^,]*,\s*inlined_at\s+(?P<caller>\d+)\s+(?P<at>\d+)\s+\d+)?|pragma\s+\S+)\s*"
+)
+
+
 def _read_body(kernel: Kernel, body: str, files: dict[str, str]) -> None:
     place = "?"
     for statement in re.findall(r"[^;:{}]+:(?!:)|(?:[^;{}]|\{[^{}\n]*\})+;", re.sub(r"//[^\n]*", "", body)):
         text = " ".join(statement.rstrip(";").split())
         # Directives without a semicolon come before what has one.
-        while found := re.match(
-            r"\.(?:loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*,\s*function_name[^,]*,\s*inlined_at\s+\d+\s+\d+\s+\d+)?|pragma\s+\S+)\s*",
-            text,
-        ):
-            if found[1]:
-                place = f"{files.get(found[1], '?')}:{found[2]}"
+        while found := DIRECTIVE.match(text):
+            if found["file"]:
+                place = f"{files.get(found['file'], '?')}:{found['line']}"
+                if found["caller"]:
+                    place += f" in {files.get(found['caller'], '?')}:{found['at']}"
             text = text[found.end() :]
         if text.endswith(":"):
             kernel.labels[text[:-1].strip()] = len(kernel.instructions)

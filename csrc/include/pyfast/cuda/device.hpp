@@ -31,8 +31,7 @@ namespace pyfast::cuda {
 struct Queue {
     void* stream = nullptr;          // a cudaStream_t; null: the default stream
     std::int32_t* status = nullptr;  // in device memory; 0 as long as nothing was malformed
-    std::span<std::byte>
-        workspace;  // device memory aligned as cudaMalloc gives it; the op's until its work is done
+    std::span<std::byte> workspace;  // device memory, aligned to 256 bytes; the op's until its work is done
 };
 
 // What is malformed, one bit each: any number of them may be found at once, in any order.
@@ -67,5 +66,9 @@ struct Devices {
     int count = 0;
 };
 PYFAST_API Devices devices();
+
+// The name of one of them, its compute capability and memory. Throws DeviceError where there is none of that
+// number.
+PYFAST_API std::string device_name(int device);
 
 }  // namespace pyfast::cuda

@@ -18,11 +18,11 @@ PYFAST_API std::size_t evidence_graph_workspace(std::size_t pools, std::size_t n
 // Of the graph that pyfast::evidence_graph gives with the same options the indptr [N + 1]; its last number is that
 // of the edges. The weights are in the workspace then, for evidence_graph_fill.
 //
-// A warp has a document's terms in a hash table in shared memory, and goes through the rows of those behind it in
-// the pool: a weight is the sum of a warp's lanes, in one order, and stands for both directions, so that the graph
-// is symmetric bit for bit. Sums are in float, within 1e-5 of the CPU's relatively; so an edge whose weight is
-// that near to the threshold, or to the k-th strongest, may be in the one graph and not in the other. Masks are
-// short lists: each term of a row is looked for in its pool's.
+// A warp has a document's terms in a hash table in shared memory, and goes through the pool's rows of documents
+// with higher numbers: a weight is the sum of a warp's lanes, in one order, and stands for both directions, so
+// that the graph is symmetric bit for bit. Sums are in float, within 1e-5 of the CPU's relatively; so an edge
+// whose weight is that near to the threshold, or to the k-th strongest, may be in the one graph and not in the
+// other. Masks are short lists: each term of a row is looked for in its pool's.
 //
 // All spans are device memory. Throws Error on options that are out of range, and on those that a GPU has not: a
 // function of the caller's, and Idf::pool. Faults: offsets, documents, rows, weights, masked, bounds.

@@ -24,7 +24,7 @@ template <class T>
 PYFAST_API void gatv2(const Gatv2Layer<T>& layer, const Gatv2Options& options, std::span<T> y,
                       std::span<float> attention, const Queue& queue);
 
-// Bytes: 4 * edges * heads, an eighth of x_dst in float for att, and 24 for each edge for x_src.
+// Bytes: 4 * edges * heads, an eighth of x_dst in float for att, and for x_src 16 for each edge and source.
 template <class T>
 PYFAST_API std::size_t gatv2_backward_workspace(const Gatv2Layer<T>& layer, const Gatv2Options& options,
                                                 const Gatv2Gradients<T>& gradients);

@@ -1,0 +1,19 @@
+// Plain C++, not a kernel's source: what the runtime says of a device has no part in the emulation.
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "pyfast/cuda/device.hpp"
+
+namespace pyfast::cuda {
+
+std::string device_name(int device) {
+    cudaDeviceProp found{};
+    if (const cudaError_t error = cudaGetDeviceProperties(&found, device); error != cudaSuccess) {
+        throw DeviceError(std::string("device: ") + cudaGetErrorString(error));
+    }
+    return std::string(found.name) + ", compute capability " + std::to_string(found.major) + "." +
+           std::to_string(found.minor) + ", " + std::to_string(found.totalGlobalMem >> 30) + " GB";
+}
+
+}  // namespace pyfast::cuda
