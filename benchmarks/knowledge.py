@@ -1,10 +1,10 @@
 """The knowledge store and SubQRAG on real data, with a scripted model in place of an LLM: what is found, how fast.
 
-    python benchmarks/knowledge.py metaqa FOLDER             # the whole knowledge graph; FOLDER keeps index and store
+    python benchmarks/knowledge.py metaqa FOLDER             # the whole graph; FOLDER keeps index and store
     python benchmarks/knowledge.py musique FOLDER --limit 60 # the passages around 60 questions
 
-metaqa: the gold paths are followed by reading facts (tests/gold_paths.py); how many answer sets are found; searches a
-second, beside encoding all triples for each sub-question and comparing with all of them. musique: the published
+metaqa: the gold paths are followed by reading facts (tests/gold_paths.py); how many answer sets are found; searches
+a second, beside encoding all triples for each sub-question and comparing with all of them. musique: the published
 decompositions; how many of the gold passages the graph memory rests on, beside BM25's first as many.
 """
 

@@ -1,7 +1,7 @@
 """Reading an index's texts with a language model: a run of the engine, one question for each chunk.
 
 The run's folder lies beside the store, with its chunks in it, so that it can be gone on with even where the index
-was built anew meanwhile. When every chunk has its line, all of them join the store in one change, and the folder goes.
+was built anew meanwhile. When every chunk has its line, all of them join the store in one change; the folder goes.
 """
 
 from __future__ import annotations
