@@ -3,9 +3,9 @@
     python benchmarks/knowledge.py metaqa FOLDER             # the whole graph; FOLDER keeps index and store
     python benchmarks/knowledge.py musique FOLDER --limit 60 # the passages around 60 questions
 
-metaqa: the gold paths are followed by reading facts (tests/gold_paths.py); how many answer sets are found; searches
-a second, beside encoding all triples for each sub-question and comparing with all of them. musique: the published
-decompositions; how many of the gold passages the graph memory rests on, beside BM25's first as many.
+metaqa: the gold paths are followed by reading facts (tests/gold_paths.py): how many answer sets are found; how many
+searches a second, beside encoding all facts for each sub-question. musique: the published decompositions: how many of
+the gold passages the graph memory rests on, beside BM25's first as many.
 """
 
 from __future__ import annotations

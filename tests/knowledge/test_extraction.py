@@ -1,4 +1,4 @@
-"""Reading with a language model: paid once, killed and gone on with, failures listed, hostile texts on their own."""
+"""Reading with a language model: paid once, killed and gone on with, failures listed, hostile texts alone."""
 
 import asyncio
 import json
@@ -174,7 +174,7 @@ def _slowly() -> None:
 def test_killed_again_and_again(
     place: Callable[[], Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Real SIGKILLs of `pyfast knowledge build`: the same store; of each kill only what was in flight is paid again."""
+    """Real SIGKILLs of `pyfast knowledge build`: the same store; only what was in flight is paid again."""
     whole = build(place(), Watched(graph))
     index, told = place(), tmp_path / "told"
     command = [

