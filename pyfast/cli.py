@@ -13,6 +13,7 @@ from pyfast.commands.answer import answer
 from pyfast.commands.doctor import doctor
 from pyfast.commands.evaluate import evaluate
 from pyfast.commands.index import index
+from pyfast.commands.knowledge import app as knowledge
 from pyfast.commands.status import status
 from pyfast.commands.terminal import plain
 from pyfast.commands.train import train
@@ -52,6 +53,7 @@ def _version(wanted: bool) -> None:
 for command in (index, answer, status, evaluate, doctor):
     app.command()(command)
 app.add_typer(train, name="train")
+app.add_typer(knowledge, name="knowledge")
 
 
 @app.callback()
