@@ -99,7 +99,8 @@ class Transformers:
         import torch
 
         if request.embeds is not None:
-            embeds, hidden = np.asarray(request.embeds, np.float32), self._model.config.hidden_size
+            embeds = np.asarray(request.embeds, np.float32, order="C")
+            hidden = self._model.config.hidden_size
             if embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
                 shape = list(embeds.shape)
                 raise CallError(f"embeddings must be of shape [tokens, {hidden}] for this model, not {shape}")
