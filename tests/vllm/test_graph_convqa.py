@@ -1,4 +1,4 @@
-"""An evidence graph's embeddings through vLLM: the same logits, and the same greedy answers, as transformers has."""
+"""An evidence graph through vLLM: the same logits, and the same greedy answers, as transformers has."""
 
 import asyncio
 from pathlib import Path
