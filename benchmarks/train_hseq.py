@@ -7,11 +7,11 @@
     python benchmarks/train_hseq.py pick OUT first                        # the first k of the window
     python benchmarks/train_hseq.py report OUT
 
-Learnt from are the training files of hotpotqa and musique, and of the other sets every question whose table, context
-or topic has an even hash; asked are the questions with the odd ones, and those of hotpotqa and musique. `train`
-begins or goes on, for `--minutes`. Targets are the weak positives that an answer or a gold document marks; a
-question that has none among the `prior` units that a search finds is left out. `pick` runs algorithm 1 as
-`pyfast answer` does, constrained decoding and all, without guidance and head.
+Learnt from are the training files of hotpotqa and musique, and of the other sets the questions whose table, context
+or topic has an even hash; asked are those with the odd ones, and those of hotpotqa and musique. `train` begins or
+goes on, for `--minutes`. Targets are the weak positives that an answer or a gold document marks; a question that has
+none among the `prior` units that a search finds is left out. `pick` runs algorithm 1 as `pyfast answer` does,
+constrained decoding and all, without guidance and head.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -34,7 +34,7 @@ from pyfast.commands.terminal import pairs, values
 from pyfast.corpus import read
 from pyfast.engine import Answer, Context, Question, answer_all
 from pyfast.evaluation.selection import Counts, counts, f1_interval, selection
-from pyfast.llm import open_llm
+from pyfast.llm import Backend, open_llm
 from pyfast.retrieval import Index, build_index, open_window
 from pyfast.systems.hseq.iterator import Decision, Policy, Progress, iterate
 from pyfast.systems.hseq.policies import lexical_policy, llm_policy
@@ -113,8 +113,8 @@ def asked(out: Path, limit: int) -> Iterator[tuple[str, Index, list[Gold], list[
     for name in SETS:
         index, golds = index_of(name, out), halves(name)[1]
         found = candidate_units(index, [gold.question for gold in golds], SETTINGS.prior)
-        pairs = ((gold, set(weak_positives(gold, units, ENOUGH, 0.0))) for gold, units in zip(golds, found, strict=True))
-        chosen = list(islice(((gold, wanted) for gold, wanted in pairs if wanted), limit))
+        targets = [set(weak_positives(gold, units, ENOUGH, 0.0)) for gold, units in zip(golds, found, strict=True)]
+        chosen = list(islice((pair for pair in zip(golds, targets, strict=True) if pair[1]), limit))
         yield name, index, [gold for gold, _ in chosen], [wanted for _, wanted in chosen]
 
 
@@ -143,36 +143,40 @@ def pick(
     asyncio.run(_pick(out, name, open_llm(llm, **values(pairs("--llm-option", llm_option))), limit))
 
 
-async def _pick(out: Path, name: str, backend: Any, limit: int) -> None:
+async def _pick(out: Path, name: str, backend: Backend, limit: int) -> None:
     await backend.start()
     found: dict[str, dict[str, Any]] = {}
     try:
         for data, index, golds, targets in asked(out, limit):
-            wanted = {gold.id: positions for gold, positions in zip(golds, targets, strict=True)}
-            lines = found[data] = {}
-
-            async def ask(question: Question, ctx: Context) -> Answer:
-                limits = SETTINGS.limits()
-                view = await ctx.call(open_window, question.text, limits.width, SETTINGS.prior, limits.priority)
-                progress = await iterate(Progress("", view), policy_of(name, ctx), ctx, limits, 0)
-                picked = [it.position for it in progress.selected]
-                notes = [step["note"] for step in progress.steps if "note" in step]
-                lines[question.id] = {
-                    "counts": counts(picked, wanted[question.id]),
-                    "steps": len(progress.steps),
-                    "ended": progress.ended,
-                    "notes": notes,
-                }
-                return Answer("")
-
             began = perf_counter()
-            await answer_all(
-                (Question(gold.id, gold.question) for gold in golds), ask, index, backend, lambda record: None, 32
-            )
-            print(f"{data}: {len(lines)} questions, {perf_counter() - began:.0f} s", flush=True)
+            walks = await walked(index, backend, golds, name)
+            found[data] = {
+                gold.id: {
+                    "counts": counts([it.position for it in walk.selected], wanted),
+                    "ended": walk.ended,
+                    "steps": walk.steps,
+                }
+                for gold, walk, wanted in zip(golds, walks, targets, strict=True)
+            }
+            print(f"{data}: {len(golds)} questions, {perf_counter() - began:.0f} s", flush=True)
     finally:
         await backend.close()
     (out / f"picked.{name}.json").write_text(json.dumps(found, indent=1))
+
+
+async def walked(index: Index, backend: Backend, golds: Sequence[Gold], name: str) -> list[Progress]:
+    """Algorithm 1, for each question."""
+    walks: dict[str, Progress] = {}
+    limits = SETTINGS.limits()
+
+    async def ask(question: Question, ctx: Context) -> Answer:
+        view = await ctx.call(open_window, question.text, limits.width, SETTINGS.prior, limits.priority)
+        walks[question.id] = await iterate(Progress("", view), policy_of(name, ctx), ctx, limits, 0)
+        return Answer("")
+
+    asking = (Question(gold.id, gold.question) for gold in golds)
+    await answer_all(asking, ask, index, backend, lambda record: None, 32)
+    return [walks[gold.id] for gold in golds]
 
 
 @app.command()
@@ -189,8 +193,10 @@ def report(out: Path) -> None:
             found = _counts(lines)
             got = selection(found)
             low, high = f1_interval(found)
-            above = "" if before is None or name == "untrained" else "{:+.3f} to {:+.3f}".format(*f1_interval(found, before))
-            steps = sum(line["steps"] for line in lines.values()) / len(lines)
+            above = ""
+            if before is not None and name != "untrained":
+                above = "{:+.3f} to {:+.3f}".format(*f1_interval(found, before))
+            steps = sum(len(line["steps"]) for line in lines.values()) / len(lines)
             table.add_row(
                 data, str(len(found)), name, f"{got.precision:.3f}", f"{got.recall:.3f}", f"{got.f1:.3f}",
                 f"{low:.3f} to {high:.3f}", above, f"{steps:.2f}", end_section=name == list(runs)[-1],

@@ -113,9 +113,7 @@ class Embedder:
             for places in _of_one_length(model, texts):
                 batch = [texts[place] for place in places]
                 batch += [batch[0]] * (BATCH - len(batch))
-                found = model.encode(
-                    batch, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False
-                )
+                found = model.encode(batch, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
                 vectors[places] = found[: len(places)]
         return vectors
 

@@ -1,4 +1,4 @@
-"""Which steps are learnt, and when: a mixture over data sets, short trajectories before long ones (HSEQ, A.3.4)."""
+"""Which steps are learnt, and when: a mixture of data sets, short trajectories before long ones (HSEQ, A.3.4)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
     return [floor + (at in rest) for at, floor in enumerate(floors)]
 
 
-def mixed(
-    sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int
-) -> list[Target]:
+def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int) -> list[Target]:
     """`size` steps of all sources, in the order in which they are learnt.
 
     Each source gives its quota, drawn without repetition until all of its steps are taken, then again. A
@@ -34,12 +32,16 @@ def mixed(
     """
     generator = np.random.default_rng(seed)
     chosen: list[Target] = []
-    for number, (source, quota) in enumerate(zip(sources, quotas(weights or [1.0] * len(sources), size), strict=True)):
+    shares = weights or [1.0] * len(sources)
+    if len(shares) != len(sources):
+        raise InputError(f"{len(shares)} weights for {len(sources)} sources")
+    for number, (source, quota) in enumerate(zip(sources, quotas(shares, size), strict=True), start=1):
         if quota and not source:
-            raise InputError(f"source {number + 1}: no question has evidence among what its search finds")
-        rounds = -(-quota // max(len(source), 1))
-        order = np.concatenate([generator.permutation(len(source)) for _ in range(rounds)] or [[]])[:quota]
-        chosen += [source[int(at)] for at in order]
+            raise InputError(f"source {number}: no question has evidence among what its search finds")
+        order: list[int] = []
+        while len(order) < quota:
+            order += generator.permutation(len(source)).tolist()
+        chosen += [source[at] for at in order[:quota]]
     return curriculum([chosen[at] for at in generator.permutation(len(chosen)).tolist()])
 
 
