@@ -69,7 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if not FIGURES:
+    if not (FIGURES or NOTES):
         return
     best = {op: min(f.microseconds for f in FIGURES if f.op == op and f.goal is None) for op in ops_measured()}
     terminalreporter.write_sep("=", f"medians; ops: {POOLS} pools of {DOCUMENTS} documents, {THREADS} threads")

@@ -23,7 +23,7 @@ def answer(
     questions: Annotated[Path, typer.Argument(help="JSON lines with `id` and `question`.")],
     run: Annotated[Path, typer.Option(help="The folder of the run; one that was begun goes on.")],
     index: Annotated[Path | None, typer.Option(help="An index; `direct` and `cot` need none.")] = None,
-    system: Annotated[str, typer.Option(help="n2n, rag, decompose, cot or direct.")] = "n2n",
+    system: Annotated[str, typer.Option(help="n2n, hseq, rag, decompose, cot or direct.")] = "n2n",
     llm: Annotated[
         str, typer.Option(help="embedded, vllm:MODEL, llamacpp:PATH.gguf, openai:MODEL@URL or instant.")
     ] = "embedded",
@@ -35,6 +35,9 @@ def answer(
     ] = None,
     budget: Annotated[
         list[str] | None, typer.Option(help="A limit, such as seconds=60 or tokens=20000; repeatable.")
+    ] = None,
+    reuse: Annotated[
+        Path | None, typer.Option(help="A folder for plans that follow from the question alone; runs share it.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, max=10**9, help="Answer only the first ones.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=65_536, help="Questions in work at once.")] = 64,
@@ -60,7 +63,7 @@ def answer(
         read_questions,
         set_aside,
     )
-    from pyfast.llm import open_llm
+    from pyfast.llm import Remembered, open_llm
     from pyfast.retrieval import Index
     from pyfast.systems import load_system
 
@@ -74,6 +77,8 @@ def answer(
         raise InputError(f"--system {system} retrieves: give --index (made by `pyfast index`)")
     opened = Index(index) if index is not None else None
     backend = open_llm(llm, **values(pairs("--llm-option", llm_option)))
+    if reuse is not None:
+        backend = Remembered(backend, reuse)
     describe = partial(
         configuration,
         system=system,

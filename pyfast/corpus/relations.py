@@ -16,6 +16,10 @@ from pyfast.corpus.sequence import Corpus
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
+# Plain integers: they are compared for every segment.
+_PARAGRAPH, _ROW = int(Level.PARAGRAPH), int(Level.TABLE_ROW)
+_FACTS = (int(Level.TRIPLET), int(Level.SUBGRAPH))
+_IN_ROWS = (_ROW, int(Level.TABLE_CELL))
 _EACH = 16  # facts of one entity, or paragraphs of one document, at most: hubs have thousands
 
 
@@ -43,8 +47,8 @@ class Relations:
         Of a triplet or subgraph the triplets that share a tail or head with it, tails first: the path goes on
         there. Of a table row or cell the paragraphs that the row links to; of a text the rows that link to it.
         """
-        level = self.corpus.level[i]
-        if level in (Level.TRIPLET, Level.SUBGRAPH):
+        level = int(self.corpus.level[i])
+        if level in _FACTS:
             last = max(int(self.corpus.subtree_end[i]), i + 1)
             first, stop = np.searchsorted(self.triplets, (i, last)).tolist()
             own = range(first, stop)
@@ -52,17 +56,17 @@ class Relations:
                 begin, end = self.entity_offsets[entity : entity + 2].tolist()
                 named = (int(k) for k in self.entity_triplets[begin:end] if k not in own)
                 yield from (int(self.triplets[k]) for k in islice(named, _EACH))
-        elif level in (Level.TABLE_ROW, Level.TABLE_CELL):
-            row = i if level == Level.TABLE_ROW else int(self.corpus.parent[i])
+        elif level in _IN_ROWS:
+            row = i if level == _ROW else int(self.corpus.parent[i])
             for target in _matching(self.links, row):
-                yield from islice(self._paragraphs(target), _EACH)
+                yield from self._paragraphs(target)
         else:
             yield from _matching(self.linked, int(self.corpus.source[i]))[:_EACH]
 
-    def _paragraphs(self, source: int) -> Iterator[int]:
+    def _paragraphs(self, source: int) -> list[int]:
         root = int(self.corpus.roots[source])
-        below = range(root, int(self.corpus.subtree_end[root]))
-        return (i for i in below if self.corpus.level[i] == Level.PARAGRAPH)
+        below = self.corpus.level[root : self.corpus.subtree_end[root]]
+        return (root + np.flatnonzero(below == _PARAGRAPH)[:_EACH]).tolist()
 
 
 def _matching(pairs: tuple[Int64, Int64], key: int) -> list[int]:

@@ -37,6 +37,8 @@ class Prompt(Generic[M]):
     max_tokens: int
     attempts: int | None = None
     """How often an answer of the right form is asked for, if less often than the budget allows"""
+    reusable: bool = False
+    """Whether later runs may use the answer again, where the user keeps such"""
     schema: dict[str, Any] = field(init=False)
     _parts: list[str] = field(init=False)
 
@@ -48,7 +50,8 @@ class Prompt(Generic[M]):
         """The request for one call; `fields` must fill every place, and are taken as plain text."""
         parts = [plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)]
         user = "".join(parts)
-        return Request(dialogue(user, self.system), self.max_tokens, self.schema, temperature, seed)
+        said = dialogue(user, self.system)
+        return Request(said, self.max_tokens, self.schema, temperature, seed, reusable=self.reusable)
 
     def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:
         """The request for another attempt: the conversation so far, and what is wrong with the answer."""

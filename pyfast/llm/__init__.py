@@ -6,8 +6,9 @@ from typing import Any
 
 from pyfast.errors import InputError
 from pyfast.llm.protocol import Backend, Completion, Message, Request, dialogue
+from pyfast.llm.remembered import Remembered
 
-__all__ = ["Backend", "Completion", "Message", "Request", "dialogue", "open_llm"]
+__all__ = ["Backend", "Completion", "Message", "Remembered", "Request", "dialogue", "open_llm"]
 
 ACCEPTED = (
     "embedded, llamacpp:PATH.gguf, vllm:FOLDER_OR_NAME, transformers:FOLDER, openai:MODEL@URL, instant (benchmarks"

@@ -47,6 +47,8 @@ class Request:
     seed: int = 0
     embeds: npt.NDArray[np.float32] | None = None
     """[tokens, hidden size] the whole prompt as embeddings, in place of `messages`; only vLLM takes them"""
+    reusable: bool = False
+    """Whether later runs may take the answer from where `Remembered` kept it"""
 
     def digest(self) -> bytes:
         """16 bytes that name the work: equal for equal requests, in any process.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyfast.retrieval.index import Index
-from pyfast.retrieval.terms import term_ids
-
-Weights = dict[int, float]
-"""Idf by term id"""
+from pyfast.retrieval.terms import tokenize
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +20,22 @@ class Cover:
     """of the weight of the question's words: 0 to 1"""
 
 
-def question_weights(index: Index, question: str) -> Weights:
-    """The question's words by how much they tell; stop words do not."""
-    return {term: idf for term in index.question_terms(question) if (idf := index.idf(term))}
+class Words:
+    """The words of a question that tell anything, by their idf."""
 
+    def __init__(self, index: Index, question: str) -> None:
+        known = {word: index.vocabulary[word] for word in tokenize(question) if word in index.vocabulary}
+        self.idf = {word: idf for word, term in known.items() if (idf := index.idf(term))}
+        self._whole = {word: re.compile(rf"\b{word}\b") for word in self.idf}
 
-def covered(index: Index, text: str, weights: Weights) -> Weights:
-    """Those of the words that are in the text."""
-    return {term: weights[term] for term in set(term_ids(text, index.vocabulary)) & weights.keys()}
+    def within(self, text: str) -> set[str]:
+        """Those that are in the text. It is not taken apart: most of its words are of no interest."""
+        text = text.lower()
+        return {word for word, whole in self._whole.items() if word in text and whole.search(text)}
+
+    def weight(self, words: set[str]) -> float:
+        """Of some of them together; the same for the same words."""
+        return sum(self.idf[word] for word in sorted(words))
 
 
 def pick_cover(index: Index, items: Sequence[tuple[str, Sequence[str], Sequence[str]]], k: int) -> list[Cover]:
@@ -42,13 +48,13 @@ def pick_cover(index: Index, items: Sequence[tuple[str, Sequence[str], Sequence[
 
 
 def _pick(index: Index, question: str, before: Sequence[str], window: Sequence[str], k: int) -> Cover:
-    weights = question_weights(index, question)
-    known = {term for text in before for term in covered(index, text, weights)}
-    texts = {at: found for at, text in enumerate(window) if (found := covered(index, text, weights))}
+    words = Words(index, question)
+    known = {word for text in before for word in words.within(text)}
+    texts = {at: found for at, text in enumerate(window) if (found := words.within(text))}
     picked: list[int] = []
     while texts and len(picked) < k:
-        best = max(texts, key=lambda at: sum(w * (1 + (t not in known)) for t, w in sorted(texts[at].items())))
+        best = max(texts, key=lambda at: words.weight(texts[at]) + words.weight(texts[at] - known))
         picked.append(best)
-        known |= texts.pop(best).keys()
-    whole = sum(weights.values())
-    return Cover(tuple(picked), sum(weights[t] for t in sorted(known)) / whole if whole else 0.0)
+        known |= texts.pop(best)
+    whole = words.weight(set(words.idf))
+    return Cover(tuple(picked), words.weight(known) / whole if whole else 0.0)

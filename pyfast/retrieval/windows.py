@@ -12,11 +12,12 @@ from pyfast import ops
 from pyfast.corpus import Level
 from pyfast.ops.arrays import Int64, ends
 from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors
-from pyfast.retrieval.cover import covered, question_weights
+from pyfast.retrieval.cover import Words
 from pyfast.retrieval.index import Index
 
 Priority = tuple[Level, ...]
 _HOPS = 64  # of what names the same entities, so many are compared with the question
+_LARGEST = 1 << 14  # bytes of a neighbour: the parent of a row may be a table of millions
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +69,18 @@ def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority)
     """Refresh(S_h, M_t; W, rho) for each question: without what is done, neighbours first.
 
     Neighbours take at most half of a window in a step. Where relations lead to more, those stay that share most
-    with the question.
+    with the question. What is very large, as whole documents are, stays out.
     """
     stream = index.stream(priority)
     cursors = Cursors.join([move.view.cursor for move in moves])
     cursors = stream.refresh(cursors, _lists([np.array(move.done, np.int64) for move in moves]))
     near = _neighbours(index, stream, moves, cursors, max(width // 2, 1))
+    corpus = index.corpus
     fronts = []
     for move, found in zip(moves, near, strict=True):
         gone = set(move.done)
-        fronts.append(tuple(dict.fromkeys([*found, *(i for i in move.view.front if i not in gone)]))[:width])
+        small = (i for i in found if corpus.byte_end[i] - corpus.byte_start[i] <= _LARGEST)
+        fronts.append(tuple(dict.fromkeys([*small, *(i for i in move.view.front if i not in gone)]))[:width])
     return _views(index, stream, [move.view.question for move in moves], cursors, fronts, width)
 
 
@@ -127,8 +130,8 @@ def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
     found = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))
     if len(found) <= limit:
         return found
-    weights = question_weights(index, move.view.question)
-    shared = [-sum(covered(index, index.corpus.render(i), weights).values()) for i in found]
+    words = Words(index, move.view.question)
+    shared = [-words.weight(words.within(index.corpus.render(i))) for i in found]
     return [found[at] for at in np.argsort(shared, kind="stable")[:limit].tolist()]
 
 

@@ -19,7 +19,7 @@ from pyfast.retrieval import Index
 from pyfast.systems import load_system
 
 QUESTIONS = 9
-SYSTEMS = ["winding", "n2n", "rag"]
+SYSTEMS = ["winding", "n2n", "hseq", "rag"]
 
 
 @pytest.fixture(params=SYSTEMS)

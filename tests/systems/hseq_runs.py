@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -77,7 +77,7 @@ Asked = tuple[list[str], list[set[int]], list[list[int]]]
 def gold_questions(index: Index, path: Path, prior: int, most: int) -> Asked:
     """(questions, their gold units, the beginning of their streams), where a search finds any gold.
 
-    Gold are the units found of the gold documents; where none are named, in knowledge graphs, those with an answer.
+    Gold are the units found of the gold documents; where none are named, as for graphs, those with an answer.
     """
     questions, golds, streams = [], [], []
     with path.open(encoding="utf-8") as file:

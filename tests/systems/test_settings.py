@@ -26,6 +26,15 @@ BAD = [
     ("rag", "k", "-1", "k"),
     ("n2n", "centrality", "closeness", "centrality"),
     ("decompose", "graph", "on", "graph"),  # that would be n2n
+    ("hseq", "iterator", "best", "iterator"),
+    ("hseq", "guidance", "on", "guidance"),
+    ("hseq", "window", "0", "window"),
+    ("hseq", "k", "17", "k is at most window"),
+    ("hseq", "least_steps", "5", "least_steps is at most steps"),
+    ("hseq", "order", "paragraph,page", "order"),
+    ("hseq", "order", "paragraph,paragraph", "order"),
+    ("hseq", "threshold", "0.5", "threshold wants iterator=lexical"),
+    ("hseq", "prior", "-1", "prior"),
 ]
 
 
@@ -45,6 +54,13 @@ def test_what_would_change_nothing_is_refused() -> None:
         load_system("n2n").configure({"rank": "graph_rank", "expand": "on"})
 
 
+@pytest.mark.parametrize("iterator", ["lexical", "off"])
+def test_without_an_llm_that_picks_there_is_nothing_to_guide(iterator: str) -> None:
+    with pytest.raises(InputError, match=r"^hseq: guidance wants iterator=llm$"):
+        load_system("hseq").configure({"iterator": iterator, "guidance": "head"})
+    assert load_system("hseq").configure({"iterator": iterator}).model_dump()["guidance"] == "off"
+
+
 def test_the_papers_rank_goes_without_expansion() -> None:
     paper = load_system("n2n").configure({"rank": "graph_rank"}).model_dump()
     assert not paper["expand"] and load_system("n2n").configure({}).model_dump()["expand"]
@@ -53,6 +69,8 @@ def test_the_papers_rank_goes_without_expansion() -> None:
 GOOD = [("n2n", {"graph": "off", "decompose": "0"}), ("decompose", {"hop_k": "7"})]
 GOOD += [("n2n", {"rank": "graph_rank", "alpha": "1"}), ("n2n", {"rank": "graph_rank", "expand": "off"})]
 GOOD += [("n2n", {"rank": "bridge_rank", "beta": "0"}), ("rag", {"k": "1"}), ("cot", {})]
+GOOD += [("hseq", {"order": " table_row,Paragraph "}), ("hseq", {"iterator": "lexical", "threshold": "0.5"})]
+GOOD += [("hseq", {"guidance": "off"}), ("hseq", {"iterator": "off", "window": "200"})]
 GOOD += [
     ("n2n", {"rank": "graph_rank", "centrality": name})
     for name in ("degree", "pagerank", "betweenness", "eigenvector")
@@ -65,6 +83,6 @@ def test_good_settings_are_taken(system: str, settings: dict[str, str]) -> None:
 
 
 def test_unknown_systems_are_told_the_known() -> None:
-    with pytest.raises(InputError, match=r"unknown system '\.\./n2n'; there are: n2n, rag"):
+    with pytest.raises(InputError, match=r"unknown system '\.\./n2n'; there are: n2n, hseq, rag"):
         load_system("../n2n")
     assert [load_system(name).name for name in NAMES] == list(NAMES)

@@ -54,14 +54,15 @@ GUIDE = Prompt(
     user="Question: $question",
     answer=GuidanceFields,
     max_tokens=200,
+    reusable=True,  # it follows from the question alone (A.3.3)
 )
 
 
 def guidance_text(fields: GuidanceFields) -> str:
     """The plan on one line."""
-    return " ".join(part.strip() for part in (fields.first_look, fields.expansion, fields.stop) if part.strip())
+    return " ".join(f"{fields.first_look} {fields.expansion} {fields.stop}".split())
 
 
 def tightened(guidance: str, missing: str) -> str:
     """g': the guidance of a refinement, for what the verifier misses."""
-    return " ".join(part for part in (guidance, f"Settle above all: {missing.strip()}") if part)
+    return " ".join(f"{guidance} Settle above all: {missing}".split())

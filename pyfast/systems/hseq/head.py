@@ -12,8 +12,9 @@ from pyfast.engine import Context, Prompt
 from pyfast.retrieval import Package
 from pyfast.systems.prompts import INSUFFICIENT
 
-TOKENS = 900
+TOKENS = 1000
 """What a head's call takes at least: instructions, its answer, and a few short lines of evidence"""
+_MOST_SUPPORTING = 8
 _SHORTEST = 40  # characters of a line below which evidence says nothing
 _FRAME = 6  # characters of a line beside its text
 
@@ -21,7 +22,7 @@ _FRAME = 6  # characters of a line beside its text
 class HeadFields(BaseModel):
     """The answer, and the numbers of the evidence that it rests on."""
 
-    answer: str = Field(max_length=300)
+    answer: str = Field(max_length=200)
     supporting: list[int]
 
 
@@ -36,7 +37,7 @@ class VerdictFields(BaseModel):
 def head_prompt(pieces: int, attempts: int | None = None) -> Prompt[HeadFields]:
     """The head's prompt for so many pieces of evidence: it can support its answer with no other."""
     labels: Any = Literal[tuple(range(1, pieces + 1))]
-    supporting = (list[labels], Field(max_length=pieces))
+    supporting = (list[labels], Field(max_length=min(pieces, _MOST_SUPPORTING)))
     return Prompt(
         name="head",
         system=(
@@ -47,7 +48,7 @@ def head_prompt(pieces: int, attempts: int | None = None) -> Prompt[HeadFields]:
         ),
         user="Evidence:\n${evidence}\nQuestion: $question",
         answer=create_model("HeadFields", __base__=HeadFields, supporting=supporting),
-        max_tokens=200,
+        max_tokens=260,  # also where each character is a token, as in numbers
         attempts=attempts,
     )
 

@@ -23,7 +23,11 @@ _CONCLUSION = 2  # batch points: the package, and the head's answer
 
 
 def _levels(given: Any) -> Any:
-    return [Level[name.strip().upper()] for name in given.split(",")] if isinstance(given, str) else given
+    """Levels by their names. Raises ValueError for one that there is not, or that is there twice."""
+    names = [name.strip().upper() for name in given.split(",")] if isinstance(given, str) else []
+    if len(set(names)) < len(names) or not set(names) <= Level.__members__.keys():
+        raise ValueError(f"expected different ones of {', '.join(Level.__members__).lower()}")
+    return [Level[name] for name in names] or given
 
 
 class Settings(system.Settings):
@@ -98,7 +102,10 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             progress = replace(progress, guidance=tightened(guidance, settle))
             limits = replace(settings.limits(), most=settings.refine, least=1)
             progress = await iterate(progress, policy, ctx, limits, _CONCLUSION)
-            package, reply = await conclude(question.text, progress, ctx)
+            try:
+                package, reply = await conclude(question.text, progress, ctx)
+            except AnswerError as error:  # then the first answer stands
+                trace["refinement"] = str(error)
 
     trace |= {"steps": progress.steps, "ended": progress.ended}
     if reply is None:

@@ -1,0 +1,135 @@
+"""Theorem 1 of the HSEQ paper: a decoder that reads nothing but segments gives back every corpus, up to its
+equivalence, under T1 to T3; and ids that stay when documents come and go."""
+
+from collections import Counter
+
+import numpy as np
+from corpus_strategies import documents
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyfast.corpus import (
+    Corpus,
+    Document,
+    GraphView,
+    KnowledgeGraph,
+    Level,
+    Table,
+    TableView,
+    TextDocument,
+    TextView,
+    encode,
+    stream,
+    view,
+)
+
+LENIENT = settings(max_examples=150, suppress_health_check=list(HealthCheck), deadline=None)
+
+
+def below(corpus: Corpus, i: int) -> list[int]:
+    return np.flatnonzero(corpus.parent == i).tolist()
+
+
+def chain(corpus: Corpus, i: int) -> list[Level]:
+    """The levels from a segment up to its root."""
+    levels = []
+    while i >= 0:
+        levels.append(Level(int(corpus.level[i])))
+        i = int(corpus.parent[i])
+    return levels
+
+
+def visible(text: str) -> str:
+    return "".join(text.split())
+
+
+def check_text(corpus: Corpus, root: int, document: TextDocument) -> None:
+    """T1: exact substrings at absolute offsets, one chain of parents; together all that is not whitespace."""
+    inside = range(root, int(corpus.subtree_end[root]))
+    for i in inside:
+        assert corpus.content(i) == document.text[corpus.start[i] : corpus.end[i]]
+        levels = chain(corpus, i)
+        if levels[0] == Level.SENTENCE:
+            assert levels[1] == Level.PARAGRAPH and levels[-1] == Level.DOCUMENT
+            above = int(corpus.parent[i])
+            assert corpus.start[above] <= corpus.start[i] <= corpus.end[i] <= corpus.end[above]
+        shown = view(corpus, i)
+        assert isinstance(shown, TextView) and (shown.start, shown.end) == (corpus.start[i], corpus.end[i])
+        assert (shown.paragraph is not None) == (levels[0] in (Level.PARAGRAPH, Level.SENTENCE))
+        assert (shown.section is not None) == (Level.SECTION in levels)
+    for level in (Level.PARAGRAPH, Level.SENTENCE):
+        decoded = [" "] * len(document.text)
+        for i in inside:
+            if corpus.level[i] == level:
+                decoded[corpus.start[i] : corpus.end[i]] = corpus.content(i)
+        if not document.markdown:  # headings are in sections, not in paragraphs
+            assert visible("".join(decoded)) == visible(document.text)
+
+
+def check_table(corpus: Corpus, root: int, document: Table) -> None:
+    """T2: the root has the header, each row its index and its cells in order."""
+    shown = view(corpus, root)
+    assert isinstance(shown, TableView) and shown.schema == document.header and shown.row is None
+    rows = below(corpus, root)
+    assert [int(corpus.start[row]) for row in rows] == list(range(len(document.rows)))
+    assert [tuple(corpus.content(cell) for cell in below(corpus, row)) for row in rows] == list(document.rows)
+    for r, row in enumerate(rows):
+        part = view(corpus, row)
+        assert part == TableView(
+            document.header,
+            r,
+            tuple(range(len(document.rows[r]))),
+            tuple((r, c) for c in range(len(document.rows[r]))),
+        )
+        for c, cell in enumerate(below(corpus, row)):
+            assert view(corpus, cell) == TableView(document.header, r, (c,), ((r, c),))
+
+
+def check_graph(corpus: Corpus, root: int, document: KnowledgeGraph) -> None:
+    """T3: one triplet for each edge, with its time, under one subgraph of its head."""
+    edges = []
+    for subgraph in below(corpus, root):
+        for i in below(corpus, subgraph):
+            assert chain(corpus, i) == [Level.TRIPLET, Level.SUBGRAPH, Level.DOCUMENT]
+            shown = view(corpus, i)
+            assert isinstance(shown, GraphView)
+            (triple,) = shown.triples
+            edges.append(triple)
+        heads = {triple.head for triple in corpus.triples(subgraph)}
+        assert len(heads) == 1 and view(corpus, subgraph) == GraphView(tuple(corpus.triples(subgraph)))
+    assert Counter(edges) == Counter(document.triples)
+
+
+@LENIENT
+@given(documents)
+def test_segments_alone_give_every_corpus_back(given_documents: list[Document]) -> None:
+    corpus = encode(given_documents)
+    for source, document in enumerate(given_documents):
+        root = int(corpus.roots[source])
+        match document:
+            case TextDocument():
+                check_text(corpus, root, document)
+            case Table():
+                check_table(corpus, root, document)
+            case KnowledgeGraph():
+                check_graph(corpus, root, document)
+
+
+@LENIENT
+@given(documents, st.data())
+def test_documents_come_and_go(given_documents: list[Document], data: st.DataObject) -> None:
+    """Segments keep their ids when others are added or left out; those deleted are in no window and near none."""
+    corpus = encode(given_documents)
+    gone = data.draw(st.sets(st.sampled_from(range(len(given_documents))))) if given_documents else set()
+    rest = encode([document for source, document in enumerate(given_documents) if source not in gone])
+    kept = ~np.isin(corpus.source, list(gone))
+    assert np.array_equal(corpus.ids[kept], rest.ids)
+
+    segments = stream(corpus, list(Level)).delete(corpus.roots[sorted(gone)])
+    window = segments.window(segments.cursors(1), len(corpus) + 1)[1]
+    whole = stream(rest, list(Level))
+    assert corpus.ids[window].tolist() == rest.ids[whole.window(whole.cursors(1), len(rest) + 1)[1]].tolist()
+    for kind in ("children", "parent", "row", "column", "relation"):
+        for i in np.flatnonzero(kept).tolist():
+            near = segments.neighbors([i], kind)[1]  # type: ignore[arg-type]
+            assert kept[near].all()
