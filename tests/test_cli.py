@@ -38,6 +38,9 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Path:
         "no-id.jsonl": QUESTION.encode() + b'{"question": "Who?"}\n',
         "same-id.jsonl": QUESTION.encode() * 2,
         "latin-1.jsonl": b'{"id": "a", "question": "Qu\xe9?"}\n',
+        "talk.jsonl": b'{"id": "t", "turns": [{"id": "a", "question": "Who?", "answers": ["x"]}]}\n',
+        "other-talk.jsonl": b'{"id": "t", "turns": [{"id": "z", "question": "Who?", "answers": ["x"]}]}\n',
+        "broken-talk.jsonl": b'{"id": "t", "turns": [{"id": "a"}]}\n',
         "no-answers.jsonl": b'{"id": "a", "question": "Who?"}\n',
         "other-ids.jsonl": QUESTION.replace('"a"', '"z"').encode(),
         "run/answers.jsonl": b'{"id": "a", "state": "answered", "answer": "Saturn", "evidence": []}\n',
@@ -60,6 +63,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Path:
 
 
 ANSWER = "answer good.jsonl --run new/run --index index --llm instant"
+TRAIN = "train graph-convqa --index index --model folder --out new/out"
 BAD = {
     "a question that is no JSON": (ANSWER.replace("good", "broken"), "broken.jsonl, line 2"),
     "a question without an id": (ANSWER.replace("good", "no-id"), "no-id.jsonl, line 2"),
@@ -76,6 +80,8 @@ BAD = {
     "a damaged index": (ANSWER.replace("--index index", "--index damaged"), "damaged"),
     "a run that holds answers": (ANSWER.replace("new/run", "run"), "holds answers"),
     "a run that is a file": (ANSWER.replace("new/run", "good.jsonl"), "good.jsonl"),
+    "a broken conversation": (ANSWER.replace("good", "broken-talk"), "line 1, turn 1: needs a `question`"),
+    "a graph without an encoder": (ANSWER + " --system graph_convqa", "pyfast train graph-convqa"),
     "an unknown system": (ANSWER + " --system frob", "n2n, rag"),
     "an unknown setting": (ANSWER + " --set frob=1", "'frob'"),
     "a setting without a value": (ANSWER + " --set alpha", "NAME=VALUE"),
@@ -110,6 +116,9 @@ BAD = {
     "as many in work as there are atoms": (f"{ANSWER} --concurrency 99999999999999999999", "--concurrency"),
     "a broken gold file": ("evaluate run --gold broken.jsonl", "broken.jsonl, line 2"),
     "gold without answers": ("evaluate run --gold no-answers.jsonl", "answers"),
+    "gold of other conversations": ("evaluate run --gold other-talk.jsonl", "none of its turns"),
+    "a training without a model": (f"{TRAIN} talk.jsonl", "no model folder at folder"),
+    "a training without conversations": (f"{TRAIN} empty.jsonl", "empty.jsonl"),
     "gold of other questions": ("evaluate run --gold other-ids.jsonl", "none of its ids"),
 }
 

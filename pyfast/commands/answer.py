@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 
 def answer(
-    questions: Annotated[Path, typer.Argument(help="JSON lines with `id` and `question`.")],
+    questions: Annotated[Path, typer.Argument(help="JSON lines with `id` and `question` (or `turns`).")],
     run: Annotated[Path, typer.Option(help="The folder of the run; one that was begun goes on.")],
     index: Annotated[Path | None, typer.Option(help="An index; `direct` and `cot` need none.")] = None,
-    system: Annotated[str, typer.Option(help="n2n, hseq, rag, decompose, cot or direct.")] = "n2n",
+    system: Annotated[str, typer.Option(help="n2n, hseq, graph_convqa, rag, decompose, cot or direct.")] = "n2n",
     llm: Annotated[
-        str, typer.Option(help="embedded, vllm:MODEL, llamacpp:PATH.gguf, openai:MODEL@URL or instant.")
+        str,
+        typer.Option(
+            help="embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER, openai:MODEL@URL, instant."
+        ),
     ] = "embedded",
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the system, such as graph=off; repeatable.")

@@ -96,11 +96,12 @@ def save_encoder(encoder: GraphEncoder, folder: Path) -> None:
 
 def load_encoder(folder: Path) -> GraphEncoder:
     """What `save_encoder` wrote, ready for use. Raises `InputError` where it is not that."""
+    for name in (SHAPE, WEIGHTS):
+        if not (folder / name).is_file():
+            raise InputError(f"{folder}: no trained graph encoder (it has no {name})")
     try:
         encoder = GraphEncoder(Shape(**json.loads((folder / SHAPE).read_text(encoding="utf-8"))))
         encoder.load_state_dict(load_file(folder / WEIGHTS))
-    except FileNotFoundError as error:
-        raise InputError(f"{folder}: no trained graph encoder (it has no {Path(error.filename).name})") from None
     except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{folder}: its graph encoder is damaged: {' '.join(str(error).split())}") from None
     return encoder.eval()

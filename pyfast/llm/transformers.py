@@ -54,8 +54,10 @@ class Transformers:
         try:
             import torch
             from transformers import AutoModelForCausalLM, AutoTokenizer
+            from transformers.utils.logging import disable_progress_bar
         except ImportError as error:
             raise ModelNotFoundError(f"not installed: {error.name}; pip install 'pyfast[train]'") from None
+        disable_progress_bar()
         source: dict[str, Any] = {"pretrained_model_name_or_path": self._folder, "local_files_only": True}
         try:
             self._tokenizer = AutoTokenizer.from_pretrained(**source)
@@ -99,7 +101,8 @@ class Transformers:
         import torch
 
         if request.embeds is not None:
-            embeds, hidden = np.asarray(request.embeds, np.float32), self._model.config.hidden_size
+            embeds = np.asarray(request.embeds, np.float32, order="C")
+            hidden = self._model.config.hidden_size
             if embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
                 shape = list(embeds.shape)
                 raise CallError(f"embeddings must be of shape [tokens, {hidden}] for this model, not {shape}")

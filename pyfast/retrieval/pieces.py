@@ -44,7 +44,7 @@ def bm25(frequencies: Mapping[str, int], documents: int, texts: Sequence[str]) -
     k1, b = LEXICAL["k1"], LEXICAL["b"]
     tokens = [tokenize(text) for text in texts]
     lengths = np.array([len(words) for words in tokens], np.float64)
-    bounds = k1 * (1 - b + b * lengths / max(lengths.mean(), 1.0)) if len(texts) else lengths
+    bounds = k1 * (1 - b + b * lengths / (lengths.mean() or 1.0)) if len(texts) else lengths
     scores = np.zeros(len(texts))
     counts = [Counter(word for word in words if word in frequencies) for words in tokens]
     for word, df in frequencies.items():

@@ -18,7 +18,9 @@ ALL_PROJECTIONS = (*TARGETS, "o_proj", "gate_proj", "up_proj", "down_proj")
 def open_model(folder: Path) -> tuple[Any, Any]:
     """(the model in float32, its tokenizer) from a folder with safetensors. Raises `ModelNotFoundError`."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     if not (folder / "config.json").is_file():
         raise ModelNotFoundError(f"no model folder at {folder} (it has no config.json)")
     try:

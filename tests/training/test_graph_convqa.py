@@ -1,0 +1,207 @@
+"""The training of graph_convqa: its examples, its gradients, its files; and that it learns."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from models import converted_model
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from pyfast.conversation.encoder import GraphEncoder, Shape
+from pyfast.conversation.injection import Framed, embedded, open_trained
+from pyfast.engine import Question, Record, answer_all
+from pyfast.errors import InputError, ModelNotFoundError
+from pyfast.evaluation import evaluate_turns
+from pyfast.llm import open_llm
+from pyfast.retrieval import Index
+from pyfast.systems import load_system
+from pyfast.training.graph_convqa import Example, Recipe, loss_of, make_examples, train
+from pyfast.training.loop import Schedule
+from pyfast.training.lora import completion_loss, learning, open_model, with_lora
+
+RECIPE = Recipe(k=4, units=20, memory="random", room=400, rank=4, alpha=8)
+SCHEDULE = Schedule(epochs=2, accumulation=2, learning_rate=1e-2, save_every=2)
+
+
+def test_an_example_ends_with_the_answer_and_knows_the_right_past(
+    small: Index, tiny: Path, turns: list[Question]
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny)
+    with_graph = make_examples(small, turns, tokenizer, RECIPE)
+    as_text = make_examples(small, turns, tokenizer, Recipe(**{**RECIPE_FIELDS, "graph": False}))
+    assert len(with_graph) == len(as_text) == len(turns)
+    for turn, graph, text in zip(turns, with_graph, as_text, strict=True):
+        assert tokenizer.decode(graph.answer) == turn.answers[0] + tokenizer.eos_token
+        assert graph.answer == text.answer and isinstance(graph.prompt, Framed)
+        nodes = graph.prompt.graph.tokens.tolist()
+        said = tokenizer.decode([*graph.prompt.prefix, *nodes, *graph.prompt.suffix])
+        assert said == tokenizer.decode(text.prompt)  # the same words for both
+        assert turn.text in said
+    second = tokenizer.decode(as_text[1].prompt)
+    assert "Question: Who discovered Titan?\nAnswer: Christiaan Huygens\nQuestion: Which planet" in second
+    assert "Christiaan Huygens" not in tokenizer.decode(as_text[0].prompt).split("The conversation")[1]
+
+
+RECIPE_FIELDS: dict[str, Any] = {name: getattr(RECIPE, name) for name in RECIPE.__slots__}
+
+
+def test_only_the_answer_bears_loss(tiny: Path) -> None:
+    """Against transformers' own loss with labels of -100."""
+    model = AutoModelForCausalLM.from_pretrained(tiny)
+    prompt, completion = torch.tensor([5, 6, 7, 8]), torch.tensor([9, 10, 2])
+    found = completion_loss(model, model.get_input_embeddings()(prompt), completion)
+    labels = torch.cat([torch.full_like(prompt, -100), completion])
+    expected = model(input_ids=torch.cat([prompt, completion])[None], labels=labels[None]).loss
+    torch.testing.assert_close(found, expected)
+
+
+def gradients_reach_all(folder: Path, index: Index, turns: list[Question], checked: int) -> None:
+    """Every parameter has a gradient; the largest entry, of some parameters, is that of finite differences."""
+    torch.manual_seed(0)
+    model, tokenizer = open_model(folder)
+    example: Example = make_examples(index, turns, tokenizer, RECIPE)[1]
+    model = with_lora(model, rank=4, alpha=8, dropout=0.0).double()
+    encoder = GraphEncoder(Shape(model.config.hidden_size)).double().eval()
+    parameters = learning(model) | {f"encoder.{name}": weight for name, weight in encoder.named_parameters()}
+    with torch.no_grad():
+        for name, weight in parameters.items():
+            if "lora_B" in name:  # begins at 0, where its partner's gradient is 0 too
+                weight.normal_(std=0.02)
+    loss_of(example, model, encoder).backward()
+    assert {name for name in parameters if "lora" in name} and {name for name in parameters if "encoder" in name}
+    assert len(learning(model)) == 6 * model.config.num_hidden_layers  # A and B of q, k and v
+    for name, weight in parameters.items():
+        assert weight.grad is not None and weight.grad.abs().max() > 0, name
+    lora = [name for name in parameters if "lora" in name]
+    chosen = lora[:: max(len(lora) // checked, 1)][:checked] + [name for name in parameters if "encoder" in name]
+    with torch.no_grad():
+        for name in chosen:
+            weight = parameters[name]
+            assert weight.grad is not None
+            place = int(weight.grad.abs().argmax())
+            flat, sides = weight.view(-1), []
+            before = flat[place].item()
+            for step in (1e-6, -1e-6):
+                flat[place] = before + step
+                sides.append(loss_of(example, model, encoder).item())
+            flat[place] = before
+            expected = weight.grad.view(-1)[place].item()
+            assert (sides[0] - sides[1]) / 2e-6 == pytest.approx(expected, rel=1e-4, abs=1e-7), name
+
+
+@pytest.fixture
+def double_norms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers takes norms in single precision whatever a model is in: too coarse for differences."""
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+    def forward(norm: Any, x: torch.Tensor) -> torch.Tensor:
+        return norm.weight * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.variance_epsilon)
+
+    monkeypatch.setattr(LlamaRMSNorm, "forward", forward)
+
+
+@pytest.mark.usefixtures("double_norms")
+def test_gradients(tiny: Path, small: Index, turns: list[Question]) -> None:
+    gradients_reach_all(tiny, small, turns, checked=12)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("double_norms")
+def test_gradients_of_the_small_real_model(small: Index, turns: list[Question]) -> None:
+    gradients_reach_all(converted_model(), small, turns, checked=4)
+
+
+@pytest.mark.parametrize("graph", [True, False], ids=["graph", "text"])
+def test_stopped_and_resumed_is_the_same(
+    small: Index, tiny: Path, turns: list[Question], tmp_path: Path, graph: bool
+) -> None:
+    recipe = Recipe(**{**RECIPE_FIELDS, "graph": graph})
+    whole = train(small, turns, tiny, tmp_path / "whole", recipe, SCHEDULE)
+    left = iter([False, False, False, True])
+    train(small, turns, tiny, tmp_path / "parts", recipe, SCHEDULE, stop=lambda: next(left))
+    parts = train(small, turns, tiny, tmp_path / "parts", recipe, SCHEDULE)
+    assert [point.loss for point in whole] == [point.loss for point in parts] and len(whole) == 6
+    names = ["model/model.safetensors", *(["encoder.safetensors"] if graph else [])]
+    for name in names:
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+    assert (tmp_path / "whole" / "encoder.safetensors").exists() == graph
+    assert json.loads((tmp_path / "whole" / "recipe.json").read_text())["steps"] == 6
+    with pytest.raises(InputError, match="of another training"):
+        train(small, turns[:-1], tiny, tmp_path / "whole", recipe, SCHEDULE)
+
+
+def test_what_is_saved_is_what_was_learnt(
+    small: Index, tiny: Path, turns: list[Question], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder, opened as the system opens it, has the loss that the model had at the end of its training."""
+    import pyfast.training.graph_convqa as module
+
+    kept: dict[str, Any] = {}
+
+    def save(model: Any, tokenizer: Any, folder: Path) -> None:
+        kept["loss"] = [
+            loss_of(example, model.eval(), kept["encoder"].eval()).item() for example in kept["examples"]
+        ]
+        save_merged(model, tokenizer, folder)
+
+    def remembered(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor:
+        kept["encoder"] = encoder
+        return loss_of(example, model, encoder)
+
+    save_merged = module.save_merged
+    kept["examples"] = make_examples(small, turns, AutoTokenizer.from_pretrained(tiny), RECIPE)
+    monkeypatch.setattr(module, "save_merged", save)
+    monkeypatch.setattr(module, "loss_of", remembered)
+    train(small, turns, tiny, tmp_path, RECIPE, SCHEDULE)
+    trained = open_trained(str(tmp_path))
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    with torch.inference_mode():
+        found = [
+            completion_loss(
+                model, embedded(example.prompt, trained.table, trained.encoder), torch.tensor(example.answer)
+            ).item()
+            for example in kept["examples"]
+        ]
+    assert found == pytest.approx(kept["loss"], rel=1e-4)
+
+
+def test_a_folder_that_is_no_model(small: Index, turns: list[Question], tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError, match="no model folder"):
+        train(small, turns, tmp_path, tmp_path / "out", RECIPE, SCHEDULE)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_small_real_model_learns_a_tiny_set_by_heart(
+    small: Index, turns: list[Question], tmp_path: Path
+) -> None:
+    """H@1 of at least 0.9 on what it learnt from, through the system and transformers."""
+    recipe = Recipe(k=3, units=20, memory="off", room=400)
+    schedule = Schedule(epochs=8, accumulation=1, learning_rate=1e-3)
+    train(small, turns, converted_model(), tmp_path / "trained", recipe, schedule)
+    given = {"trained": str(tmp_path / "trained"), "memory": "off", "k": "3", "units": "20", "history": "gold"}
+    system = load_system("graph_convqa")
+    llm = open_llm(f"transformers:{tmp_path / 'trained' / 'model'}")
+    records: list[Record] = []
+
+    async def ask() -> None:
+        await llm.start()
+        await answer_all(iter(turns), system.ask(system.configure(given)), small, llm, records.append)
+        await llm.close()
+
+    asyncio.run(ask())
+    (tmp_path / "answers.jsonl").write_bytes(b"".join(record.line() for record in records))
+    gold = [
+        {"id": turn.id, "turns": [{"id": turn.id, "question": turn.text, "answers": turn.answers}]}
+        for turn in turns
+    ]
+    (tmp_path / "gold.jsonl").write_text("".join(json.dumps(line) + "\n" for line in gold))
+    assert evaluate_turns(tmp_path, tmp_path / "gold.jsonl")[0].first >= 0.9, [record.answer for record in records]
