@@ -7,11 +7,11 @@
     python benchmarks/train_hseq.py pick OUT first                        # the first k of the window
     python benchmarks/train_hseq.py report OUT
 
-Learnt from are the training files of hotpotqa and musique, and of the other sets the questions whose table, context
-or topic has an even hash; asked are those with the odd ones, and those of hotpotqa and musique. `train` begins or
-goes on, for `--minutes`. Targets are the weak positives that an answer or a gold document marks; a question that has
-none among the `prior` units that a search finds is left out. `pick` runs algorithm 1 as `pyfast answer` does,
-constrained decoding and all, without guidance and head.
+Learnt from are the training files of hotpotqa and musique, and of the other sets the questions whose table,
+context or topic has an even hash; asked are those with the odd ones, and those of hotpotqa and musique. `train`
+begins or goes on, for `--minutes`. Targets are the weak positives that an answer or a gold document marks; a
+question that has none among the `prior` units that a search finds is left out. `pick` runs algorithm 1 as `pyfast
+answer` does, constrained decoding and all, without guidance and head.
 """
 
 from __future__ import annotations
@@ -181,9 +181,19 @@ async def walked(index: Index, backend: Backend, golds: Sequence[Gold], name: st
 
 @app.command()
 def report(out: Path) -> None:
-    """The table: each policy's micro precision, recall and F1, and how far it is above `untrained`."""
+    """The table: each policy's micro precision, recall and F1, and how far it is above `untrained`.
+
+    Of the questions that all were asked.
+    """
     runs: dict[str, dict[str, dict[str, Any]]] = {
         path.name.split(".")[1]: json.loads(path.read_text()) for path in sorted(out.glob("picked.*.json"))
+    }
+    if not runs:
+        raise typer.BadParameter(f"nothing was picked in {out}")
+    common = {data: set.intersection(*(set(run[data]) for run in runs.values())) for data in SETS}
+    runs = {
+        name: {data: {key: run[data][key] for key in sorted(common[data])} for data in SETS}
+        for name, run in runs.items()
     }
     table = Table("set", "questions", "policy", "precision", "recall", "F1", "95 %", "above untrained", "steps")
     for data in ("all", *SETS):
@@ -206,7 +216,7 @@ def report(out: Path) -> None:
 
 def _lines(run: dict[str, dict[str, Any]], data: str) -> dict[str, Any]:
     sets = SETS if data == "all" else (data,)
-    return {f"{each} {key}": line for each in sets for key, line in sorted(run[each].items())}
+    return {f"{each} {key}": line for each in sets for key, line in run[each].items()}
 
 
 def _counts(lines: dict[str, Any]) -> list[Counts]:
