@@ -66,7 +66,7 @@ class Relations:
     def _paragraphs(self, source: int) -> list[int]:
         root = int(self.corpus.roots[source])
         below = self.corpus.level[root : self.corpus.subtree_end[root]]
-        return (root + np.flatnonzero(below == _PARAGRAPH)[:_EACH]).tolist()
+        return [root + at for at in np.flatnonzero(below == _PARAGRAPH)[:_EACH].tolist()]
 
 
 def _matching(pairs: tuple[Int64, Int64], key: int) -> list[int]:

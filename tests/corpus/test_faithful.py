@@ -23,7 +23,7 @@ from pyfast.corpus import (
     view,
 )
 
-LENIENT = settings(max_examples=150, suppress_health_check=list(HealthCheck), deadline=None)
+LENIENT = settings(max_examples=100, suppress_health_check=list(HealthCheck), deadline=None)
 
 
 def below(corpus: Corpus, i: int) -> list[int]:

@@ -52,7 +52,7 @@ def moody(mood: str, seed: int) -> Scripted:
 limit = st.none() | st.integers(1, 12)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=100, suppress_health_check=list(HealthCheck), deadline=None)
 @given(
     mood=st.sampled_from(MOODS),
     seed=st.integers(0, 9),
@@ -105,6 +105,12 @@ def test_the_ledger_tells_steps_tokens_and_time(small: Index) -> None:
         assert ledger.llm_calls == 1 + 3 + 1 and ledger.tokens > 1000
         assert ledger.stages.keys() == {"guide", "open_window", "select", "move_on", "canonicalize", "head"}
         assert all(stage.queued_us + stage.running_us > 0 for stage in ledger.stages.values())
+
+
+def test_only_what_has_nothing_in_its_place_is_asked_for_again(small: Index) -> None:
+    llm = Scripted(guide="broken", select="broken", head="broken")
+    ((record, _),) = ledgers(small, llm, QUESTIONS[:1], Budget(attempts=3), steps="2")
+    assert llm.kinds == ["guide", "select", "select", "head", "head", "head"] and record.state == "failed"
 
 
 def test_a_small_budget_is_used(small: Index) -> None:

@@ -102,10 +102,13 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             progress = replace(progress, guidance=tightened(guidance, settle))
             limits = replace(settings.limits(), most=settings.refine, least=1)
             progress = await iterate(progress, policy, ctx, limits, _CONCLUSION)
+            first = package, reply  # stands where there is no better one
             try:
                 package, reply = await conclude(question.text, progress, ctx)
-            except AnswerError as error:  # then the first answer stands
+            except AnswerError as error:
                 trace["refinement"] = str(error)
+            if reply is None:
+                package, reply = first
 
     trace |= {"steps": progress.steps, "ended": progress.ended}
     if reply is None:
