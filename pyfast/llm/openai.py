@@ -18,7 +18,7 @@ import tenacity
 from yarl import URL
 
 from pyfast.errors import AnswerError, BackendError, CallError, InputError, PyfastError
-from pyfast.llm.chat import as_json, completion, error_field, error_text, one_line, request_fields
+from pyfast.llm.chat import as_json, completion, embeds_fields, error_field, error_text, one_line, request_fields
 from pyfast.llm.concessions import Conceded, asked_for, concede, whole_format
 from pyfast.llm.protocol import Completion, Request
 
@@ -108,6 +108,7 @@ class OpenAI:
         self._model = model
         self._base_url = base_url
         self._chat_url = URL(base_url + "/chat/completions")
+        self._embeds_url = URL(base_url + "/completions")  # vLLM's, which takes a prompt's embeddings too
         self._timeout_s = timeout_s
         self._attempts = attempts
         self._backoff_s = backoff_s
@@ -168,12 +169,13 @@ class OpenAI:
         async with self._free_slots:
             conceded = self._conceded
             while True:
-                body = request_fields(request, self._fields)
+                by_tokens = request.embeds is None
+                body = (request_fields if by_tokens else embeds_fields)(request, self._fields)
                 if request.schema is not None:
                     body["response_format"] = whole_format(request.schema)
                 concede(body, request.schema, conceded)
                 try:
-                    answer = await self._persist(as_json(body))
+                    answer = await self._persist(as_json(body), self._chat_url if by_tokens else self._embeds_url)
                     break
                 except _Refused as refused:
                     wish = asked_for(refused.complaint, body, conceded)
@@ -190,7 +192,7 @@ class OpenAI:
             self._conceded |= conceded
         return answer
 
-    async def _persist(self, body: bytes) -> Completion:
+    async def _persist(self, body: bytes, url: URL) -> Completion:
         """Attempts until one is answered. Raises `_Refused`, or what the call is to raise."""
         clock = asyncio.get_running_loop().time
         # It starts with the slot: waiting for one is the caller's choice, not the server's fault.
@@ -203,7 +205,7 @@ class OpenAI:
             deadline += await self._turn()
             try:
                 async with asyncio.timeout_at(deadline):
-                    return await self._attempt(body)
+                    return await self._attempt(body, url)
             except _Again as again:
                 last = again
                 failures += not (again.status == 429 and again.pause)
@@ -244,9 +246,9 @@ class OpenAI:
             raise BackendError(f"{self.spec} is not running: it was closed or never started")
         return self._session
 
-    async def _attempt(self, body: bytes) -> Completion:
+    async def _attempt(self, body: bytes, url: URL) -> Completion:
         try:
-            async with self._running().post(self._chat_url, data=body, allow_redirects=False) as response:
+            async with self._running().post(url, data=body, allow_redirects=False) as response:
                 answer = await _read(response)
         except aiohttp.ClientConnectorError as error:
             raise _Again(BackendError(f"nothing answers at {self._base_url} any more: {error}")) from None
@@ -303,6 +305,8 @@ class OpenAI:
 
 
 def _completion(choice: Any, usage: object) -> Completion:
+    if "message" not in choice:  # of a prompt in embeddings
+        return completion(choice["text"], choice.get("finish_reason"), usage)
     message = choice["message"]
     text, refusal = message.get("content"), message.get("refusal")
     if text is None and isinstance(refusal, str):

@@ -46,7 +46,8 @@ class Request:
     temperature: float = 0.0
     seed: int = 0
     embeds: npt.NDArray[np.float32] | None = None
-    """[tokens, hidden size] the whole prompt as embeddings, in place of `messages`; only vLLM takes them"""
+    """[tokens, hidden size] the whole prompt as embeddings, in place of `messages`; vLLM takes them, in process or
+    served, and transformers"""
     reusable: bool = False
     """Whether later runs may take the answer from where `Remembered` kept it"""
 

@@ -29,6 +29,7 @@ async def serving(handler: Handler, models: Any = None, **options: Any) -> Async
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", handler)
+    app.router.add_post("/v1/completions", handler)
     app.router.add_get("/v1/models", models_handler)
     async with TestServer(app) as server:
         backend = open_llm(f"openai:m@http://127.0.0.1:{server.port}", **{"backoff_s": 0.001, **options})
