@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from pyfast.commands.terminal import console
+from pyfast.commands.training_progress import progress
 
 
 def graph_convqa(
@@ -32,14 +32,10 @@ def graph_convqa(
     minutes: Annotated[float | None, typer.Option(min=0.0, help="Stop then; the same command goes on.")] = None,
 ) -> None:
     """Train graph_convqa's encoder and language model on conversations."""
-    from time import monotonic
-
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from pyfast.engine import check_questions, read_questions
     from pyfast.retrieval import Index
     from pyfast.training.graph_convqa import Recipe, train
-    from pyfast.training.loop import Point, Schedule
+    from pyfast.training.loop import Schedule
 
     check_questions(conversations)
     turns = list(read_questions(conversations))
@@ -47,19 +43,7 @@ def graph_convqa(
         graph=graph, units=units, k=k, memory=memory, room=room, residual=residual, rank=rank, alpha=alpha
     )
     schedule = Schedule(epochs=epochs, accumulation=accumulation, learning_rate=learning_rate, seed=seed)
-    screen = console()
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]}"), TimeRemainingColumn())
-    with Progress(*columns, console=screen, disable=not screen.is_terminal) as bars:
-        bar = bars.add_task("", total=None, loss="")
-
-        def told(point: Point, total: int) -> None:
-            bars.update(bar, total=total, completed=point.step + 1, loss=f"{point.loss:.3f}")
-
-        end = None if minutes is None else monotonic() + 60 * minutes
-        curve = train(
-            *(Index(index), turns, model, out, recipe, schedule),
-            stop=lambda: end is not None and monotonic() > end,
-            told=told,
-        )
+    with progress(minutes) as (stop, told):
+        curve = train(Index(index), turns, model, out, recipe, schedule, stop, told)
     last = curve[-10:]
     print(f"{len(curve)} steps, loss {sum(point.loss for point in last) / max(len(last), 1):.3f}; {out}")

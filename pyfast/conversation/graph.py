@@ -59,7 +59,7 @@ def token_graph(chains: Sequence[Chain], most: int) -> TokenGraph:
         destinations.append(inner + 1)
         for first_token, last_token, entity in chain.mentions:
             mentions[entity].append((begin + first_token, begin + last_token))
-    for places in mentions.values():
+    for places in (each for each in mentions.values() if len(each) > 1):
         first_tokens, last_tokens = np.array(places, np.int64).T
         a, b = np.nonzero(~np.eye(len(places), dtype=bool))
         sources.append(last_tokens[a])

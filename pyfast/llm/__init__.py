@@ -20,7 +20,7 @@ def open_llm(spec: str, **options: Any) -> Backend:
     """The backend that `spec` names; `start` it before use.
 
     `options` go to the backend: `slots`, `context_window`, `threads` for `embedded` and `llamacpp`; `slots`,
-    `context_window`, `dtype`, `tensor_parallel`, `memory_fraction` and more for `vllm` (see `Vllm`);
+    `context_window`, `dtype`, `tensor_parallel`, `memory_fraction`, `lora` and more for `vllm` (see `Vllm`);
     `context_window` for `transformers`;
     `concurrency`, `context_window`, `timeout_s`, `attempts`, `backoff_s`, `extra` for `openai`.
     Raises `InputError` for a spec or an option that no backend knows and `ModelNotFoundError` where a model

@@ -45,6 +45,23 @@ def find_model(text: str) -> tuple[str, str | None]:
     return name, revision or None
 
 
+def find_adapter(text: str) -> Path:
+    """The folder of an adapter. Raises `ModelNotFoundError`."""
+    folder = Path(text).expanduser()
+    if not (folder / "adapter_config.json").is_file():
+        raise ModelNotFoundError(f"no adapter at {text} (it has no adapter_config.json)")
+    return folder.resolve()
+
+
+def lora_options(adapter: Path) -> dict[str, Any]:
+    """The engine's options for an adapter: vLLM allots room by the rank. Raises `InputError` for a damaged one."""
+    try:
+        rank = orjson.loads((adapter / "adapter_config.json").read_bytes())["r"]
+        return {"enable_lora": True, "max_loras": 1, "max_lora_rank": max(8, 1 << (rank - 1).bit_length())}
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{adapter}: adapter_config.json names no rank") from None
+
+
 @once_per_schema
 def _schema(schema: Schema) -> str:
     return orjson.dumps(compact(schema)).decode()
@@ -59,7 +76,8 @@ class Vllm:
     `kv_cache_gib` for keys and values beside the weights (the default on a CPU is 4). `tensor_parallel` is the
     number of GPUs that share the model. `template` are variables of the chat template, such as
     `{"enable_thinking": False}`, and `extra` are any other fields of vLLM's `AsyncEngineArgs`, such as
-    `{"quantization": "fp8"}`.
+    `{"quantization": "fp8"}`. `lora` is the folder of an adapter in peft's format, as training writes it; every
+    request is answered with it.
 
     Greedy decoding (temperature 0) repeats itself for the same request in the same company. In other batches sums
     are added up in another order, and nearly equal tokens may change places: never seen in float32, and in every
@@ -85,6 +103,7 @@ class Vllm:
         kv_cache_gib: float | None = None,
         tensor_parallel: int = 1,
         batch_invariant: bool = False,
+        lora: str | None = None,
         template: Mapping[str, Any] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
@@ -95,7 +114,9 @@ class Vllm:
         self._batch_invariant = batch_invariant
         self._template = dict(template or {})
         self._extra = dict(extra or {})
+        self._adapter = None if lora is None else find_adapter(lora)
         self._options = {
+            **(lora_options(self._adapter) if self._adapter else {}),
             "revision": revision,
             "tokenizer_revision": revision,
             "max_num_seqs": slots,
@@ -119,6 +140,8 @@ class Vllm:
         name = f"{self._model}@{self._options['revision'] or 'main'}"
         model = folder_hash(folder) if folder.is_dir() else name
         settings = {"batch_invariant": self._batch_invariant, "template": self._template, "extra": self._extra}
+        if self._adapter:
+            settings["lora"] = folder_hash(self._adapter)
         changed = {name: value for name, value in settings.items() if value}
         return f"vllm:{model}:{self._options['dtype']}" + (f":{digest(changed)}" if changed else "")
 
@@ -175,7 +198,9 @@ class Vllm:
                 f" window of {self.context_window}"
             )
         try:
-            given = [out async for out in engine.generate(prompt, _sampling(request), str(next(self._numbers)))]
+            number = str(next(self._numbers))
+            calling = engine.generate(prompt, _sampling(request), number, lora_request=self._lora_request())
+            given = [out async for out in calling]
         except Exception as error:
             if engine.errored:
                 raise BackendError(f"the engine of {self.spec} has died; {LOG_VARIABLE}=1 shows its log") from None
@@ -190,6 +215,14 @@ class Vllm:
             done.num_cached_tokens or 0,
             len(answer.token_ids),
         )
+
+    def _lora_request(self) -> Any:
+        """What names the adapter to the engine; None where there is none."""
+        if self._adapter is None:
+            return None
+        from vllm.lora.request import LoRARequest
+
+        return LoRARequest(self._adapter.name, 1, str(self._adapter))
 
     def _prompt(self, engine: Any, request: Request) -> tuple[Any, int]:
         """What the engine takes, and its size in tokens. In a thread: a long text takes milliseconds."""

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -30,12 +30,18 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How long and how fast is learnt; Adam, constant rate, as in table 4 of the graph_convqa paper."""
+    """How long and how fast is learnt, by Adam; the defaults are those of the graph_convqa paper's table 4."""
 
     epochs: int = 1
     accumulation: int = 4
     """Examples of a step; each is a batch of its own"""
     learning_rate: float = 5e-5
+    rate: Literal["constant", "cosine"] = "constant"
+    """The cosine's half wave leads from the learning rate to zero"""
+    warmup: float = 0.0
+    """Share of the steps in which the rate rises to that"""
+    order: Literal["shuffled", "given"] = "shuffled"
+    """Each epoch has its own order, or that of the examples: a curriculum"""
     clip: float = 1.0
     """Largest norm of a step's gradient"""
     seed: int = 0
@@ -45,6 +51,15 @@ class Schedule:
     def steps(self, examples: int) -> int:
         """Of the whole training; an epoch's last step may have fewer examples."""
         return self.epochs * math.ceil(examples / self.accumulation)
+
+    def learning_rate_of(self, step: int, total: int) -> float:
+        """The rate of a step of `total`, counted from 0."""
+        rising = math.ceil(self.warmup * total)
+        if step < rising:
+            return self.learning_rate * (step + 1) / rising
+        if self.rate == "constant":
+            return self.learning_rate
+        return self.learning_rate * (1 + math.cos(math.pi * (step - rising) / (total - rising))) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +125,8 @@ def _step(
     step: int,
 ) -> Point:
     started = perf_counter()
+    for group in optimizer.param_groups:
+        group["lr"] = schedule.learning_rate_of(step, schedule.steps(len(examples)))
     epoch, chosen = batch(len(examples), schedule, step)
     losses = []
     for place, i in enumerate(chosen):
@@ -127,9 +144,12 @@ def _step(
 
 
 def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]:
-    """(the epoch, the examples of a step): each epoch has its own order."""
+    """(the epoch, the examples of a step)."""
     epoch, place = divmod(step, math.ceil(examples / schedule.accumulation))
-    order = np.random.default_rng((schedule.seed, epoch)).permutation(examples)
+    if schedule.order == "given":
+        order = np.arange(examples)
+    else:
+        order = np.random.default_rng((schedule.seed, epoch)).permutation(examples)
     first = place * schedule.accumulation
     return epoch, order[first : first + schedule.accumulation].tolist()
 

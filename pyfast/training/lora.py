@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
-from pyfast.errors import ModelNotFoundError
+from pyfast.errors import InputError, ModelNotFoundError
 
 TARGETS = ("q_proj", "k_proj", "v_proj")
+ALL_PROJECTIONS = (*TARGETS, "o_proj", "gate_proj", "up_proj", "down_proj")
+"""Of attention and MLP (HSEQ, A.3.4)"""
 
 
 def open_model(folder: Path) -> tuple[Any, Any]:
@@ -47,15 +49,41 @@ def learning(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def completion_loss(model: Any, prompt: torch.Tensor, completion: torch.Tensor) -> torch.Tensor:
+def completion_loss(
+    model: Any, prompt: torch.Tensor, completion: torch.Tensor, weights: torch.Tensor | None = None
+) -> torch.Tensor:
     """Mean cross-entropy of the completion's tokens (int64[c]) after a prompt of embeddings [p, hidden].
 
-    The prompt's own tokens bear no loss (graph_convqa, equation 8), and no logits are made for them.
+    The prompt's own tokens bear no loss (graph_convqa, equation 8), and no logits are made for them. With
+    `weights` (float32[c], one for each token) the sum of the weighted losses over c.
     """
     said = model.get_input_embeddings()(completion[:-1])
     inputs = torch.cat([prompt, said]).unsqueeze(0)
     logits = model(inputs_embeds=inputs, logits_to_keep=len(completion)).logits[0]
-    return torch.nn.functional.cross_entropy(logits, completion)
+    losses = torch.nn.functional.cross_entropy(logits, completion, reduction="none")
+    return losses.mean() if weights is None else (losses * weights).mean()
+
+
+def save_adapter(model: Any, folder: Path) -> None:
+    """Write the updates alone, in peft's format: vLLM serves them beside the model that they were learnt on."""
+    model.save_pretrained(folder)
+
+
+def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
+    """Write a model with an adapter's updates taken in, for whoever loads whole models only.
+
+    Raises `ModelNotFoundError` where there is no model or adapter, and `InputError` where they do not fit.
+    """
+    from peft import PeftModel
+
+    if not (adapter / "adapter_config.json").is_file():
+        raise ModelNotFoundError(f"no adapter at {adapter} (it has no adapter_config.json)")
+    model, tokenizer = open_model(model_folder)
+    try:
+        changed = PeftModel.from_pretrained(model, adapter)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"{adapter}: not an adapter of {model_folder}: {' '.join(str(error).split())}") from None
+    save_merged(changed, tokenizer, out)
 
 
 def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The loop: it learns what Adam learns, goes on where it stopped, and refuses what is not its own."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,38 @@ def test_a_loss_that_is_not_finite_ends_it_and_keeps_the_checkpoint(tmp_path: Pa
     with pytest.raises(RunError, match="step 2: the loss is nan"):
         fit(EXAMPLES, lambda e: parameters["a"].sum() * torch.nan, parameters, tmp_path, SCHEDULE, DATA)
     assert (tmp_path / CHECKPOINT).read_bytes() == kept
+
+
+@pytest.mark.parametrize(("total", "warmup"), [(1, 0.0), (10, 0.0), (40, 0.03), (40, 0.25)])
+def test_the_rate_is_that_of_transformers(total: int, warmup: float) -> None:
+    """Its warmup begins with a step at rate 0, which learns nothing; here that step is left out."""
+    transformers = pytest.importorskip("transformers")
+    rising = math.ceil(warmup * total)
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.5)
+    scheduler = transformers.get_cosine_schedule_with_warmup(optimizer, rising, total)
+    expected = []
+    for _ in range(total + 1):
+        expected.append(scheduler.get_last_lr()[0])
+        optimizer.step()
+        scheduler.step()
+    schedule = Schedule(learning_rate=0.5, rate="cosine", warmup=warmup)
+    found = [schedule.learning_rate_of(step, total) for step in range(total)]
+    assert found[:rising] == pytest.approx(expected[1 : rising + 1])
+    assert found[rising:] == pytest.approx(expected[rising:total])
+    constant = Schedule(learning_rate=0.5, warmup=warmup)
+    assert {constant.learning_rate_of(step, total) for step in range(rising, total)} == {0.5}
+
+
+def test_each_step_has_its_rate(tmp_path: Path) -> None:
+    """One parameter whose gradient is always 1: Adam moves it by the rate of each step."""
+    schedule = Schedule(accumulation=4, learning_rate=0.1, rate="cosine", warmup=0.5, clip=1e9)
+    weight = torch.zeros(1, requires_grad=True)
+    fit(EXAMPLES, lambda example: weight.sum(), {"w": weight}, tmp_path, schedule, DATA)
+    moved = sum(schedule.learning_rate_of(step, 3) for step in range(3))
+    assert -weight.item() == pytest.approx(moved, rel=1e-4)
+
+
+def test_a_given_order_is_kept() -> None:
+    schedule = Schedule(epochs=2, accumulation=4, order="given")
+    assert [batch(10, schedule, step)[1] for step in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert batch(10, schedule, 3) == (1, [0, 1, 2, 3])

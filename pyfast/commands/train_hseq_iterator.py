@@ -1,0 +1,61 @@
+"""`pyfast train hseq-iterator`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyfast.commands.terminal import pairs
+from pyfast.commands.training_progress import progress
+
+
+def hseq_iterator(
+    sources: Annotated[list[str], typer.Argument(help="QUESTIONS=INDEX: gold questions, and where they look.")],
+    model: Annotated[Path, typer.Option(help="The folder of a language model in safetensors.")],
+    out: Annotated[Path, typer.Option(help="The folder of the training; one that was begun goes on.")],
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE of hseq: as the system is going to run.")
+    ] = None,
+    weights: Annotated[str, typer.Option(help="Of the sources in the mixture, such as 2,1; else alike.")] = "",
+    size: Annotated[int, typer.Option(min=1, help="Steps in the mixture.")] = 512,
+    enough: Annotated[int, typer.Option(min=1, help="Positives of a question, at most.")] = 4,
+    lexical: Annotated[float, typer.Option(min=0, max=1, help="Weight of positives by words alone.")] = 0.3,
+    balance: Annotated[float, typer.Option(min=0.0, help="Weight of the verdict's tokens.")] = 1.0,
+    epochs: Annotated[int, typer.Option(min=1, help="How often the mixture is learnt from.")] = 1,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's highest.")] = 2e-5,
+    accumulation: Annotated[int, typer.Option(min=1, help="Examples of an update.")] = 16,
+    rank: Annotated[int, typer.Option(min=1, help="Of LoRA's updates.")] = 16,
+    alpha: Annotated[int, typer.Option(min=1, help="Of LoRA's updates.")] = 32,
+    seed: Annotated[int, typer.Option(min=0, help="Of mixture, weights and dropout.")] = 0,
+    minutes: Annotated[float | None, typer.Option(min=0.0, help="Stop then; the same command goes on.")] = None,
+) -> None:
+    """Train HSEQ's iterator on questions with gold answers; OUT/adapter is what it learnt."""
+    from pyfast.errors import InputError
+    from pyfast.retrieval import Index
+    from pyfast.systems import load_system
+    from pyfast.systems.hseq.system import Settings
+    from pyfast.training.hseq_iterator import ADAPTER, Recipe, train
+    from pyfast.training.loop import Schedule
+    from pyfast.training.weak_positives import read_gold
+
+    settings = load_system("hseq").configure({"guidance": "template", **pairs("--set", setting)})
+    assert isinstance(settings, Settings)
+    read = [(Index(Path(index)), read_gold(Path(path))) for path, index in pairs("SOURCES", sources).items()]
+    try:
+        shares = tuple(float(share) for share in weights.split(",")) if weights else ()
+    except ValueError:
+        raise InputError(f"--weights {weights}: expected numbers, such as 2,1") from None
+    recipe = Recipe(
+        settings=settings, enough=enough, lexical=lexical, balance=balance,
+        size=size, weights=shares, rank=rank, alpha=alpha,
+    )  # fmt: skip
+    schedule = Schedule(
+        epochs=epochs, accumulation=accumulation, learning_rate=learning_rate,
+        rate="cosine", warmup=0.03, seed=seed,
+    )  # fmt: skip
+    with progress(minutes) as (stop, told):
+        curve = train(read, model, out, recipe, schedule, stop, told)
+    last = curve[-10:]
+    print(f"{len(curve)} steps, loss {sum(point.loss for point in last) / max(len(last), 1):.3f}; {out / ADAPTER}")

@@ -1,0 +1,23 @@
+"""`pyfast train merge`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def merge(
+    model: Annotated[Path, typer.Argument(help="The folder of the model that was trained.")],
+    adapter: Annotated[Path, typer.Argument(help="What it learnt, in peft's format.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+) -> None:
+    """Write a model with what it learnt taken in, for whatever cannot load an adapter beside a model."""
+    from pyfast.errors import InputError
+    from pyfast.training.lora import merge_adapter
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out}: exists; choose another folder")
+    merge_adapter(model, adapter, out)
+    print(out)

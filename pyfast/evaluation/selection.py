@@ -1,0 +1,61 @@
+"""The proxy of HSEQ's selection (A.2): what was picked against what should have been, over segment ids."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+Counts = tuple[int, int, int]
+"""Of one question: picked and wanted, picked, wanted"""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Micro averages, each in [0, 1]."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+def counts(picked: Collection[Hashable], wanted: Collection[Hashable]) -> Counts:
+    """Of one question; an id counts once."""
+    return len(set(picked) & set(wanted)), len(set(picked)), len(set(wanted))
+
+
+def selection(questions: Sequence[Counts]) -> Selection:
+    """Over all questions; 0 where there is nothing to divide by."""
+    return Selection(*_averages(_table(questions).sum(axis=0)).tolist())
+
+
+def f1_interval(
+    questions: Sequence[Counts], before: Sequence[Counts] | None = None, level: float = 0.95
+) -> tuple[float, float]:
+    """A percentile bootstrap of F1 by 2,000 draws of questions; with `before`, of how far F1 is above its.
+
+    `before` are the same questions, answered otherwise: both are drawn together. The same draws for the same
+    number of questions. Raises `ValueError` where there is none, or where the two do not fit.
+    """
+    found = _table(questions)
+    if not len(found) or (before is not None and len(before) != len(found)):
+        raise ValueError("an interval wants questions, and the same of both")
+    drawn = np.random.default_rng(0).integers(0, len(found), (2_000, len(found)))
+    f1 = _averages(found[drawn].sum(axis=1).T)[2]
+    if before is not None:
+        f1 = f1 - _averages(_table(before)[drawn].sum(axis=1).T)[2]
+    low, high = np.quantile(f1, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _table(questions: Sequence[Counts]) -> Float64:
+    return np.array(questions, np.float64).reshape(-1, 3)
+
+
+def _averages(sums: Float64) -> Float64:
+    """(precision, recall, F1) of counts [3] or [3, draws]."""
+    both, picked, wanted = sums
+    return np.stack([both, both, 2 * both]) / np.maximum([picked, wanted, picked + wanted], 1)

@@ -1,0 +1,59 @@
+"""Which steps are learnt, and when: a mixture of data sets, short trajectories before long ones (HSEQ, A.3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pyfast.errors import InputError
+from pyfast.training.trajectories import Target
+
+
+def quotas(weights: Sequence[float], size: int) -> list[int]:
+    """`size` divided in proportion to the weights; what does not divide goes to the largest remainders.
+
+    Raises `InputError` where a weight is negative or none is positive.
+    """
+    if min(weights, default=0.0) < 0 or sum(weights) <= 0:
+        raise InputError(f"weights must not be negative, nor all be 0: {list(weights)}")
+    exact = [size * weight / sum(weights) for weight in weights]
+    floors = [int(it) for it in exact]
+    rest = sorted(range(len(exact)), key=lambda at: floors[at] - exact[at])[: size - sum(floors)]
+    return [floor + (at in rest) for at, floor in enumerate(floors)]
+
+
+def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int) -> list[Target]:
+    """`size` steps of all sources, in the order in which they are learnt.
+
+    Each source gives its quota, drawn without repetition until all of its steps are taken, then again. A
+    curriculum from short to long: the t-th of T parts of the order has the steps up to t, shuffled. Raises
+    `InputError` where a source with a weight has no step.
+    """
+    generator = np.random.default_rng(seed)
+    chosen: list[Target] = []
+    shares = weights or [1.0] * len(sources)
+    if len(shares) != len(sources):
+        raise InputError(f"{len(shares)} weights for {len(sources)} sources")
+    for number, (source, quota) in enumerate(zip(sources, quotas(shares, size), strict=True), start=1):
+        if quota and not source:
+            raise InputError(f"source {number}: no question has evidence among what its search finds")
+        order: list[int] = []
+        while len(order) < quota:
+            order += generator.permutation(len(source)).tolist()
+        chosen += [source[at] for at in order[:quota]]
+    return curriculum([chosen[at] for at in generator.permutation(len(chosen)).tolist()])
+
+
+def curriculum(shuffled: Sequence[Target]) -> list[Target]:
+    """In as many parts as the longest trajectory has steps: the t-th has none beyond t, and what has no room in
+    its part comes in the next, all in the order given.
+    """
+    longest = max((target.t for target in shuffled), default=1)
+    room = -(-len(shuffled) // longest)
+    left, found = list(range(len(shuffled))), []
+    for most in range(1, longest + 1):
+        part = [at for at in left if shuffled[at].t <= most][:room] if most < longest else left
+        left = [at for at in left if at not in set(part)]
+        found += [shuffled[at] for at in part]
+    return found

@@ -1,0 +1,83 @@
+"""What the iterator should have done: a target action for each step of algorithm 1 (HSEQ, A.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyfast.engine import Prompt
+from pyfast.retrieval import Index, Move, move_on, open_window
+from pyfast.systems.hseq.actions import Action, action_text, select_prompt
+from pyfast.systems.hseq.guidance import template
+from pyfast.systems.hseq.iterator import Decision, Progress, state_of, step
+from pyfast.systems.hseq.state import State, prompt_fields
+from pyfast.systems.hseq.system import Settings
+from pyfast.training.weak_positives import Gold, Positives
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One step of a trajectory: (state_t, a_t*, s_t*)."""
+
+    question: str
+    """Its id"""
+    t: int
+    """Counted from 1"""
+    state: State
+    labels: tuple[int, ...]
+    sufficient: bool
+    weight: float
+    """The mean of the picked positives' weights; 1 where nothing is to be picked"""
+
+    def prompt(self, settings: Settings) -> tuple[Prompt[Action], dict[str, str]]:
+        """What the LLM is asked in this state, as the system asks it."""
+        fields = prompt_fields(self.state, settings.k, settings.characters)
+        return select_prompt(len(self.state.window), settings.k), fields
+
+    def answer(self, settings: Settings) -> str:
+        """What the LLM is to say."""
+        return action_text(self.labels, self.sufficient, settings.k)
+
+
+def target(question: str, t: int, state: State, positives: Positives, k: int) -> Target:
+    """Up to `k` positives of the window, the surest first, then as they come; sufficient once all are picked."""
+    places = [it.position for it in state.window]
+    new = sorted((it for it in places if it in positives), key=lambda it: -positives[it])[:k]
+    have = {it.position for it in state.selected} | set(new)
+    weight = sum(positives[it] for it in new) / len(new) if new else 1.0
+    labels = tuple(places.index(it) + 1 for it in new)
+    return Target(question, t, state, labels, set(positives) <= have, weight)
+
+
+def trajectories(
+    index: Index, golds: Sequence[Gold], positives: Sequence[Positives], settings: Settings
+) -> list[list[Target]]:
+    """The steps of each question that has positives; the others' are empty. All questions go through the index
+    together, window by window, until their positives are picked or T_max or the stream ends them.
+
+    The guidance is the template's, unless `settings` have it off: a head would have to be asked for its own.
+    """
+    limits = settings.limits()
+    texts = [gold.question for gold in golds]
+    views = open_window(index, texts, limits.width, settings.prior, limits.priority)
+    found: list[list[Target]] = [[] for _ in golds]
+    walks = {
+        at: Progress("" if settings.guidance == "off" else template(texts[at]), view)
+        for at, view in enumerate(views)
+        if positives[at] and view.window
+    }
+    for t in range(1, limits.most + 1):
+        moves: dict[int, Move] = {}
+        for at, walk in walks.items():
+            aim = target(golds[at].id, t, state_of(walk), positives[at], limits.k)
+            found[at].append(aim)
+            walks[at] = step(walk, Decision(aim.labels, float(aim.sufficient)), limits.k)
+            if not aim.sufficient and (move := walks[at].next):
+                moves[at] = move
+        seen = move_on(index, list(moves.values()), limits.width, limits.priority) if moves else []
+        walks = {
+            at: replace(walks[at], view=view, next=None)
+            for at, view in zip(moves, seen, strict=True)
+            if view.window
+        }
+    return found

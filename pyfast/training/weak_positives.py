@@ -1,0 +1,113 @@
+"""Which segments a question's evidence is made of, told by its gold answers and documents alone (HSEQ, A.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pydantic import BaseModel, Field, ValidationError
+
+from pyfast.errors import InputError, first_fault
+from pyfast.jsonl import read_lines
+from pyfast.retrieval import Index
+
+_MOST_NAMED = 5  # documents: who names more has traced strings, and means not each of them
+_SHORTEST = 3  # characters of an answer that tells anything where no document is named
+_WORD = re.compile(r"\w+")
+_VERDICTS = {" yes ", " no "}
+
+
+class Gold(BaseModel):
+    """A line of a file of questions with gold answers."""
+
+    id: str
+    question: str = Field(min_length=1)
+    answers: tuple[str, ...] = ()
+    supporting: tuple[str, ...] = ()
+    """Uris of the gold documents, where they are known"""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A segment that may be evidence."""
+
+    position: int
+    text: str
+    uri: str
+    """Of its document"""
+    alone: bool
+    """Its document has no other unit"""
+
+
+Positives = Mapping[int, float]
+"""P*: the weight of each, by position: 1 where the answer or the document tells, less where only words do"""
+
+
+def read_gold(path: Path) -> list[Gold]:
+    """The questions of a file. Raises `InputError`, naming the line."""
+    found: dict[str, Gold] = {}
+    for place, line in read_lines(path):
+        try:
+            gold = Gold.model_validate(line)
+        except ValidationError as error:
+            name, fault = first_fault(error)
+            raise InputError(f"{place}: `{name}`: {fault}") from None
+        if found.setdefault(gold.id, gold) is not gold:
+            raise InputError(f"{place}: the id {gold.id!r} came before")
+    return list(found.values())
+
+
+def candidate_units(index: Index, questions: Sequence[str], prior: int) -> list[list[Unit]]:
+    """For each question the candidate set: the `prior` units that a search finds, best first."""
+    source = index.corpus.source[index.units]
+    corpus = index.corpus
+
+    def unit(row: int) -> Unit:
+        position = int(index.units[row])
+        first, last = source.searchsorted((source[row], source[row] + 1)).tolist()
+        return Unit(position, corpus.render(position), corpus.uri(int(source[row])), last - first == 1)
+
+    return [[unit(row) for row in pool.units.tolist()] for pool in index.search(questions, prior)]
+
+
+def weak_positives(gold: Gold, units: Iterable[Unit], enough: int, lexical: float) -> Positives:
+    """P*, at most `enough` segments: what is marked by a gold answer or document, else what shares most words.
+
+    A unit that is all of a named document is positive; of a longer one, a table's rows for instance, those units
+    are that hold an answer. So are they where no document is named, or more than five are. If none is marked, the
+    unit of the named documents (of all, if none is among the candidates) that has the greatest Jaccard overlap
+    with the question is, with the weight `lexical`; where that is 0 nothing is.
+    """
+    found = list(units)
+    near = partial(jaccard, words(gold.question))
+    named = set(gold.supporting)
+    answers = [words(answer) for answer in gold.answers]
+    held = [it for it in found if (not named or it.uri in named) and holds(it.text, answers, bool(named))]
+    if len(named) <= _MOST_NAMED:
+        held += [it for it in found if it.uri in named and it.alone and it not in held]
+    if held:
+        return {it.position: 1.0 for it in sorted(held, key=lambda it: -near(words(it.text)))[:enough]}
+    left = ([it for it in found if it.uri in named] or found) if lexical else []
+    best = max(left, key=lambda it: near(words(it.text)), default=None)
+    return {} if best is None else {best.position: lexical}
+
+
+def words(text: str) -> str:
+    """The words in lower case, with a blank before, between and behind them."""
+    return f" {' '.join(_WORD.findall(text.lower()))} "
+
+
+def holds(text: str, answers: Iterable[str], named: bool) -> bool:
+    """Whether one of the answers, as `words`, stands in the text; yes and no never do, short ones if `named`."""
+    said = words(text)
+    telling = (it for it in answers if it.strip() and it not in _VERDICTS)
+    return any(it in said for it in telling if named or len(it) >= _SHORTEST + 2)
+
+
+def jaccard(one: str, other: str) -> float:
+    """Overlap of two texts, as `words`: shared words over all words."""
+    a, b = set(one.split()), set(other.split())
+    return len(a & b) / len(a | b) if a or b else 0.0
