@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from pyfast.errors import InputError
 from pyfast.knowledge.records import Extract, Mention, Statement, Writer
-from pyfast.knowledge.store import Knowledge, change
+from pyfast.knowledge.snapshots import change
+from pyfast.knowledge.store import Knowledge
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import INSTALL, Embedder
 

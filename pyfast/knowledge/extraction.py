@@ -30,7 +30,8 @@ from pyfast.jsonl import read_lines
 from pyfast.knowledge.chunks import TOKENS, Chunk, chunks
 from pyfast.knowledge.reading import READ_GRAPH, GraphFields, mentions_in, statements_in
 from pyfast.knowledge.records import Extract, Writer, keep_only
-from pyfast.knowledge.store import Knowledge, change, has_knowledge, open_knowledge
+from pyfast.knowledge.snapshots import change, has_knowledge, open_knowledge
+from pyfast.knowledge.store import Knowledge
 from pyfast.knowledge.straight import METHOD as STRAIGHT
 from pyfast.knowledge.straight import read_straight
 from pyfast.llm import Backend

@@ -14,8 +14,16 @@ from word_vectors import WordVectors
 
 from pyfast.corpus import KnowledgeGraph, read
 from pyfast.errors import IndexFormatError, InputError
-from pyfast.knowledge import Extract, Knowledge, Statement, Writer, change, open_knowledge, read_straight
-from pyfast.knowledge import store as store_module
+from pyfast.knowledge import (
+    Extract,
+    Knowledge,
+    Statement,
+    Writer,
+    change,
+    open_knowledge,
+    read_straight,
+    snapshots,
+)
 from pyfast.knowledge.exchange import export, unite
 from pyfast.retrieval import Index, build_index
 
@@ -171,7 +179,7 @@ def test_killed_in_a_change(index: Index, store: Knowledge, when: str) -> None:
     if not child:  # the child of a test must never come back into it
         try:
             if when == "renamed":
-                store_module._point_at = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+                snapshots._point_at = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
             vectors = WordVectors()
             if when == "vectors":
                 vectors.encode = lambda _: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
