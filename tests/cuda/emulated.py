@@ -18,7 +18,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-PATIENCE_S = 300
+PATIENCE_S = 120
 
 
 class CallError(Exception):

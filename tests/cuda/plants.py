@@ -179,11 +179,9 @@ OF_KERNELS = [
         "        if (threadIdx.x < 128) {\n            __syncthreads();\n        }\n",
     ),
     _kernel(
-        "weighted_degree without clearing its table",
-        "weighted_degree.cu",
-        "degree",
-        "plain",
-        "        terms.clear();\n",
+        "weighted_degree that does not clear its sums",
+        *("weighted_degree.cu", "degree", "plain"),
+        "            sums[slot] = 0.0;\n",
         "",
     ),
     _kernel(
