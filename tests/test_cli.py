@@ -82,7 +82,7 @@ BAD = {
     "a run that is a file": (ANSWER.replace("new/run", "good.jsonl"), "good.jsonl"),
     "a broken conversation": (ANSWER.replace("good", "broken-talk"), "line 1, turn 1: needs a `question`"),
     "a graph without an encoder": (ANSWER + " --system graph_convqa", "pyfast train graph-convqa"),
-    "an unknown system": (ANSWER + " --system frob", "n2n, rag"),
+    "an unknown system": (ANSWER + " --system frob", "n2n, graph_convqa"),
     "an unknown setting": (ANSWER + " --set frob=1", "'frob'"),
     "a setting without a value": (ANSWER + " --set alpha", "NAME=VALUE"),
     "a setting out of range": (ANSWER + " --set beta=-1", "beta"),
