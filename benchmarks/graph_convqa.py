@@ -96,7 +96,7 @@ def main(
     out: Path,
     only: Annotated[str | None, typer.Option(help=f"none, or one of {', '.join(VARIANTS)}.")] = None,
     learn_from: int = 176,
-    held: int = 100,
+    held: int = 64,
     k: int = 6,
     epochs: int = 1,
     learning_rate: float = 5e-4,

@@ -80,8 +80,8 @@ def gradients_reach_all(folder: Path, index: Index, turns: list[Question], check
     assert len(learning(model)) == 6 * model.config.num_hidden_layers  # A and B of q, k and v
     for name, weight in parameters.items():
         assert weight.grad is not None and weight.grad.abs().max() > 0, name
-    lora = [name for name in parameters if "lora" in name]
-    chosen = lora[:: max(len(lora) // checked, 1)][:checked] + [name for name in parameters if "encoder" in name]
+    kinds = [[name for name in parameters if kind in name] for kind in ("lora", "encoder")]
+    chosen = [name for names in kinds for name in names[:: max(len(names) // checked, 1)]]
     with torch.no_grad():
         for name in chosen:
             weight = parameters[name]
