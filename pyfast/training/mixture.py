@@ -24,11 +24,10 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
 
 
 def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int) -> list[Target]:
-    """`size` steps of all sources, in the order in which they are learnt.
+    """`size` steps of all sources, in the order in which they are learnt, that of `curriculum`.
 
-    Each source gives its quota, drawn without repetition until all of its steps are taken, then again. A
-    curriculum from short to long: the t-th of T parts of the order has the steps up to t, shuffled. Raises
-    `InputError` where a source with a weight has no step.
+    Each source gives its quota, drawn without repetition until all of its steps are taken, then again. Raises
+    `InputError` where a source with a weight has no step, or where there are not as many weights as sources.
     """
     generator = np.random.default_rng(seed)
     chosen: list[Target] = []
@@ -42,18 +41,16 @@ def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: i
         while len(order) < quota:
             order += generator.permutation(len(source)).tolist()
         chosen += [source[at] for at in order[:quota]]
-    return curriculum([chosen[at] for at in generator.permutation(len(chosen)).tolist()])
+    return curriculum(chosen, generator)
 
 
-def curriculum(shuffled: Sequence[Target]) -> list[Target]:
-    """In as many parts as the longest trajectory has steps: the t-th has none beyond t, and what has no room in
-    its part comes in the next, all in the order given.
+def curriculum(chosen: Sequence[Target], generator: np.random.Generator) -> list[Target]:
+    """The steps by a time drawn for each: of trajectories of T steps, the t-th comes after (t - 1) / T of all.
+
+    So the longest that is learnt grows, and what is short is learnt to the end: were all first steps at the
+    beginning, the model would end with what late ones say.
     """
-    longest = max((target.t for target in shuffled), default=1)
-    room = -(-len(shuffled) // longest)
-    left, found = list(range(len(shuffled))), []
-    for most in range(1, longest + 1):
-        part = [at for at in left if shuffled[at].t <= most][:room] if most < longest else left
-        left = [at for at in left if at not in set(part)]
-        found += [shuffled[at] for at in part]
-    return found
+    longest = max((target.t for target in chosen), default=1)
+    first = np.array([(target.t - 1) / longest for target in chosen])
+    times = first + (1 - first) * generator.random(len(chosen))
+    return [chosen[at] for at in np.argsort(times, kind="stable").tolist()]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scripted import Scripted, run
 
@@ -153,6 +154,14 @@ def test_a_mixture_takes_each_sources_quota_and_repeats_only_what_is_used_up() -
 
 
 def test_the_curriculum_goes_from_short_to_long() -> None:
-    found = curriculum(steps_of("a", [1, 2, 3, 3, 1, 2]))
-    assert sorted(found, key=lambda it: (it.question, it.t)) == steps_of("a", [1, 2, 3, 3, 1, 2])
-    assert {it.t for it in found[:4]} == {1} and max(it.t for it in found[:8]) <= 2
+    """No t-th step before its time, first steps to the end, and nothing is lost."""
+    steps = steps_of("a", [3] * 200)
+    found = curriculum(steps, np.random.default_rng(2))
+    assert sorted(found, key=lambda it: (int(it.question[1:]), it.t)) == steps
+    places = {t: [at / len(found) for at, it in enumerate(found) if it.t == t] for t in (1, 2, 3)}
+    # A third of the time has a third of the first steps; the second steps are spread over the other two thirds.
+    assert min(places[2]) == pytest.approx(1 / 9, abs=0.03)
+    assert min(places[3]) == pytest.approx(1 / 9 + (1 / 3 + 1 / 2) / 3, abs=0.03)
+    assert max(places[1]) > 0.98 and max(places[2]) > 0.98
+    assert found != curriculum(steps, np.random.default_rng(3))
+    assert curriculum([], np.random.default_rng(0)) == []
