@@ -22,6 +22,9 @@ from pyfast.retrieval.manifest import is_index, read_manifest, write_manifest
 from pyfast.retrieval.pools import Pool, split
 from pyfast.retrieval.terms import TOKENS, term_ids
 
+KNOWLEDGE = "knowledge"
+"""The folder in an index for what `pyfast.knowledge` learns from it; the index's manifest does not cover it"""
+
 
 def build_index(documents: Iterable[Document], out: Path, overwrite: bool = False) -> Index:
     """Build the index of `documents` in the folder `out` and open it.
@@ -46,6 +49,8 @@ def build_index(documents: Iterable[Document], out: Path, overwrite: bool = Fals
             old = out.with_name(f"{out.name}.old-{os.getpid()}")
             out.rename(old)
             aside.rename(out)
+            if (old / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
+                (old / KNOWLEDGE).rename(out / KNOWLEDGE)
             shutil.rmtree(old)
         else:
             aside.rename(out)
@@ -92,6 +97,7 @@ class Index:
 
     def __init__(self, folder: Path) -> None:
         """Raises `IndexFormatError` for a folder that is no index, or a damaged one."""
+        self.folder = folder
         self.manifest = read_manifest(folder)
         self.corpus = Corpus.open(folder / "corpus")
         self.units: Int64 = self.corpus.units()

@@ -1,4 +1,7 @@
-"""What an index folder holds: format, version and the checksum of every file. Written last, checked first."""
+"""What an index folder holds: format, version and the checksum of every file. Written last, checked first.
+
+The knowledge in an index is a folder of the same kind, with a manifest of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,7 @@ from typing import Any
 
 from pyfast.errors import IndexFormatError
 
-FORMAT = "pyfast-index"
-VERSION = 3
+VERSION = {"index": 3, "knowledge": 1}
 _NAME = "manifest.json"
 
 
@@ -22,14 +24,14 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
+def write_manifest(folder: Path, facts: dict[str, Any], kind: str = "index") -> None:
     """Describe all files below `folder`; `facts` are kept beside their checksums."""
     files = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "blake2b": _digest(path)}
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-    manifest = {"format": FORMAT, "version": VERSION, **facts, "files": files}
+    manifest = {"format": f"pyfast-{kind}", "version": VERSION[kind], **facts, "files": files}
     (folder / _NAME).write_text(_sealed(manifest), encoding="utf-8")
 
 
@@ -44,29 +46,29 @@ def is_index(folder: Path) -> bool:
     return (folder / _NAME).is_file()
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The facts of a whole and undamaged index. Raises `IndexFormatError` for anything else."""
+def read_manifest(folder: Path, kind: str = "index") -> dict[str, Any]:
+    """The facts of a whole and undamaged folder. Raises `IndexFormatError` for anything else."""
     if not folder.is_dir():
-        raise IndexFormatError(
-            f"{folder}: no such index folder; make one with `pyfast index SOURCE --out {folder}`"
-        )
+        make = f"index SOURCE --out {folder}" if kind == "index" else f"knowledge build {folder.parent.parent}"
+        raise IndexFormatError(f"{folder}: no such {kind} folder; make one with `pyfast {make}`")
     if not is_index(folder):
-        raise IndexFormatError(f"{folder}: not a pyfast index (it has no {_NAME})")
+        raise IndexFormatError(f"{folder}: not a pyfast {kind} (it has no {_NAME})")
     try:
         text = (folder / _NAME).read_text(encoding="utf-8")
         manifest = json.loads(text)
         format_, version = manifest["format"], manifest["version"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise IndexFormatError(f"{folder}: {_NAME} is damaged; build the index again") from error
-    if format_ != FORMAT or version != VERSION:
-        raise IndexFormatError(f"{folder}: format {format_} {version}, this pyfast reads {FORMAT} {VERSION}")
+        raise IndexFormatError(f"{folder}: {_NAME} is damaged; build the {kind} again") from error
+    if format_ != f"pyfast-{kind}" or version != VERSION[kind]:
+        expected = f"pyfast-{kind} {VERSION[kind]}"
+        raise IndexFormatError(f"{folder}: format {format_} {version}, this pyfast reads {expected}")
     manifest.pop("blake2b", None)
     if _sealed(manifest) != text:
-        raise IndexFormatError(f"{folder}: {_NAME} is damaged (checksum); build the index again")
+        raise IndexFormatError(f"{folder}: {_NAME} is damaged (checksum); build the {kind} again")
     for name, expected in manifest["files"].items():
         path = folder / name
         if not path.is_file():
-            raise IndexFormatError(f"{folder}: {name} is missing; build the index again")
+            raise IndexFormatError(f"{folder}: {name} is missing; build the {kind} again")
         if path.stat().st_size != expected["bytes"] or _digest(path) != expected["blake2b"]:
-            raise IndexFormatError(f"{folder}: {name} is damaged (checksum); build the index again")
+            raise IndexFormatError(f"{folder}: {name} is damaged (checksum); build the {kind} again")
     return dict(manifest)

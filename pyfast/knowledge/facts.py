@@ -1,0 +1,65 @@
+"""Facts: what is searched for in a knowledge graph. All that one entity is said to be in one relation to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pyfast.ops.arrays import Int32, Int64
+
+IN_TEXT = 5
+"""How many values of a fact its vector is made from: more would blur what they are values of"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """Triples of one head and relation; and, where there are several, those of one relation and tail.
+
+    A triple alone is a fact alone. But a question is often about all of them, and the five nearest triples would
+    be five of the twenty films of an actor: as one fact all twenty are found together.
+    """
+
+    offsets: Int64
+    """[facts + 1] into `triples`"""
+    triples: Int32
+    """places of triples, by fact"""
+    backward: npt.NDArray[np.bool_]
+    """[facts] whether the tail is what they share"""
+
+    def __len__(self) -> int:
+        return len(self.backward)
+
+    def of(self, fact: int) -> Int32:
+        """The triples of a fact."""
+        return self.triples[self.offsets[fact] : self.offsets[fact + 1]]
+
+
+def group(head: Int32, relation: Int32, tail: Int32) -> Facts:
+    """The facts of triples, forward ones first; within a fact in the order of the triples."""
+    forward, forward_ends = _runs(head, relation)
+    backward, backward_ends = _runs(tail, relation)
+    sizes = np.diff(backward_ends)
+    several = np.repeat(sizes > 1, sizes)
+    lengths = np.concatenate([np.diff(forward_ends), sizes[sizes > 1]])
+    return Facts(
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        np.concatenate([forward, backward[several]]).astype(np.int32),
+        np.arange(len(lengths)) >= len(forward_ends) - 1,
+    )
+
+
+def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
+    """(places ordered by entity, relation and place; where each run of equal ones starts, and the end)."""
+    order = np.lexsort((relation, entity))
+    changes = (np.diff(entity[order]) != 0) | (np.diff(relation[order]) != 0)
+    starts = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(order) else np.empty(0)
+    return order, np.concatenate([starts, [len(order)]]).astype(np.int64)
+
+
+def wording(subject: str, relation: str, values: Sequence[str], backward: bool) -> str:
+    """A fact as its vector is made from it: the triple as a sentence, the entity it is about in front."""
+    listed = ", ".join(values[:IN_TEXT])
+    return f"{subject}: {relation} of {listed}" if backward else f"{subject} {relation} {listed}"

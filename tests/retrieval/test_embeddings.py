@@ -1,0 +1,70 @@
+"""Vectors of a real model, against sentence-transformers' own way of making them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyfast.errors import InputError, ModelNotFoundError
+from pyfast.retrieval.embeddings import Embedder, find_embedder
+
+TEXTS = ["Apollo 11 landed on the Moon", "a", "", "Wer hat das Telefon erfunden?", "word " * 600, "月面着陸"] * 5
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Embedder:
+    pytest.importorskip("sentence_transformers")
+    try:
+        return Embedder(device="cpu")
+    except ModelNotFoundError as error:
+        pytest.skip(str(error))
+
+
+def test_as_sentence_transformers_makes_them(embedder: Embedder) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    peer = SentenceTransformer(str(embedder.folder), device="cpu")
+    expected = peer.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(embedder.encode(TEXTS), expected, atol=2e-6)
+
+
+def test_a_vector_does_not_depend_on_its_company(embedder: Embedder, examples: Path) -> None:
+    lines = [line for path in sorted(examples.rglob("*.md")) for line in path.read_text().splitlines() if line][
+        :40
+    ]
+    together = embedder.encode(lines)
+    shuffled = np.random.default_rng(3).permutation(len(lines))
+    np.testing.assert_array_equal(embedder.encode([lines[i] for i in shuffled]), together[shuffled])
+    for i in shuffled[:5]:
+        np.testing.assert_array_equal(embedder.encode([lines[i]])[0], together[i])
+
+
+def test_no_text_is_no_vector(embedder: Embedder) -> None:
+    assert embedder.encode([]).shape == (0, embedder.dimensions)
+
+
+def test_the_fingerprint_is_of_the_weights(embedder: Embedder, tmp_path: Path) -> None:
+    for path in embedder.folder.rglob("*"):
+        if path.is_file():
+            (tmp_path / path.relative_to(embedder.folder)).parent.mkdir(exist_ok=True, parents=True)
+            (tmp_path / path.relative_to(embedder.folder)).write_bytes(path.read_bytes())
+    assert Embedder(str(tmp_path)).fingerprint == embedder.fingerprint
+    weights = bytearray((tmp_path / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (tmp_path / "model.safetensors").write_bytes(weights)
+    assert Embedder(str(tmp_path)).fingerprint != embedder.fingerprint
+
+
+def test_what_is_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelNotFoundError, match=r"no modules\.json"):
+        find_embedder(str(tmp_path))
+    with pytest.raises(ModelNotFoundError, match="no folder"):
+        find_embedder(str(tmp_path / "none"))
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelNotFoundError, match="nobody/nothing is not to be had"):
+        find_embedder("nobody/nothing")
+    pytest.importorskip("sentence_transformers")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="cannot be loaded"):
+        Embedder(str(tmp_path)).encode(["text"])
