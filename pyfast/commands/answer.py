@@ -23,7 +23,7 @@ def answer(
     questions: Annotated[Path, typer.Argument(help="JSON lines with `id` and `question`.")],
     run: Annotated[Path, typer.Option(help="The folder of the run; one that was begun goes on.")],
     index: Annotated[Path | None, typer.Option(help="An index; `direct` and `cot` need none.")] = None,
-    system: Annotated[str, typer.Option(help="n2n, rag, decompose, cot or direct.")] = "n2n",
+    system: Annotated[str, typer.Option(help="n2n, subqrag, rag, decompose, cot or direct.")] = "n2n",
     llm: Annotated[
         str, typer.Option(help="embedded, vllm:MODEL, llamacpp:PATH.gguf, openai:MODEL@URL or instant.")
     ] = "embedded",
@@ -36,6 +36,9 @@ def answer(
     budget: Annotated[
         list[str] | None, typer.Option(help="A limit, such as seconds=60 or tokens=20000; repeatable.")
     ] = None,
+    shared_updates: Annotated[
+        bool, typer.Option("--shared-updates", help="subqrag: what a question learns, others see at once.")
+    ] = False,
     limit: Annotated[int | None, typer.Option(min=1, max=10**9, help="Answer only the first ones.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=65_536, help="Questions in work at once.")] = 64,
     max_failures: Annotated[
@@ -66,13 +69,16 @@ def answer(
 
     # All that can be wrong is found before anything is made.
     chosen = load_system(system)
-    settings = chosen.configure(pairs("--set", setting))
+    settings = chosen.configure(
+        {**pairs("--set", setting), **({"shared_updates": "on"} if shared_updates else {})}
+    )
     limits = Budget.parse(pairs("--budget", budget))
     total, digest = check_questions(questions, limit)
     failures = _failures(max_failures, total)
     if index is None and chosen.needs_index:
         raise InputError(f"--system {system} retrieves: give --index (made by `pyfast index`)")
     opened = Index(index) if index is not None else None
+    session = chosen.opens(opened, settings, run) if opened is not None and chosen.opens is not None else None
     backend = open_llm(llm, **values(pairs("--llm-option", llm_option)))
     describe = partial(
         configuration,
@@ -84,6 +90,7 @@ def answer(
         budget=limits.shaping(),
         questions={"count": total, "digest": digest},
         places={"questions": str(questions), "index": str(index or ""), "llm": llm},
+        knowledge=None if session is None else session.describe(),
     )
     if restart:
         if (aside := set_aside(run)) is not None:
@@ -93,7 +100,7 @@ def answer(
     job = Job(
         folder=run,
         questions=partial(read_questions, questions, limit),
-        ask=chosen.ask(settings),
+        ask=chosen.ask(settings, session),
         index=opened,
         llm=backend,
         describe=describe,
@@ -102,6 +109,7 @@ def answer(
         failures=failures,
         sync=sync,
         retry_failed=retry_failed,
+        finished=None if session is None else session.merge,
     )
     dedicate_process()
     try:

@@ -1,7 +1,7 @@
 """The engine: a coroutine per question, a batch at every `await`, and a journal."""
 
 from pyfast.engine.budget import Budget
-from pyfast.engine.configuration import Configuration, configuration
+from pyfast.engine.configuration import Configuration, configuration, known_of
 from pyfast.engine.context import Context
 from pyfast.engine.folder import RunFolder, check_run, set_aside
 from pyfast.engine.job import Job, dedicate_process, work_on
@@ -31,6 +31,7 @@ __all__ = [
     "check_run",
     "configuration",
     "dedicate_process",
+    "known_of",
     "read_questions",
     "read_status",
     "set_aside",

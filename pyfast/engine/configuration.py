@@ -22,6 +22,7 @@ from pyfast.retrieval import Index
 Configuration = dict[str, dict[str, Any]]
 """Tables of run.toml"""
 
+CONFIGURATION = "run.toml"
 _PLACES = "places"  # where things were: may differ from one session to the next
 
 
@@ -35,8 +36,11 @@ def configuration(
     budget: Mapping[str, Any],
     questions: Mapping[str, Any],
     places: Mapping[str, str],
+    knowledge: Mapping[str, Any] | None = None,
 ) -> Configuration:
-    """All that an answer depends on. `questions` are their `count` and `digest`, `places` paths and specs."""
+    """All that an answer depends on. `questions` are their `count` and `digest`, `places` paths and specs;
+    `knowledge` is what a system works with beside the index.
+    """
     described: Configuration = {
         "questions": dict(questions),
         "system": {"name": system, **{f"set_{name}": value for name, value in settings.items()}},
@@ -54,7 +58,15 @@ def configuration(
             "parameters": json.dumps(manifest["parameters"], sort_keys=True),
             "contents": blake2b(contents, digest_size=16).hexdigest(),
         }
+    if knowledge is not None:
+        described["knowledge"] = dict(knowledge)
     return described
+
+
+def known_of(run: Path, table: str, name: str) -> Any:
+    """A value of a run that was begun; None where there is no run yet, or no such value."""
+    path = run / CONFIGURATION
+    return read_configuration(path).get(table, {}).get(name) if path.exists() else None
 
 
 def differences(recorded: Configuration, now: Configuration, unknown: Iterable[str] = ()) -> list[str]:

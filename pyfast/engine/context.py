@@ -110,12 +110,14 @@ class Context:
         """The index of the run. Raises `InputError` where it has none."""
         return self._engine.required_index()
 
-    async def generate(self, prompt: Prompt[M], **fields: str) -> M:
+    async def generate(
+        self, prompt: Prompt[M], /, temperature: float = 0.0, seed: int = 0, **fields: str
+    ) -> M:
         """What the LLM answers; an answer of the wrong form is shown to it, and asked for again.
 
         Raises `CallError`; of its kinds `AnswerError` where no attempt gave an answer of the right form.
         """
-        request = prompt.request(fields, temperature=0.0, seed=0)
+        request = prompt.request(fields, temperature, seed)
         attempts = self._engine.budget.attempts
         refused: AnswerError | None = None
         for attempt in range(1, attempts + 1):
@@ -185,8 +187,12 @@ class Context:
 
     def narrative(self, pool: Pool, answer: Prompt[Any]) -> Awaitable[str]:
         """The pool's units as numbered lines, best first, as many as fit the window beside the prompt `answer`."""
+        return self.call(narrate, pool, self.room(answer))
+
+    def room(self, answer: Prompt[Any]) -> int:
+        """How many characters of context fit the window beside the prompt `answer`."""
         tokens = self._engine.llm.context_window - answer.max_tokens - _TOKENS_FOR_INSTRUCTIONS
-        return self.call(narrate, pool, max(int(tokens * _CHARACTERS_PER_TOKEN), 200))
+        return max(int(tokens * _CHARACTERS_PER_TOKEN), 200)
 
     def _step(self, name: str) -> None:
         self.ledger.steps += 1

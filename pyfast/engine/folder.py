@@ -15,7 +15,13 @@ from typing import IO, Any
 
 import orjson
 
-from pyfast.engine.configuration import Configuration, differences, read_configuration, write_configuration
+from pyfast.engine.configuration import (
+    CONFIGURATION,
+    Configuration,
+    differences,
+    read_configuration,
+    write_configuration,
+)
 from pyfast.engine.journal import (
     Journal,
     Key,
@@ -30,7 +36,7 @@ from pyfast.engine.questions import Question
 from pyfast.engine.records import Record
 from pyfast.errors import InputError, RunError
 
-CONFIGURATION, JOURNAL, ANSWERS = "run.toml", "journal.sqlite", "answers.jsonl"
+JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 
 
 def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:

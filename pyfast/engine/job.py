@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyfast.engine.budget import Budget
 from pyfast.engine.configuration import Configuration
-from pyfast.engine.folder import RunFolder
+from pyfast.engine.folder import ANSWERS, RunFolder
 from pyfast.engine.journal import Sync
 from pyfast.engine.questions import Question
 from pyfast.engine.records import Record
@@ -53,6 +53,8 @@ class Job:
     """How many questions may fail, in all sessions together"""
     sync: Sync = "normal"
     retry_failed: bool = False
+    finished: Callable[[Path], None] | None = None
+    """Called with the answers' file when every question has its line there; again by each session after that"""
 
 
 async def work_on(
@@ -77,7 +79,7 @@ async def work_on(
                 ended()
 
             failed = folder.journal.counts(done).get("failed", 0)  # later ones fail again, from the journal
-            return await answer_all(
+            summary = await answer_all(
                 islice(job.questions(), done, None),
                 job.ask,
                 job.index,
@@ -91,6 +93,9 @@ async def work_on(
                 failed=failed,
                 stop=stop,
             )
+            if job.finished is not None and not stop.is_set():
+                job.finished(job.folder / ANSWERS)
+            return summary
         finally:
             folder.close()
     finally:

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyfast.engine.configuration import read_configuration
-from pyfast.engine.folder import CONFIGURATION, JOURNAL, is_running
+from pyfast.engine.configuration import CONFIGURATION, read_configuration
+from pyfast.engine.folder import JOURNAL, is_running
 from pyfast.engine.journal import open_to_read
 from pyfast.errors import InputError
 

@@ -28,6 +28,10 @@ class Facts:
     """places of triples, by fact"""
     backward: npt.NDArray[np.bool_]
     """[facts] whether the tail is what they share"""
+    about_offsets: Int64
+    """[entities + 1] into `about`"""
+    about: Int32
+    """for each entity the facts that it is the shared end of, or the only other end of: all its triples"""
 
     def __len__(self) -> int:
         return len(self.backward)
@@ -37,25 +41,32 @@ class Facts:
         return self.triples[self.offsets[fact] : self.offsets[fact + 1]]
 
 
-def group(head: Int32, relation: Int32, tail: Int32) -> Facts:
+def group(head: Int32, relation: Int32, tail: Int32, entities: int) -> Facts:
     """The facts of triples, forward ones first; within a fact in the order of the triples."""
     forward, forward_ends = _runs(head, relation)
     backward, backward_ends = _runs(tail, relation)
     sizes = np.diff(backward_ends)
     several = np.repeat(sizes > 1, sizes)
     lengths = np.concatenate([np.diff(forward_ends), sizes[sizes > 1]])
-    return Facts(
-        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        np.concatenate([forward, backward[several]]).astype(np.int32),
-        np.arange(len(lengths)) >= len(forward_ends) - 1,
-    )
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    triples = np.concatenate([forward, backward[several]]).astype(np.int32)
+    is_backward = np.arange(len(lengths)) >= len(forward_ends) - 1
+    first = triples[offsets[:-1]]
+    fact_of = np.empty(len(head), np.int64)  # the forward one
+    fact_of[forward] = np.repeat(np.arange(len(forward_ends) - 1), np.diff(forward_ends))
+    alone = backward[~several]
+    entity = np.concatenate([np.where(is_backward, tail[first], head[first]), tail[alone]])
+    fact = np.concatenate([np.arange(len(lengths)), fact_of[alone]])
+    pairs = np.unique(np.stack([entity, fact], axis=1), axis=0)
+    about_offsets = np.searchsorted(pairs[:, 0], np.arange(entities + 1))
+    return Facts(offsets, triples, is_backward, about_offsets, pairs[:, 1].astype(np.int32))
 
 
 def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
     """(places ordered by entity, relation and place; where each run of equal ones starts, and the end)."""
     order = np.lexsort((relation, entity))
     changes = (np.diff(entity[order]) != 0) | (np.diff(relation[order]) != 0)
-    starts = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(order) else np.empty(0)
+    starts = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(order) else np.empty(0, np.int64)
     return order, np.concatenate([starts, [len(order)]]).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""What a store knows, and from where: entities, relations and triples in SQLite, each statement with its source."""
+"""What a store knows, and from where: entities, relations, triples in SQLite, each statement with its source."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import orjson
 
 from pyfast.ops.arrays import Int32
 
-# `segment` is a segment's id in the corpus: it follows from uri and offsets, and stays when an index is built anew.
-# Ids are signed 64-bit integers to SQLite. A description belongs to its statement or mention, and so to one chunk:
-# no chunk can change what another one says.
+# `segment` is a segment's id in the corpus: it follows from uri and offsets, and stays when the index is built
+# anew. Ids are signed 64-bit integers to SQLite. A description belongs to its statement or mention, and so to one
+# chunk: none can change what another one says.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS chunks (
     id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, method TEXT NOT NULL, failed TEXT);

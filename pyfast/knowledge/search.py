@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from pyfast.knowledge.store import Knowledge
 from pyfast.ops.arrays import Float32, Int32, Int64
@@ -55,12 +54,3 @@ def neighbours(index: Index, entities: Sequence[int], store: Knowledge, hops: in
 def encode(index: Index, texts: Sequence[str], store: Knowledge) -> list[Float32]:
     """The vector of each text."""
     return list(store.encode(texts))
-
-
-def segments(index: Index, ids: npt.ArrayLike) -> Int64:
-    """The places in the corpus of units by their segments' ids; -1 for those that are no longer there."""
-    wanted = np.asarray(ids, np.uint64)
-    unit_ids = index.corpus.ids[index.units]
-    order = np.argsort(unit_ids)
-    at = np.minimum(np.searchsorted(unit_ids[order], wanted), len(order) - 1)
-    return np.where(unit_ids[order[at]] == wanted, index.units[order[at]], -1)

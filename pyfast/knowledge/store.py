@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,10 @@ from pyfast.retrieval.index import KNOWLEDGE
 from pyfast.retrieval.manifest import read_manifest, write_manifest
 
 _CURRENT, _RECORDS = "current", "records.sqlite"
+MOST_WORDS = 12  # in a name that is looked for in a text
+_WORD_ENDS = re.compile(
+    r"(?:^|(?<=\s))[\W_]+|(?:'s\b)?[\W_]+(?=\s|$)"
+)  # punctuation around words, and the possessive
 SEARCHED = ("facts", "entities", "keys")
 
 
@@ -80,7 +85,7 @@ class Knowledge:
     @cached_property
     def facts(self) -> Facts:
         """What is searched for: see `facts.group`."""
-        return group(self.head, self.relation, self.tail)
+        return group(self.head, self.relation, self.tail, len(self.entities))
 
     @cached_property
     def _vectors(self) -> dict[str, vectors.Vectors]:
@@ -121,6 +126,43 @@ class Knowledge:
     def search(self, what: str, queries: Float32, k: int) -> tuple[Int64, Float32]:
         """(places [queries, k], cosines) of the nearest "facts", "entities" or "keys" to query vectors."""
         return self._vectors[what].search(queries, k)
+
+    def cosines(self, facts: Int32, query: Float32) -> Float32:
+        """Of facts to a query's vector."""
+        return self._vectors["facts"].cosines(facts, query)
+
+    def named_in(self, text: str) -> list[int]:
+        """The entities that a text names, ascending: the longest names, none inside another."""
+        words = records.key_of(_WORD_ENDS.sub(" ", text)).split()
+        found, at = set(), 0
+        while at < len(words):
+            for stop in range(min(at + MOST_WORDS, len(words)), at, -1):
+                entity = self._by_words.get(" ".join(words[at:stop]))
+                if entity is not None:
+                    found.add(entity)
+                    at = stop - 1
+                    break
+            at += 1
+        return sorted(found)
+
+    @cached_property
+    def _by_words(self) -> dict[str, int]:
+        keys = (" ".join(records.key_of(_WORD_ENDS.sub(" ", name)).split()) for name in self.entities)
+        found: dict[str, int] = {}
+        for entity, key in enumerate(keys):
+            if key:
+                found.setdefault(key, entity)
+        return found
+
+    def knows(self, head: str, relation: str, tail: str) -> bool:
+        """Whether the triple is here, in these names or others that mean the same."""
+        ends = self.entity(head), self.entity(tail)
+        if None in ends:
+            return False
+        name = records.key_of(records.relation_name(relation))
+        joining = self.incident[1][slice(*self.incident[0][ends[0] : ends[0] + 2])]  # type: ignore[operator]
+        found = joining[(self.head[joining] == ends[0]) & (self.tail[joining] == ends[1])]
+        return any(records.key_of(self.relations[self.relation[triple]]) == name for triple in found)
 
     def encode(self, texts: Sequence[str]) -> Float32:
         """Vectors of texts. Raises `InputError` where the store was opened without its embedding model."""

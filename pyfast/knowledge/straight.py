@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from hashlib import blake2b
 from itertools import groupby
 
@@ -22,15 +23,16 @@ LONGEST = 120  # characters of a name
 _WORD = re.compile(r"\w[\w'’.&-]*\w|\w")
 _NUMBER = re.compile(r"[\d\W_]+")
 _YEAR = re.compile(r"\d{4}")
-_WITHIN = frozenset("of the de von van da del la al".split())  # small words inside names
+_WITHIN = frozenset(("of", "the", "de", "von", "van", "da", "del", "la", "al"))  # small words inside names
 _JOINER = re.compile(r"^(?:(?:and|or|the|a|an|his|her|its|their)\b\s*|[\W_]+)+", re.IGNORECASE)
-# Capitalised for where they stand, not for what they mean.
-_OPENERS = frozenset(
-    "a an the in on at by for from of to with as it its he she they his her their this that these those there when"
-    " while after before during and but or if although since because however who which what where how also both"
-    " one two three four five six seven eight nine ten some many most other such each all no not i we you"
-    " hundreds thousands millions".split()
-)
+
+
+@cache
+def _openers() -> frozenset[str]:
+    """Words that are capitalised for where they stand, not for what they mean."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(ENGLISH_STOP_WORDS) | {"hundreds", "thousands", "millions"}
 
 
 def read_straight(index: Index, text: bool = True) -> Iterator[Extract]:
@@ -126,7 +128,7 @@ def names(sentence: str) -> list[tuple[int, int]]:
     run: list[tuple[int, int]] = []
     for word in [*_WORD.finditer(sentence), None]:
         text = word[0] if word else ""
-        capital = text[:1].isupper() and not (not run and text.lower() in _OPENERS)
+        capital = text[:1].isupper() and not (not run and text.lower() in _openers())
         joins = bool(run) and word is not None and sentence[run[-1][1] : word.start()] == " "
         if word and joins and (capital or text in _WITHIN or text.isdigit()):
             run.append(word.span())

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pyfast.engine import Answer, Ask, Prompt
 from pyfast.errors import InputError, first_fault
+from pyfast.knowledge import Session
+from pyfast.retrieval import Index
 
 
 class Settings(BaseModel):
@@ -29,6 +32,8 @@ class System:
     settings: type[Settings]
     prompts: tuple[Prompt[Any], ...]
     needs_index: bool = True
+    opens: Callable[[Index, Any, Path], Session] | None = None
+    """opens(index, settings, run): what it works with beside the index, the fourth argument of `answer`"""
 
     def configure(self, given: Mapping[str, str]) -> Settings:
         """The settings: the defaults, but for those `given` by name, as text.
@@ -47,6 +52,8 @@ class System:
             where = f"setting {setting}: " if setting else ""
             raise InputError(f"{self.name}: {where}{fault.removeprefix('Value error, ')}") from None
 
-    def ask(self, settings: Settings) -> Ask:
-        """The system with its settings."""
-        return partial(self.answer, settings=settings)
+    def ask(self, settings: Settings, session: Session | None = None) -> Ask:
+        """The system with its settings, and what it `opens`."""
+        if session is None:
+            return partial(self.answer, settings=settings)
+        return partial(self.answer, settings=settings, session=session)

@@ -1,0 +1,109 @@
+"""Recall: the facts that a sub-question is answered from, of the store and of what was learned since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+import numpy as np
+
+from pyfast.knowledge.records import Statement, key_of, relation_name
+from pyfast.knowledge.session import Learned
+from pyfast.knowledge.store import Knowledge
+from pyfast.ops.arrays import Float32, Int64
+from pyfast.retrieval import Index
+
+MOST_TRIPLES = 1000  # of a fact, for memory's sake: no prompt holds so many
+_A_FEW = 5  # of a fact that gave an answer which is none of its values, such as a number of them
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A fact in words: triples that share an end and the relation."""
+
+    triples: tuple[tuple[str, str, str], ...]
+    places: tuple[int, ...] = ()
+    """of the triples in the store; none for what was learned"""
+    segment: int | None = None
+    """id of the segment that it was learned from"""
+
+    @classmethod
+    def of_statement(cls, said: Statement) -> Recalled:
+        """What was learned."""
+        return cls(((said.head, relation_name(said.relation), said.tail),), (), said.segment)
+
+    def line(self, room: int | None = None) -> str:
+        """``head | relation | tail; tail``; in about `room` characters, saying how much is left out."""
+        heads, tails = (list(dict.fromkeys(triple[end] for triple in self.triples)) for end in (0, 2))
+        relation = self.triples[0][1]
+        if len(heads) > 1:
+            return f"{_listed(heads, room)} | {relation} | {tails[0]}"
+        return f"{heads[0]} | {relation} | {_listed(tails, room)}"
+
+    def triples_with(self, answers: Sequence[str], or_all: bool = True) -> Iterator[Recalled]:
+        """Each of its triples that has an answer as an end; where none has, a few of them."""
+        keys = {key_of(text) for text in answers}
+        chosen = [i for i, (head, _, tail) in enumerate(self.triples) if keys & {key_of(head), key_of(tail)}]
+        for i in chosen or (range(min(len(self.triples), _A_FEW)) if or_all else ()):
+            yield Recalled((self.triples[i],), self.places[i : i + 1], self.segment)
+
+    def segments(self, store: Knowledge) -> list[int]:
+        """The ids of the segments that say it."""
+        if self.segment is not None:
+            return [self.segment]
+        return [segment for segments in store.sources(self.places) for segment in segments]
+
+
+def recall(
+    index: Index, items: Sequence[tuple[str, Learned]], store: Knowledge, k: int, named: int
+) -> list[list[Recalled]]:
+    """For each (sub-question, what was learned) the `k` facts of the highest cosine (SubQRAG's equation 3).
+
+    But first, whatever their cosine, come the `named` best facts about entities that the sub-question names: to a
+    vector one name is much like another, and facts of other entities may be nearer than those that are asked for.
+    """
+    queries = store.encode([text for text, _ in items])
+    nearest, _ = store.search("facts", queries, k)
+    return [
+        _best(text, learned, query, near[near >= 0], store, k, named)
+        for (text, learned), query, near in zip(items, queries, nearest, strict=True)
+    ]
+
+
+def _best(
+    text: str, learned: Learned, query: Float32, near: Int64, store: Knowledge, k: int, named: int
+) -> list[Recalled]:
+    facts = store.facts
+    ranges = [facts.about_offsets[i : i + 2] for i in (store.named_in(text) if named else ())]
+    about = np.concatenate([np.empty(0, np.int32), *(facts.about[begin:end] for begin, end in ranges)])
+    places = np.unique(np.concatenate([about, near])).astype(np.int32)
+    scores = store.cosines(places, query)
+    is_named = np.isin(places, about)
+    # (cosine, whether learned, place, whether named), best first
+    found = [*zip((-scores).tolist(), repeat(False), places.tolist(), is_named.tolist(), strict=False)]
+    key = key_of(text)
+    for i, (said, cosine) in enumerate(zip(learned.statements, learned.cosines(query), strict=False)):
+        found.append((-cosine, True, i, key_of(said.head) in key or key_of(said.tail) in key))
+    found.sort()
+    first = [fact for fact in found if fact[3]][:named]
+    rest = [fact for fact in found if fact not in first]
+    return [
+        Recalled.of_statement(learned.statements[place]) if new else _recalled(store, place)
+        for _, new, place, _ in (first + rest)[:k]
+    ]
+
+
+def _recalled(store: Knowledge, fact: int) -> Recalled:
+    places = store.facts.of(fact)[:MOST_TRIPLES].tolist()
+    return Recalled(tuple(store.triple(place) for place in places), tuple(places))
+
+
+def _listed(values: Sequence[str], room: int | None) -> str:
+    kept: list[str] = []
+    for value in values:
+        room = None if room is None else room - len(value) - 2
+        if room is not None and room < 0 and kept:
+            return f"{'; '.join(kept)}; and {len(values) - len(kept)} more"
+        kept.append(value)
+    return "; ".join(kept)

@@ -1,0 +1,113 @@
+"""What SubQRAG says to the LLM."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from pyfast.engine import Prompt
+from pyfast.systems.prompts import INSUFFICIENT
+
+_Text = Annotated[str, Field(max_length=200)]
+
+
+class SubQuestionsFields(BaseModel):
+    """An ordered chain of sub-questions; `#1` stands for the answer of the first."""
+
+    questions: list[_Text] = Field(max_length=6)
+
+
+class RewrittenFields(BaseModel):
+    """A question that stands on its own."""
+
+    question: str = Field(max_length=300)
+
+
+class FromFactsFields(BaseModel):
+    """Answers from facts, and the numbers of the facts that gave them; no answers where the facts do not tell."""
+
+    answers: list[_Text] = Field(max_length=400)
+    used: list[int] = Field(max_length=20)
+
+
+class FromDocumentsFields(BaseModel):
+    """Answers from passages; none where they do not tell."""
+
+    answers: list[_Text] = Field(max_length=50)
+
+
+class FinalFields(BaseModel):
+    """The final answer."""
+
+    answer: str = Field(max_length=12_000)
+
+
+SUB_QUESTIONS = Prompt(
+    name="sub_questions",
+    system="You split a question into simple ones that are asked one after the other. Reply in JSON.",
+    user="""\
+Write the simple questions, in the order in which they must be answered; each asks for one fact.
+#1 stands for the answer of the first, #2 for that of the second. A question that is simple already stays alone.
+
+Question: What is the capital of the country where the author of Pippi Longstocking was born?
+{"questions": ["Who is the author of Pippi Longstocking?", "In which country was #1 born?", "What is the \
+capital of #2?"]}
+
+Question: In which year was the University of Oslo founded?
+{"questions": ["In which year was the University of Oslo founded?"]}
+
+Question: $question""",
+    answer=SubQuestionsFields,
+    max_tokens=400,
+)
+
+REWRITE = Prompt(
+    name="rewrite",
+    system=(
+        "You make a question stand on its own: #1, #2 and words such as 'he' or 'that film' become the"
+        " names that were"
+        " found. Its meaning stays. Reply in JSON with the field question."
+    ),
+    user="Found before:\n$found\nQuestion to make stand on its own: $question",
+    answer=RewrittenFields,
+    max_tokens=160,
+)
+
+FROM_FACTS = Prompt(
+    name="from_facts",
+    system=(
+        "You answer a question from numbered facts alone, written: head | relation | tail. Reply in JSON:"
+        " answers, all"
+        " names or values that the facts give, none if they do not tell; used, the numbers of the facts"
+        " that told it."
+    ),
+    user="Facts:\n$facts\n\nQuestion: $question",
+    answer=FromFactsFields,
+    max_tokens=800,
+)
+
+FROM_DOCUMENTS = Prompt(
+    name="from_documents",
+    system=(
+        "You answer a question from passages alone. Reply in JSON with the field answers: the names or"
+        " values asked"
+        " for, none if the passages do not tell."
+    ),
+    user="Passages:\n$context\n\nQuestion: $question",
+    answer=FromDocumentsFields,
+    max_tokens=400,
+)
+
+FROM_MEMORY = Prompt(
+    name="from_memory",
+    system=(
+        "You answer a question from a memory of facts that were found for it step by step, written: head"
+        " | relation |"
+        " tail. Reply in JSON with the field answer: only the name, number or short phrase asked for, no sentence;"
+        f" several separated by semicolons. If the memory does not tell, the answer is '{INSUFFICIENT}'."
+    ),
+    user="Memory:\n$memory\n\nQuestion: $question",
+    answer=FinalFields,
+    max_tokens=800,
+)
