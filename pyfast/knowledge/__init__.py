@@ -5,18 +5,22 @@ from pyfast.knowledge.search import Found, neighbours, search_entities, search_f
 from pyfast.knowledge.session import Learned, Session, open_session
 from pyfast.knowledge.store import Knowledge, change, has_knowledge, open_knowledge
 from pyfast.knowledge.straight import read_straight
+from pyfast.knowledge.units import Keywords, Unit, knowledge_units
 
 __all__ = [
     "Extract",
     "Found",
+    "Keywords",
     "Knowledge",
     "Learned",
     "Mention",
     "Session",
     "Statement",
+    "Unit",
     "Writer",
     "change",
     "has_knowledge",
+    "knowledge_units",
     "neighbours",
     "open_knowledge",
     "open_session",
