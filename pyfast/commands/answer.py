@@ -113,7 +113,7 @@ def answer(
     )
     dedicate_process()
     try:
-        summary = asyncio.run(_watched(job, total))
+        summary = asyncio.run(watched(job, total))
     except RunError as error:
         if (run / "run.toml").exists():
             raise RunError(f"{error}; the same command goes on with {run}") from None
@@ -133,7 +133,7 @@ def answer(
         raise CallError(f"every question failed, the first because: {summary.first_failure}")
 
 
-async def _watched(job: Job, total: int) -> Summary:
+async def watched(job: Job, total: int) -> Summary:
     """The run, with its progress shown. Ctrl-C lets it finish what is in work, a second one ends it at once."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pyfast.ops.arrays import Int32, Int64
 
-IN_TEXT = 5
+IN_TEXT = 3
 """How many values of a fact its vector is made from: more would blur what they are values of"""
 
 

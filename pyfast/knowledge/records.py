@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -184,11 +184,14 @@ class Writer:
         return number
 
 
-def keep_only(database: sqlite3.Connection, digests: Iterable[str]) -> None:
-    """Forget the chunks that are not among `digests`, and what nothing else says."""
+def keep_only(database: sqlite3.Connection, digests: Iterable[str], methods: Sequence[str]) -> None:
+    """Forget the chunks read by these methods that are not among `digests`, and what nothing else says."""
     database.execute("CREATE TEMP TABLE kept (digest TEXT PRIMARY KEY)")
     database.executemany("INSERT OR IGNORE INTO kept VALUES (?)", ((digest,) for digest in digests))
-    database.execute("DELETE FROM chunks WHERE digest NOT IN (SELECT digest FROM kept)")
+    these = ",".join("?" * len(methods))
+    database.execute(
+        f"DELETE FROM chunks WHERE method IN ({these}) AND digest NOT IN (SELECT digest FROM kept)", methods
+    )
     for table in ("statements", "mentions"):
         database.execute(f"DELETE FROM {table} WHERE chunk NOT IN (SELECT id FROM chunks)")
     database.execute("DELETE FROM triples WHERE id NOT IN (SELECT triple FROM statements)")

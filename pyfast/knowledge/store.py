@@ -135,6 +135,10 @@ class Knowledge:
         """(places [queries, k], cosines) of the nearest "facts", "entities" or "keys" to query vectors."""
         return self._vectors[what].search(queries, k)
 
+    def matrix(self, what: str) -> Float32:
+        """float32[texts, dimensions]: the vectors of "facts", "entities" or "keys", mapped."""
+        return self._vectors[what].matrix
+
     def cosines(self, facts: Int32, query: Float32) -> Float32:
         """Of facts to a query's vector."""
         return self._vectors["facts"].cosines(facts, query)
@@ -142,24 +146,25 @@ class Knowledge:
     def named_in(self, text: str) -> list[int]:
         """The entities that a text names, ascending: the longest names, none inside another."""
         words = records.key_of(_WORD_ENDS.sub(" ", text)).split()
-        found, at = set(), 0
+        found: set[int] = set()
+        at = 0
         while at < len(words):
             for stop in range(min(at + MOST_WORDS, len(words)), at, -1):
-                entity = self._by_words.get(" ".join(words[at:stop]))
-                if entity is not None:
-                    found.add(entity)
+                entities = self._by_words.get(" ".join(words[at:stop]))
+                if entities:
+                    found.update(entities)
                     at = stop - 1
                     break
             at += 1
         return sorted(found)
 
     @cached_property
-    def _by_words(self) -> dict[str, int]:
+    def _by_words(self) -> dict[str, list[int]]:
         keys = (" ".join(records.key_of(_WORD_ENDS.sub(" ", name)).split()) for name in self.entities)
-        found: dict[str, int] = {}
+        found: dict[str, list[int]] = {}
         for entity, key in enumerate(keys):
             if key:
-                found.setdefault(key, entity)
+                found.setdefault(key, []).append(entity)
         return found
 
     def knows(self, head: str, relation: str, tail: str) -> bool:

@@ -47,7 +47,7 @@ class Settings(system.Settings):
     """Facts for a sub-question."""
     documents: int = Field(default=5, ge=1, le=100)
     """Units for a sub-question that the graph does not answer."""
-    named: int = Field(default=3, ge=0, le=100)
+    named: int = Field(default=4, ge=0, le=100)
     """Of these, how many may be there because the sub-question names what they are about; 0 is the paper's."""
     branches: int = Field(default=256, ge=1, le=10_000)
     """How many questions a sub-question may become that refers to several answers."""

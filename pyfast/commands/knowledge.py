@@ -1,0 +1,96 @@
+"""`pyfast knowledge`: build, show, export, unite."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyfast.commands.answer import watched
+from pyfast.commands.terminal import pairs, plain, tokens, values
+
+if TYPE_CHECKING:
+    from pyfast.knowledge import Knowledge
+
+app = typer.Typer(no_args_is_help=True, help="The knowledge in an index: triples, read from its documents.")
+
+_Index = Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")]
+_Embedder = Annotated[str, typer.Option(help="A model of sentence-transformers: its name or folder.")]
+_MODEL = "all-MiniLM-L6-v2"
+
+
+@app.command()
+def build(
+    index: _Index,
+    llm: Annotated[
+        str | None, typer.Option(help="Who reads the texts, as in `pyfast answer`; none: their shape is enough.")
+    ] = None,
+    llm_option: Annotated[list[str] | None, typer.Option(help="An option of the LLM; repeatable.")] = None,
+    embedder: _Embedder = _MODEL,
+    chunk_tokens: Annotated[int, typer.Option(min=50, help="How much is read at once.")] = 1200,
+    concurrency: Annotated[int, typer.Option(min=1, max=65_536, help="Chunks in work at once.")] = 64,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Read chunks again that failed.")] = False,
+) -> None:
+    """Read an index's documents into its knowledge, or go on; what was read before is not read again."""
+    from pyfast.engine import Budget, check_run
+    from pyfast.knowledge.extraction import job, prepare, take_over
+    from pyfast.llm import open_llm
+    from pyfast.retrieval import Index
+    from pyfast.retrieval.embeddings import Embedder
+
+    opened, model = Index(index), Embedder(embedder)
+    if llm is not None:
+        backend = open_llm(llm, **values(pairs("--llm-option", llm_option)))
+        if (reading := prepare(opened, chunk_tokens, retry_failed)) is not None:
+            run = job(reading, backend, Budget(), concurrency)
+            check_run(run.folder, run.describe(), unknown=["llm.context_window"])
+            summary = asyncio.run(watched(run, reading.chunks))
+            read = tokens(summary.prompt_tokens, summary.cached_tokens, summary.completion_tokens)
+            print(f"{reading.chunks} chunks read: {summary.llm_calls} LLM calls, {read}", file=sys.stderr)
+    print("computing vectors", file=sys.stderr)
+    store = take_over(opened, model, chunk_tokens, texts=llm is None)
+    _tell(index, store)
+
+
+@app.command()
+def show(index: _Index) -> None:
+    """Say what an index knows, and which chunks could not be read."""
+    from pyfast.knowledge import open_knowledge
+    from pyfast.retrieval import Index
+
+    _tell(index, open_knowledge(Index(index)))
+
+
+@app.command()
+def export(index: _Index, out: Annotated[Path, typer.Option(help="A file: .graphml or .nt")]) -> None:
+    """Write what an index knows as GraphML or N-Triples."""
+    from pyfast.knowledge import open_knowledge
+    from pyfast.knowledge.exchange import export as write
+    from pyfast.retrieval import Index
+
+    write(open_knowledge(Index(index)), out)
+    print(out)
+
+
+@app.command()
+def unite(
+    index: _Index, other: Annotated[Path, typer.Argument(help="Another index.")], embedder: _Embedder = _MODEL
+) -> None:
+    """Add what another index knows to what this one knows."""
+    from pyfast.knowledge import open_knowledge
+    from pyfast.knowledge.exchange import unite as add
+    from pyfast.retrieval import Index
+    from pyfast.retrieval.embeddings import Embedder
+
+    _tell(index, add(Index(index), Embedder(embedder), open_knowledge(Index(other))))
+
+
+def _tell(index: Path, store: Knowledge) -> None:
+    print(f"{index}: {len(store)} triples of {len(store.entities)} entities, {len(store.relations)} relations")
+    for digest, reason in store.failed():
+        print(f"chunk {digest} could not be read: {plain(reason)}")
+    if store.failed():
+        print(f"{len(store.failed())} chunks failed; `pyfast knowledge build --retry-failed` reads them again")

@@ -1,0 +1,75 @@
+"""Chunks: what a language model reads at once. Runs of paragraphs of one text: a new text costs only its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import groupby
+
+from pyfast.corpus import Corpus, Level
+from pyfast.corpus.rendering import fold
+from pyfast.retrieval import Index
+
+TOKENS = 1200
+"""As MTQA's paper has it"""
+_CHARACTERS_PER_TOKEN = 4  # of English, on average: a chunk's size need not be exact
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A run of passages."""
+
+    title: str
+    passages: tuple[tuple[int, str], ...]
+    """(id of the paragraph's segment, text); a paragraph that is too long gives several"""
+
+    @property
+    def text(self) -> str:
+        """As it is read."""
+        return "\n\n".join(filter(None, (self.title, *(text for _, text in self.passages))))
+
+    @property
+    def digest(self) -> str:
+        """Of what it says and where that stands; not of who reads it: what was read once stays read."""
+        made = blake2b(f"chunk\n{self.text}".encode(errors="replace"), digest_size=16)
+        for segment, _ in self.passages:
+            made.update(segment.to_bytes(8, "little"))
+        return made.hexdigest()
+
+
+def chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
+    """The chunks of an index's texts, in order, of about `tokens` tokens at most."""
+    corpus, most = index.corpus, tokens * _CHARACTERS_PER_TOKEN
+    paragraphs = (place for place in index.units.tolist() if corpus.level[place] == Level.PARAGRAPH)
+    for source, places in groupby(paragraphs, key=lambda place: int(corpus.source[place])):
+        title = fold(corpus.title(source))
+        run: list[tuple[int, str]] = []
+        room = most - len(title)
+        for place in places:
+            for text in _pieces(corpus, place, most - len(title)):
+                if run and len(text) > room:
+                    yield Chunk(title, tuple(run))
+                    run, room = [], most - len(title)
+                run.append((int(corpus.ids[place]), text))
+                room -= len(text)
+        yield Chunk(title, tuple(run))
+
+
+def _pieces(corpus: Corpus, place: int, most: int) -> Iterator[str]:
+    """A paragraph; one that is too long as runs of its sentences, and a sentence that is too long cut."""
+    text = corpus.content(place)
+    if len(text) <= most:
+        yield text
+        return
+    piece = ""
+    for i in range(place + 1, int(corpus.subtree_end[place])):
+        sentence = corpus.content(i)
+        for begin in range(0, len(sentence), max(most, 1)):
+            part = sentence[begin : begin + most]
+            if piece and len(piece) + len(part) > most:
+                yield piece
+                piece = ""
+            piece += part
+    if piece:
+        yield piece

@@ -1,0 +1,89 @@
+"""Knowledge that comes from elsewhere, and goes there: the union of stores; GraphML and N-Triples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from pyfast.errors import InputError
+from pyfast.knowledge.records import Extract, Mention, Statement, Writer
+from pyfast.knowledge.store import Knowledge, change
+from pyfast.retrieval import Index
+from pyfast.retrieval.embeddings import INSTALL, Embedder
+
+METHOD = "united"
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def unite(index: Index, embedder: Embedder, other: Knowledge) -> Knowledge:
+    """Add all that `other` knows to the store of an index; entities of one name are one.
+
+    Its sources are segments of another index: they are kept, and cited only where this one has them too.
+    """
+    extracts = list(extracts_of(other))
+    return change(index, embedder, lambda database: Writer(database).add(extracts))
+
+
+def extracts_of(store: Knowledge) -> Iterator[Extract]:
+    """What was read from each chunk of a store, in order; those that failed left out."""
+    said = (
+        "SELECT h.name, r.name, t.name, segment, time, description, k.text FROM statements"
+        " JOIN triples ON triples.id = triple JOIN entities h ON h.id = head JOIN relations r ON r.id = relation JOIN entities t ON t.id = tail"
+        " JOIN keys k ON k.id = key WHERE chunk = ? ORDER BY triple, segment"
+    )
+    about = (
+        "SELECT name, segment, kind, description FROM mentions JOIN entities ON id = entity WHERE chunk = ?"
+        " ORDER BY entity, segment"
+    )
+    for number, digest in list(store.rows("SELECT id, digest FROM chunks WHERE failed IS NULL ORDER BY id")):
+        statements = [
+            Statement(head, relation, tail, segment, time, description, key.removeprefix(relation)[2:])
+            for head, relation, tail, segment, time, description, key in store.rows(said, number)
+        ]
+        mentions = [Mention(*row) for row in store.rows(about, number)]
+        yield Extract(digest, METHOD, tuple(statements), tuple(mentions), exact=True)
+
+
+def export(store: Knowledge, path: Path) -> None:
+    """Write the graph as GraphML (`.graphml`) or N-Triples (`.nt`). Raises `InputError` for another suffix."""
+    try:
+        if path.suffix == ".graphml":
+            _graphml(store, path)
+        elif path.suffix == ".nt":
+            _ntriples(store, path)
+        else:
+            raise InputError(f"{path}: known by their suffixes are .graphml and .nt")
+    except ImportError as error:
+        raise InputError(f"{error.name} is not installed: {INSTALL}") from None
+
+
+def _graphml(store: Knowledge, path: Path) -> None:
+    import networkx
+
+    graph = networkx.MultiDiGraph()
+    for entity, name in enumerate(store.entities):
+        graph.add_node(entity, name=_NO_XML.sub("\ufffd", name))
+    times = store.times(range(len(store)))
+    for triple, time in enumerate(times):
+        relation = store.relations[store.relation[triple]]
+        more = {"time": _NO_XML.sub("\ufffd", time)} if time else {}
+        ends = int(store.head[triple]), int(store.tail[triple])
+        graph.add_edge(*ends, key=triple, relation=_NO_XML.sub("\ufffd", relation), **more)
+    networkx.write_graphml(graph, path)
+
+
+def _ntriples(store: Knowledge, path: Path) -> None:
+    """Entities and relations are URNs of their names, labelled with them. When a triple held is left out."""
+    from rdflib import RDFS, Graph, Literal, URIRef
+
+    graph = Graph()
+    nodes = [URIRef(f"urn:pyfast:entity:{quote(name, safe='')}") for name in store.entities]
+    edges = [URIRef(f"urn:pyfast:relation:{quote(name, safe='')}") for name in store.relations]
+    for nodes_or_edges, names in ((nodes, store.entities), (edges, store.relations)):
+        for node, name in zip(nodes_or_edges, names, strict=True):
+            graph.add((node, RDFS.label, Literal(name)))
+    for head, relation, tail in zip(store.head, store.relation, store.tail, strict=True):
+        graph.add((nodes[head], edges[relation], nodes[tail]))
+    graph.serialize(path, format="nt", encoding="utf-8")
