@@ -12,6 +12,7 @@ from pyfast import __version__
 from pyfast.commands.answer import answer
 from pyfast.commands.evaluate import evaluate
 from pyfast.commands.index import index
+from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import app as knowledge
 from pyfast.commands.status import status
 from pyfast.commands.terminal import plain
@@ -48,7 +49,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (index, answer, status, evaluate):
+for command in (index, answer, status, evaluate, judge):
     app.command()(command)
 app.add_typer(knowledge, name="knowledge")
 

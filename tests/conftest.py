@@ -4,9 +4,11 @@ from pathlib import Path
 
 import orjson
 import pytest
+from word_vectors import WordVectors
 
 from pyfast.corpus import read
 from pyfast.engine import Question, read_questions
+from pyfast.knowledge import Session, Writer, change, read_straight
 from pyfast.retrieval import Index, build_index
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,6 +23,18 @@ def examples() -> Path:
 def small(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
     """The index of the example corpus: passages, tables and triples, some 180 units."""
     return build_index(read([examples / "corpus"]), tmp_path_factory.mktemp("index") / "examples")
+
+
+@pytest.fixture(scope="session")
+def known(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """The example corpus with its knowledge, read without a model."""
+    return know(build_index(read([examples / "corpus"]), tmp_path_factory.mktemp("known") / "examples"))
+
+
+def know(index: Index) -> Session:
+    """An index's knowledge, read without a model; vectors are of words."""
+    extracts = read_straight(index)
+    return Session(index, change(index, WordVectors(), lambda database: Writer(database).add(extracts)))
 
 
 @pytest.fixture(scope="session")

@@ -110,9 +110,7 @@ class Context:
         """The index of the run. Raises `InputError` where it has none."""
         return self._engine.required_index()
 
-    async def generate(
-        self, prompt: Prompt[M], /, temperature: float = 0.0, seed: int = 0, **fields: str
-    ) -> M:
+    async def generate(self, prompt: Prompt[M], /, temperature: float = 0.0, seed: int = 0, **fields: str) -> M:
         """What the LLM answers; an answer of the wrong form is shown to it, and asked for again.
 
         Raises `CallError`; of its kinds `AnswerError` where no attempt gave an answer of the right form.

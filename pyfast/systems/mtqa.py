@@ -1,4 +1,4 @@
-"""MTQA: a matrix of thought. The nodes of a column see a part of each other; knowledge units correct each column."""
+"""MTQA: a matrix of thought. Nodes of a column see a part of each other; knowledge units correct each column."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Column:
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Algorithm 1: each column from the summary of the one before. Rows take turns, for each sees the one above."""
+    """Algorithm 1: each column from the summary of the one before, each node from the one above it."""
     weights = settings.matrix()
     columns: list[Column] = []
     draft: list[str] = []
@@ -120,9 +120,7 @@ async def retrieve(
         return []
     said = "".join(f"\n{line}" for line in within(thoughts, ctx.room(KEYWORDS)))
     try:
-        found = await ctx.generate(
-            KEYWORDS, question=question.text, thoughts=said and f"\nThoughts so far:{said}"
-        )
+        found = await ctx.generate(KEYWORDS, question=question.text, thoughts=said and f"\nThoughts so far:{said}")
         keywords = Keywords(tidied(found.detailed), tidied(found.general))
     except AnswerError as error:
         column.degraded.append(str(error))

@@ -1,4 +1,4 @@
-"""Communication weights of a matrix of thought (equation 9): how much of a node the next one in its column sees."""
+"""Communication weights of a matrix of thought (equation 9): how much of a node the next in its column sees."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def communication_weights(name: str, rows: int, columns: int) -> Weights:
         return tuple(map(tuple, drawn if name == "uniform" else _normalised(drawn)))
     stepped = _STEPPED.fullmatch(name)
     if stepped is None or float(stepped[2]) > 1:
-        raise ValueError(f"weights {name!r}: there are: {', '.join(SCHEMES)} (C and S from 0 to 1), or a matrix in JSON")
-    steps = {
-        "const": lambda row, column: 1,
-        "vert": lambda row, column: row + 1,
-        "hor": lambda row, column: column + 1,
-        "vert&hor": lambda row, column: row + column + 1,
-    }[stepped[1]]
-    size = float(stepped[2])
-    return tuple(tuple(min(round(size * steps(*place), _DIGITS), 1.0) for place in line) for line in places)
+        raise ValueError(
+            f"weights {name!r}: there are: {', '.join(SCHEMES)} (C and S from 0 to 1), or a matrix in JSON"
+        )
+    kind, size = stepped[1], float(stepped[2])
+
+    def weight(row: int, column: int) -> float:
+        return min(round(size * (1 + row * ("vert" in kind) + column * ("hor" in kind)), _DIGITS), 1.0)
+
+    return tuple(tuple(weight(*place) for place in line) for line in places)
 
 
 def _normalised(drawn: list[list[float]]) -> list[list[float]]:
@@ -63,6 +63,8 @@ def _given(text: str, rows: int, columns: int) -> Weights:
     flat = [value for line in lines for value in line]
     if len(found) != rows - 1 or len(lines) != len(found):
         raise ValueError(shape)
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1 for value in flat):
+    if not all(
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1 for value in flat
+    ):
         raise ValueError(shape)
     return tuple(tuple(float(value) for value in line) for line in lines)
