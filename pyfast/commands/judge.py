@@ -87,12 +87,12 @@ def _show(run: Path, run_a: Path, run_b: Path) -> None:
     from pyfast.evaluation.judge import win_rates
 
     rows, failed = win_rates(run)
-    table = Table("dimension", "A wins", "ties", "of them swayed", "B wins", "win rate of A", "95 %")
+    table = Table("dimension", "A wins", "ties", "swayed", "B wins", "rate", "95 %")
     for row in rows:
         counts = (str(row.a), str(row.ties), str(row.swayed), str(row.b))
-        table.add_row(row.dimension, *counts, f"{row.rate:.3f}", f"{row.low:.3f} to {row.high:.3f}")
+        table.add_row(row.dimension, *counts, f"{row.rate:.3f}", f"{row.low:.3f}–{row.high:.3f}")
     console = Console()
     console.print(table)
-    console.print(Text(f"A: {run_a}, B: {run_b}; a tie is half a win; swayed: the order decided"))
+    console.print(Text(f"A: {run_a}, B: {run_b}; rate: of A, a tie half a win; swayed: ties where the order decided"))
     if failed:
         print(f"{failed} pairs could not be judged; --retry-failed tries them again")
