@@ -4,11 +4,11 @@ from pathlib import Path
 
 import orjson
 import pytest
-from word_vectors import WordVectors
+from knowing import know
 
 from pyfast.corpus import read
 from pyfast.engine import Question, read_questions
-from pyfast.knowledge import Session, Writer, change, read_straight
+from pyfast.knowledge import Session
 from pyfast.retrieval import Index, build_index
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,12 +29,6 @@ def small(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
 def known(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Session:
     """The example corpus with its knowledge, read without a model."""
     return know(build_index(read([examples / "corpus"]), tmp_path_factory.mktemp("known") / "examples"))
-
-
-def know(index: Index) -> Session:
-    """An index's knowledge, read without a model; vectors are of words."""
-    extracts = read_straight(index)
-    return Session(index, change(index, WordVectors(), lambda database: Writer(database).add(extracts)))
 
 
 @pytest.fixture(scope="session")

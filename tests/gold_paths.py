@@ -1,4 +1,4 @@
-"""Published decompositions as a language model would follow them: it rewrites, reads what it is shown, and no more."""
+"""Published decompositions, followed by a scripted model that rewrites, reads what it is shown, and no more."""
 
 import json
 import re
@@ -103,23 +103,20 @@ class FollowsDecompositions(_Scripted):
             steps = question["decomposition"]
             self.chains[question["question"]] = [step["question"].replace(" >> ", " ") for step in steps]
             for step in steps:
-                said = re.sub(
-                    r"#(\d+)", lambda place, steps=steps: steps[int(place[1]) - 1]["answer"], step["question"]
-                )
-                self.answers[said.replace(" >> ", " ")] = step["answer"]
+                asked = step["question"].replace(" >> ", " ")
+                for number, earlier in enumerate(steps, start=1):
+                    asked = asked.replace(f"#{number}", earlier["answer"])
+                self.answers[asked] = step["answer"]
 
     def from_facts(self, said: str) -> dict[str, Any]:
         facts, _, question = said.partition("\n\nQuestion: ")
-        answer = self.answers.get(question, "")
-        subject = {word for word in question.lower().split() if len(word) > 3}
-        used = [
-            int(number)
-            for number, *ends in _LINE.findall(facts)
-            if answer
-            and answer.lower() in f"{ends[0]} {ends[2]}".lower()
-            and subject & set(" ".join(ends).lower().split())
-        ]
-        return {"answers": [answer] if used else [], "used": used}
+        answer, words = self.answers.get(question, "").lower(), {w for w in question.lower().split() if len(w) > 3}
+        used = []
+        for number, *ends in _LINE.findall(facts):
+            fact = " ".join(ends).lower()
+            if answer and answer in fact and words & {*fact.split()}:
+                used.append(int(number))
+        return {"answers": [self.answers[question]] if used else [], "used": used}
 
     def from_documents(self, said: str) -> dict[str, Any]:
         passages, _, question = said.partition("\n\nQuestion: ")

@@ -36,11 +36,20 @@ def _main(arguments: list[str], told: Path, prepare: Callable[[], None] | None) 
 class Session:
     """One process that works on a run."""
 
-    def __init__(self, folder: Path, *arguments: object, prepare: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: object,
+        prepare: Callable[[], None] | None = None,
+        command: str | None = "answer",
+    ) -> None:
+        """`command` None: the arguments are the whole command line."""
         self.folder = folder
         self._file = NamedTemporaryFile()  # noqa: SIM115
         self._told = Path(self._file.name)
-        given = ["answer", *map(str, arguments), "--run", str(folder)]
+        given = (
+            [*map(str, arguments)] if command is None else [command, *map(str, arguments), "--run", str(folder)]
+        )
         self.process: BaseProcess = _SERVER.Process(target=_main, args=(given, self._told, prepare), daemon=True)
         self.process.start()
 

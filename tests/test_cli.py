@@ -76,7 +76,7 @@ BAD = {
     "a damaged index": (ANSWER.replace("--index index", "--index damaged"), "damaged"),
     "a run that holds answers": (ANSWER.replace("new/run", "run"), "holds answers"),
     "a run that is a file": (ANSWER.replace("new/run", "good.jsonl"), "good.jsonl"),
-    "an unknown system": (ANSWER + " --system frob", "n2n, "),
+    "an unknown system": (ANSWER + " --system frob", "n2n, rag"),
     "an unknown setting": (ANSWER + " --set frob=1", "'frob'"),
     "a setting without a value": (ANSWER + " --set alpha", "NAME=VALUE"),
     "a setting out of range": (ANSWER + " --set beta=-1", "beta"),

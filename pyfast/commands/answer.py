@@ -23,7 +23,7 @@ def answer(
     questions: Annotated[Path, typer.Argument(help="JSON lines with `id` and `question`.")],
     run: Annotated[Path, typer.Option(help="The folder of the run; one that was begun goes on.")],
     index: Annotated[Path | None, typer.Option(help="An index; `direct` and `cot` need none.")] = None,
-    system: Annotated[str, typer.Option(help="n2n, subqrag, mtqa, rag, decompose, cot or direct.")] = "n2n",
+    system: Annotated[str, typer.Option(help="n2n, rag, decompose, cot, direct, subqrag or mtqa.")] = "n2n",
     llm: Annotated[
         str, typer.Option(help="embedded, vllm:MODEL, llamacpp:PATH.gguf, openai:MODEL@URL or instant.")
     ] = "embedded",

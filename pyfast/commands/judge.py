@@ -93,6 +93,8 @@ def _show(run: Path, run_a: Path, run_b: Path) -> None:
         table.add_row(row.dimension, *counts, f"{row.rate:.3f}", f"{row.low:.3f}–{row.high:.3f}")
     console = Console()
     console.print(table)
-    console.print(Text(f"A: {run_a}, B: {run_b}; rate: of A, a tie half a win; swayed: ties where the order decided"))
+    console.print(
+        Text(f"A: {run_a}, B: {run_b}; rate: of A, a tie half a win; swayed: ties where the order decided")
+    )
     if failed:
         print(f"{failed} pairs could not be judged; --retry-failed tries them again")

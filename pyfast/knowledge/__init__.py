@@ -3,7 +3,8 @@
 from pyfast.knowledge.records import Extract, Mention, Statement, Writer
 from pyfast.knowledge.search import Found, neighbours, search_entities, search_facts, search_keys
 from pyfast.knowledge.session import Learned, Session, open_session
-from pyfast.knowledge.store import Knowledge, change, has_knowledge, open_knowledge
+from pyfast.knowledge.snapshots import change, has_knowledge, open_knowledge
+from pyfast.knowledge.store import Knowledge
 from pyfast.knowledge.straight import read_straight
 from pyfast.knowledge.units import Keywords, Unit, knowledge_units
 

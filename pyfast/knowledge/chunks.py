@@ -62,14 +62,11 @@ def _pieces(corpus: Corpus, place: int, most: int) -> Iterator[str]:
     if len(text) <= most:
         yield text
         return
-    piece = ""
-    for i in range(place + 1, int(corpus.subtree_end[place])):
-        sentence = corpus.content(i)
-        for begin in range(0, len(sentence), max(most, 1)):
-            part = sentence[begin : begin + most]
-            if piece and len(piece) + len(part) > most:
-                yield piece
-                piece = ""
-            piece += part
-    if piece:
-        yield piece
+    sentences = range(place + 2, int(corpus.subtree_end[place]))
+    ends = [int(corpus.start[i] - corpus.start[place]) for i in sentences] + [len(text)]
+    begin = 0
+    while begin < len(text):
+        most_end = begin + max(most, 1)
+        end = max((end for end in ends if begin < end <= most_end), default=min(most_end, len(text)))
+        yield text[begin:end]
+        begin = end

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from pyfast.errors import InputError
 from pyfast.knowledge.records import Extract, Mention, Statement, Writer
-from pyfast.knowledge.store import Knowledge, change
+from pyfast.knowledge.snapshots import change
+from pyfast.knowledge.store import Knowledge
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import INSTALL, Embedder
 
@@ -30,8 +31,9 @@ def extracts_of(store: Knowledge) -> Iterator[Extract]:
     """What was read from each chunk of a store, in order; those that failed left out."""
     said = (
         "SELECT h.name, r.name, t.name, segment, time, description, k.text FROM statements"
-        " JOIN triples ON triples.id = triple JOIN entities h ON h.id = head JOIN relations r ON r.id = relation JOIN entities t ON t.id = tail"
-        " JOIN keys k ON k.id = key WHERE chunk = ? ORDER BY triple, segment"
+        " JOIN triples ON triples.id = triple"
+        " JOIN entities h ON h.id = head JOIN relations r ON r.id = relation JOIN entities t ON t.id = tail"
+        " JOIN keys k ON k.id = statements.key WHERE chunk = ? ORDER BY triple, segment"
     )
     about = (
         "SELECT name, segment, kind, description FROM mentions JOIN entities ON id = entity WHERE chunk = ?"

@@ -1,7 +1,7 @@
 """Reading an index's texts with a language model: a run of the engine, one question for each chunk.
 
 The run's folder lies beside the store, with its chunks in it, so that it can be gone on with even where the index
-was built anew meanwhile. When every chunk has its line, all of them join the store in one change, and the folder goes.
+was built anew meanwhile. When every chunk has its line, all of them join the store in one change; the folder goes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from pyfast.jsonl import read_lines
 from pyfast.knowledge.chunks import TOKENS, Chunk, chunks
 from pyfast.knowledge.reading import READ_GRAPH, GraphFields, mentions_in, statements_in
 from pyfast.knowledge.records import Extract, Writer, keep_only
-from pyfast.knowledge.store import Knowledge, change, has_knowledge, open_knowledge
+from pyfast.knowledge.snapshots import change, has_knowledge, open_knowledge
+from pyfast.knowledge.store import Knowledge
 from pyfast.knowledge.straight import METHOD as STRAIGHT
 from pyfast.knowledge.straight import read_straight
 from pyfast.llm import Backend

@@ -18,7 +18,8 @@ from pyfast.engine import known_of
 from pyfast.jsonl import read_lines
 from pyfast.knowledge.facts import wording
 from pyfast.knowledge.records import Extract, Statement, Writer, key_of
-from pyfast.knowledge.store import Knowledge, change, has_knowledge, open_knowledge
+from pyfast.knowledge.snapshots import change, has_knowledge, open_knowledge
+from pyfast.knowledge.store import Knowledge
 from pyfast.knowledge.straight import read_straight
 from pyfast.ops.arrays import Float32, Int64
 from pyfast.retrieval import Index

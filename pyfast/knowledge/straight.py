@@ -21,6 +21,7 @@ METHOD = "straight"
 MOST_WORDS = 8  # between two names: more is no relation
 LONGEST = 120  # characters of a name
 _WORD = re.compile(r"\w[\w'’.&-]*\w|\w")
+_ARTICLE = re.compile(r"(?:\s+|^)(?:the|a|an)$", re.IGNORECASE)
 _NUMBER = re.compile(r"[\d\W_]+")
 _YEAR = re.compile(r"\d{4}")
 _WITHIN = frozenset(("of", "the", "de", "von", "van", "da", "del", "la", "al"))  # small words inside names
@@ -111,7 +112,8 @@ def of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, str]]:
     """
     subject, relation, end = title, "", 0
     for begin, stop in names(sentence):
-        name, between = sentence[begin:stop], _JOINER.sub("", tidy(sentence[end:begin])).rstrip(" ,;:.(\"'“")
+        name = sentence[begin:stop]
+        between = _ARTICLE.sub("", _JOINER.sub("", tidy(sentence[end:begin])).rstrip(" ,;:.(\"'“"))
         if begin == 0:
             subject = name
         elif subject and key_of(name) != key_of(subject):

@@ -7,7 +7,7 @@ from importlib import import_module
 from pyfast.errors import InputError
 from pyfast.systems.system import System
 
-NAMES = ("n2n", "subqrag", "mtqa", "rag", "decompose", "cot", "direct")
+NAMES = ("n2n", "rag", "decompose", "cot", "direct", "subqrag", "mtqa")
 
 __all__ = ["NAMES", "System", "load_system"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import networkx
 import orjson
 import pytest
-from conftest import know
+from knowing import know
 from scripted import run
 
 from pyfast.corpus import read

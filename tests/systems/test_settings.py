@@ -87,6 +87,6 @@ def test_good_settings_are_taken(system: str, settings: dict[str, str]) -> None:
 
 
 def test_unknown_systems_are_told_the_known() -> None:
-    with pytest.raises(InputError, match=r"unknown system '\.\./n2n'; there are: n2n, "):
+    with pytest.raises(InputError, match=r"unknown system '\.\./n2n'; there are: n2n, rag"):
         load_system("../n2n")
     assert [load_system(name).name for name in NAMES] == list(NAMES)

@@ -1,0 +1,126 @@
+"""The folder of snapshots in the index, one of them current.
+
+A snapshot is never changed. A change makes the next one aside, whole, with the checksums of its files; the file
+`current` then names it, in one rename. So whatever ends a process, the store is as it was or as it was to be. The
+snapshot before the current one stays for runs that were begun with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pyfast.errors import IndexFormatError
+from pyfast.knowledge import records, vectors
+from pyfast.knowledge.store import RECORDS, SEARCHED, Knowledge
+from pyfast.retrieval import Index
+from pyfast.retrieval.embeddings import Embedder
+from pyfast.retrieval.index import KNOWLEDGE
+from pyfast.retrieval.manifest import write_manifest
+
+_CURRENT = "current"
+
+
+def has_knowledge(index: Index) -> bool:
+    """Whether the index has a store."""
+    return (index.folder / KNOWLEDGE / _CURRENT).is_file()
+
+
+def open_knowledge(index: Index, embedder: Embedder | None = None, begun_with: str | None = None) -> Knowledge:
+    """The current snapshot of an index's store; or, for a run that was `begun_with` it, the one before.
+
+    Raises `IndexFormatError` where there is none, or it is damaged.
+    """
+    home = index.folder / KNOWLEDGE
+    number = _current(home)
+    store = Knowledge.open(home / str(number), embedder)
+    if begun_with not in (None, store.fingerprint) and (home / str(number - 1)).is_dir():
+        before = Knowledge.open(home / str(number - 1), embedder)
+        return before if before.fingerprint == begun_with else store
+    return store
+
+
+def change(index: Index, embedder: Embedder, write: Callable[[sqlite3.Connection], None]) -> Knowledge:
+    """Make the next snapshot: the records after `write`, and the vectors of what they say; then open it.
+
+    All or nothing; where `write` changes nothing, no new snapshot is made. One process at a time.
+    """
+    home = index.folder / KNOWLEDGE
+    home.mkdir(exist_ok=True)
+    with _alone(home):
+        number = _current(home) if (home / _CURRENT).is_file() else 0
+        base = Knowledge.open(home / str(number)) if number else None
+        for rest in home.glob("*.building"):  # of a process that was killed
+            shutil.rmtree(rest)
+        aside = home / f"{number + 1}.building"
+        shutil.rmtree(home / str(number + 1), ignore_errors=True)
+        aside.mkdir()
+        try:
+            contents = _write_records(aside, base, embedder, write)
+            if base is not None and base.fingerprint == contents:
+                shutil.rmtree(aside)
+                return Knowledge.open(base.folder, embedder)
+            _write_vectors(aside, base, embedder)
+            facts = {"contents": contents, "embedder": embedder.fingerprint}
+            write_manifest(aside, {**facts, "corpus": index.manifest["corpus"]}, "knowledge")
+            aside.rename(home / str(number + 1))
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        _point_at(home, number + 1)
+        return Knowledge.open(home / str(number + 1), embedder)
+
+
+def _write_records(
+    aside: Path, base: Knowledge | None, embedder: Embedder, write: Callable[[sqlite3.Connection], None]
+) -> str:
+    if base is not None:
+        shutil.copyfile(base.folder / RECORDS, aside / RECORDS)
+    with contextlib.closing(records.connect(aside / RECORDS)) as database:
+        database.execute("BEGIN")
+        write(database)
+        database.execute("COMMIT")
+        return f"{records.digest_of(database)}-{embedder.fingerprint}"
+
+
+def _write_vectors(aside: Path, base: Knowledge | None, embedder: Embedder) -> None:
+    fresh = Knowledge(aside, {})
+    same = base is not None and base.manifest["embedder"] == embedder.fingerprint
+    for name in SEARCHED:
+        known = vectors.load(base.folder, name) if base is not None and same else None
+        vectors.save(aside, name, vectors.make(fresh.wordings(name), embedder.encode, known))
+
+
+def _point_at(home: Path, number: int) -> None:
+    aside = home / f"{_CURRENT}.new"
+    aside.write_text(f"{number}\n")
+    aside.rename(home / _CURRENT)
+    for folder in home.iterdir():
+        if folder.name.isdigit() and int(folder.name) < number - 1:
+            shutil.rmtree(folder)
+
+
+def _current(home: Path) -> int:
+    try:
+        return int((home / _CURRENT).read_text())
+    except FileNotFoundError:
+        raise IndexFormatError(
+            f"{home.parent}: holds no knowledge; make it with `pyfast knowledge build {home.parent}`"
+        ) from None
+    except ValueError:
+        raise IndexFormatError(f"{home / _CURRENT} is damaged: build the knowledge again") from None
+
+
+@contextlib.contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    file = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
