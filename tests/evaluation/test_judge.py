@@ -18,7 +18,7 @@ from pyfast.engine import Summary, check_questions
 from pyfast.engine.configuration import write_configuration
 from pyfast.errors import BackendError, InputError
 from pyfast.evaluation.judge import DIMENSIONS, Row, judge, open_pairs, win_rate, win_rates
-from pyfast.llm import Completion, Request
+from pyfast.llm import Request
 
 _ASKED = re.compile(r"Question: (.*)\nFirst answer: (.*)\nSecond answer: (.*)")
 
@@ -160,7 +160,7 @@ def test_runs_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         open_pairs(a, other)
     with pytest.raises(InputError, match="not a run folder"):
         open_pairs(a, tmp_path / "none")
-    with pytest.raises(InputError, match="not the questions that .* answers; give them with --questions"):
+    with pytest.raises(InputError, match=r"not the questions that .* answers; give them with --questions"):
         open_pairs(a, b, tmp_path / "others.jsonl")
     lines = (b / "answers.jsonl").read_text().splitlines(keepends=True)
     for broken in (lines[:1], lines[::-1], [*lines, lines[0]]):
@@ -175,7 +175,7 @@ def test_runs_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("counts", [(30, 10, 5), (3, 0, 9), (0, 4, 1), (250, 20, 230)])
 def test_intervals_are_those_of_scipys_bootstrap(counts: tuple[int, int, int]) -> None:
     scores = np.repeat([1.0, 0.5, 0.0], counts)
-    peer = scipy.stats.bootstrap((scores,), np.mean, n_resamples=20_000, method="percentile", rng=1)
+    peer = scipy.stats.bootstrap((scores,), np.mean, n_resamples=5_000, method="percentile", rng=1)
     rate, low, high = win_rate(*counts)
     assert rate == pytest.approx(scores.mean())
     step = 1 / len(scores)  # quantiles of a mean over few questions are that far apart

@@ -134,7 +134,8 @@ def test_nodes_read_knowledge_units(known: Session) -> None:
 def test_a_row_or_a_column_is_a_chain(known: Session) -> None:
     llm = scripted()
     one(known, llm, rows="1")
-    assert [shown(user) for user in llm.users("thought")] == [([f"s{i}.1", f"s{i}.2"] if i else [], []) for i in range(4)]  # fmt: skip
+    drafts = [[], *([f"s{i}.1", f"s{i}.2"] for i in (1, 2, 3))]
+    assert [shown(user) for user in llm.users("thought")] == [(draft, []) for draft in drafts]
     llm = scripted()
     one(known, llm, columns="1", weights="const-1")
     every = [[f"t{node}.{i}" for i in range(1, 7)] for node in (1, 2)]
