@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import networkx
+import numpy as np
 import orjson
 import pytest
 from knowing import know
@@ -68,6 +69,18 @@ def test_a_search_does_not_depend_on_its_company(known: Session) -> None:
     assert together == alone * 3
     assert knowledge_units(known.index, [Keywords(())], known, 3, 3, 10) == [[]]
     assert [len(units) for units in knowledge_units(known.index, SEARCHES, known, 3, 3, 2)] == [2] * 4
+
+
+def test_facts_of_triples_and_around_entities(known: Session) -> None:
+    store, facts = known.store, known.store.facts
+    for triple, fact in enumerate(store.fact_of.tolist()):
+        alike = (store.head == store.head[triple]) & (store.relation == store.relation[triple])
+        assert not facts.backward[fact] and facts.of(fact).tolist() == np.flatnonzero(alike).tolist()
+    for entities in ([5, 2, 2, 7], [], [0], [len(store.entities) - 1]):
+        about, which = facts.around(np.array(entities, np.int32))
+        slices = [facts.about[facts.about_offsets[i] : facts.about_offsets[i + 1]].tolist() for i in entities]
+        assert about.tolist() == [fact for found in slices for fact in found]
+        assert which.tolist() == [place for place, found in enumerate(slices) for _ in found]
 
 
 @pytest.fixture(scope="module")
