@@ -13,6 +13,7 @@ from pyfast.commands.answer import answer
 from pyfast.commands.doctor import doctor
 from pyfast.commands.evaluate import evaluate
 from pyfast.commands.index import index
+from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import app as knowledge
 from pyfast.commands.status import status
 from pyfast.commands.terminal import plain
@@ -50,7 +51,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (index, answer, status, evaluate, doctor):
+for command in (index, answer, status, evaluate, judge, doctor):
     app.command()(command)
 app.add_typer(train, name="train")
 app.add_typer(knowledge, name="knowledge")

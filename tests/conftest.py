@@ -4,9 +4,11 @@ from pathlib import Path
 
 import orjson
 import pytest
+from knowing import know
 
 from pyfast.corpus import read
 from pyfast.engine import Question, read_questions
+from pyfast.knowledge import Session
 from pyfast.retrieval import Index, build_index
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,6 +23,12 @@ def examples() -> Path:
 def small(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
     """The index of the example corpus: passages, tables and triples, some 180 units."""
     return build_index(read([examples / "corpus"]), tmp_path_factory.mktemp("index") / "examples")
+
+
+@pytest.fixture(scope="session")
+def known(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """The example corpus with its knowledge, read without a model."""
+    return know(build_index(read([examples / "corpus"]), tmp_path_factory.mktemp("known") / "examples"))
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from pyfast.engine import Budget, Question, Record, answer_all
+from pyfast.evaluation.judge import JUDGE
+from pyfast.knowledge import Session
 from pyfast.llm import Backend, Completion, Request
 from pyfast.retrieval import Index
-from pyfast.systems import load_system
-from pyfast.systems.hseq import SYSTEM as HSEQ
-from pyfast.systems.prompts import ANSWER, COT, DIRECT, EXTRACT, PLAN
+from pyfast.systems import NAMES, load_system
 
-PROMPTS = (PLAN, EXTRACT, ANSWER, DIRECT, COT, *HSEQ.prompts)
-
+KINDS = {prompt.system: prompt.name for name in NAMES for prompt in load_system(name).prompts}
+KINDS[JUDGE.system] = JUDGE.name
 Reply = str | dict[str, Any] | Completion | Exception
 
 
@@ -44,7 +44,7 @@ class Scripted:
         return "scripted"
 
     async def complete(self, request: Request) -> Completion:
-        kind = next(p.name for p in PROMPTS if p.system == request.messages[0].content)
+        kind = KINDS[request.messages[0].content]
         self.calls.append((kind, request))
         await asyncio.sleep(0)
         reply = self.replies[kind]
@@ -75,12 +75,13 @@ def run(
     questions: Iterable[str | Question],
     system: str = "n2n",
     concurrency: int = 64,
+    session: Session | None = None,
     **settings: str,
 ) -> list[Any]:
     """The records of a run, one a question, as they are read back. A broken answer is asked for once."""
     asked = [q if isinstance(q, Question) else Question(str(i), q) for i, q in enumerate(questions)]
     chosen = load_system(system)
-    ask = chosen.ask(chosen.configure(settings))
+    ask = chosen.ask(chosen.configure(settings), session)
     records: list[Record] = []
     budget = Budget(attempts=1)
     asyncio.run(answer_all(iter(asked), ask, index, llm, records.append, concurrency, budget=budget))

@@ -24,7 +24,7 @@ def answer(
     run: Annotated[Path, typer.Option(help="The folder of the run; one that was begun goes on.")],
     index: Annotated[Path | None, typer.Option(help="An index; `direct` and `cot` need none.")] = None,
     system: Annotated[
-        str, typer.Option(help="n2n, subqrag, hseq, graph_convqa, rag, decompose, cot or direct.")
+        str, typer.Option(help="n2n, subqrag, mtqa, hseq, graph_convqa, rag, decompose, cot or direct.")
     ] = "n2n",
     llm: Annotated[
         str,
@@ -67,7 +67,6 @@ def answer(
         check_questions,
         check_run,
         configuration,
-        dedicate_process,
         read_questions,
         set_aside,
     )
@@ -121,6 +120,14 @@ def answer(
         retry_failed=retry_failed,
         finished=None if session is None else session.merge,
     )
+    carry_out(job, total)
+
+
+def carry_out(job: Job, total: int) -> None:
+    """Work on a run until it is done, and say what that took."""
+    from pyfast.engine import dedicate_process
+
+    run = job.folder
     dedicate_process()
     try:
         summary = asyncio.run(watched(job, total))

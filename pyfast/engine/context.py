@@ -121,12 +121,12 @@ class Context:
         """Tokens of prompt and completion together that the LLM takes."""
         return self._engine.llm.context_window
 
-    async def generate(self, prompt: Prompt[M], **fields: str) -> M:
+    async def generate(self, prompt: Prompt[M], /, temperature: float = 0.0, seed: int = 0, **fields: str) -> M:
         """What the LLM answers; an answer of the wrong form is shown to it, and asked for again.
 
         Raises `CallError`; of its kinds `AnswerError` where no attempt gave an answer of the right form.
         """
-        request = prompt.request(fields, temperature=0.0, seed=0)
+        request = prompt.request(fields, temperature, seed)
         most = self._engine.budget.attempts
         attempts = most if prompt.attempts is None else min(prompt.attempts, most)
         refused: AnswerError | None = None

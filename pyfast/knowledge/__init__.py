@@ -6,18 +6,22 @@ from pyfast.knowledge.session import Learned, Session, open_session
 from pyfast.knowledge.snapshots import change, has_knowledge, open_knowledge
 from pyfast.knowledge.store import Knowledge
 from pyfast.knowledge.straight import read_straight
+from pyfast.knowledge.units import Keywords, Unit, knowledge_units
 
 __all__ = [
     "Extract",
     "Found",
+    "Keywords",
     "Knowledge",
     "Learned",
     "Mention",
     "Session",
     "Statement",
+    "Unit",
     "Writer",
     "change",
     "has_knowledge",
+    "knowledge_units",
     "neighbours",
     "open_knowledge",
     "open_session",

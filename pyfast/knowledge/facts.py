@@ -40,6 +40,13 @@ class Facts:
         """The triples of a fact."""
         return self.triples[self.offsets[fact] : self.offsets[fact + 1]]
 
+    def around(self, entities: Int32) -> tuple[Int32, Int64]:
+        """(the facts about each of these entities in turn, for each fact the place of its entity among them)."""
+        begin = self.about_offsets[entities]
+        sizes = self.about_offsets[entities + 1] - begin
+        which = np.repeat(np.arange(len(entities)), sizes)
+        return self.about[np.arange(len(which)) + (begin - np.cumsum(sizes) + sizes)[which]], which
+
 
 def group(head: Int32, relation: Int32, tail: Int32, entities: int) -> Facts:
     """The facts of triples, forward ones first; within a fact in the order of the triples."""

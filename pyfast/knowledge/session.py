@@ -81,6 +81,11 @@ class Session:
         found: Int64 = places[at[by_id[at] == wanted]]
         return found
 
+    def units(self, ids: Sequence[int]) -> list[int]:
+        """The units of the index that these segments are; those that are no longer there are left out."""
+        found: list[int] = np.searchsorted(self.index.units, self.segments(ids)).tolist()
+        return found
+
     @cached_property
     def _units(self) -> tuple[Any, Int64]:
         ids = self.index.corpus.ids[self.index.units]

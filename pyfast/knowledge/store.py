@@ -77,6 +77,14 @@ class Knowledge:
         return group(self.head, self.relation, self.tail, len(self.entities))
 
     @cached_property
+    def fact_of(self) -> Int32:
+        """[triples] the fact of each that its head and relation make."""
+        sizes = np.diff(self.facts.offsets)[~self.facts.backward]  # these come first, and hold each triple once
+        made = np.empty(len(self), np.int32)
+        made[self.facts.triples[: len(self)]] = np.repeat(np.arange(len(sizes)), sizes)
+        return made
+
+    @cached_property
     def _vectors(self) -> dict[str, vectors.Vectors]:
         return {name: vectors.load(self.folder, name) for name in SEARCHED}
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from pyfast.errors import InputError
 from pyfast.systems.system import System
 
-NAMES = ("n2n", "subqrag", "hseq", "graph_convqa", "rag", "decompose", "cot", "direct")
+NAMES = ("n2n", "subqrag", "mtqa", "hseq", "graph_convqa", "rag", "decompose", "cot", "direct")
 
 __all__ = ["NAMES", "System", "load_system"]
 

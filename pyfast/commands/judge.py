@@ -1,0 +1,100 @@
+"""`pyfast judge`."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from pyfast.commands.answer import carry_out
+from pyfast.commands.terminal import pairs, values
+
+
+def judge(
+    run_a: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    run_b: Annotated[Path, typer.Argument(help="That of another one over the same questions.")],
+    run: Annotated[Path, typer.Option(help="The folder of the judging; one that was begun goes on.")],
+    questions: Annotated[
+        Path | None, typer.Option(help="Their questions, where they are no longer where the first run found them.")
+    ] = None,
+    llm: Annotated[
+        str, typer.Option(help="embedded, vllm:MODEL, llamacpp:PATH.gguf, openai:MODEL@URL or instant.")
+    ] = "embedded",
+    llm_option: Annotated[
+        list[str] | None, typer.Option(help="An option of the LLM, such as timeout_s=60; repeatable.")
+    ] = None,
+    budget: Annotated[
+        list[str] | None, typer.Option(help="A limit, such as seconds=60 or tokens=20000; repeatable.")
+    ] = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=65_536, help="Pairs in work at once.")] = 64,
+    sync: Annotated[
+        Literal["normal", "full"], typer.Option(help="full: not even a power cut costs an LLM call.")
+    ] = "normal",
+    restart: Annotated[bool, typer.Option("--restart", help="Begin anew; the old folder is kept aside.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try those pairs again that failed.")
+    ] = False,
+) -> None:
+    """Have an LLM compare the answers of two runs, each pair in both orders."""
+    from pyfast.engine import Budget, Job, check_run, configuration, set_aside
+    from pyfast.evaluation.judge import JUDGE, open_pairs
+    from pyfast.evaluation.judge import judge as compare
+    from pyfast.llm import open_llm
+
+    limits = Budget.parse(pairs("--budget", budget))
+    compared = open_pairs(run_a, run_b, questions)
+    backend = open_llm(llm, **values(pairs("--llm-option", llm_option)))
+    describe = partial(
+        configuration,
+        system="judge",
+        settings={},
+        prompts=(JUDGE,),
+        llm=backend,
+        index=None,
+        budget=limits.shaping(),
+        questions={"count": compared.count, "digest": compared.digest()},
+        places={"run_a": str(run_a), "run_b": str(run_b), "questions": str(compared.questions), "llm": llm},
+    )
+    if restart:
+        if (aside := set_aside(run)) is not None:
+            print(f"the old run is now {aside}", file=sys.stderr)
+    else:
+        check_run(run, describe(), unknown=["llm.context_window"])  # before a model is loaded
+    job = Job(
+        folder=run,
+        questions=lambda: iter(compared),
+        ask=compare,
+        index=None,
+        llm=backend,
+        describe=describe,
+        concurrency=concurrency,
+        budget=limits,
+        sync=sync,
+        retry_failed=retry_failed,
+    )
+    carry_out(job, compared.count)
+    _show(run, run_a, run_b)
+
+
+def _show(run: Path, run_a: Path, run_b: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from pyfast.evaluation.judge import win_rates
+
+    rows, failed = win_rates(run)
+    table = Table("dimension", "A wins", "ties", "swayed", "B wins", "rate", "95 %")
+    for row in rows:
+        counts = (str(row.a), str(row.ties), str(row.swayed), str(row.b))
+        table.add_row(row.dimension, *counts, f"{row.rate:.3f}", f"{row.low:.3f}–{row.high:.3f}")
+    console = Console()
+    console.print(table)
+    console.print(
+        Text(f"A: {run_a}, B: {run_b}; rate: of A, a tie half a win; swayed: ties where the order decided")
+    )
+    if failed:
+        print(f"{failed} pairs could not be judged; --retry-failed tries them again")

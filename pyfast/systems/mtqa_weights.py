@@ -1,0 +1,70 @@
+"""Communication weights of a matrix of thought (equation 9): how much of a node the next in its column sees."""
+
+from __future__ import annotations
+
+import random
+import re
+from statistics import NormalDist
+
+import orjson
+
+Weights = tuple[tuple[float, ...], ...]
+"""[rows - 1][columns]: what row i + 2 of a column sees of row i + 1, from 0 (nothing) to 1 (all)"""
+
+SCHEMES = ("uniform", "gaussian", "const-C", "vert-S", "hor-S", "vert&hor-S")
+_STEPPED = re.compile(r"(const|vert|hor|vert&hor)-(\d(?:\.\d{1,6})?)")
+_SEED = 1
+_DIGITS = 9  # beyond these is the rounding of sums such as 0.1 + 0.2
+
+
+def communication_weights(name: str, rows: int, columns: int) -> Weights:
+    """The weights of a scheme of figure 3, or a matrix of numbers in JSON, for `rows` x `columns` nodes.
+
+    `const-C` is C everywhere. `vert-S` grows from S by S with each row, `hor-S` with each column, `vert&hor-S`
+    with both; never beyond 1. `uniform` and `gaussian` are drawn, the same each time; the second is normalised.
+    Raises `ValueError` for another name, and a matrix that does not fit.
+    """
+    if name.lstrip().startswith("["):
+        return _given(name, rows, columns)
+    places = [[(row, column) for column in range(columns)] for row in range(rows - 1)]
+    if name in ("uniform", "gaussian"):
+        draw = random.Random(_SEED).random
+        drawn = [[draw() for _ in line] for line in places]
+        return tuple(map(tuple, drawn if name == "uniform" else _normalised(drawn)))
+    stepped = _STEPPED.fullmatch(name)
+    if stepped is None or float(stepped[2]) > 1:
+        raise ValueError(
+            f"weights {name!r}: there are: {', '.join(SCHEMES)} (C and S from 0 to 1), or a matrix in JSON"
+        )
+    kind, size = stepped[1], float(stepped[2])
+
+    def weight(row: int, column: int) -> float:
+        return min(round(size * (1 + row * ("vert" in kind) + column * ("hor" in kind)), _DIGITS), 1.0)
+
+    return tuple(tuple(weight(*place) for place in line) for line in places)
+
+
+def _normalised(drawn: list[list[float]]) -> list[list[float]]:
+    """The same draws as of the normal distribution, min-max normalised (all equal: 1)."""
+    normal = NormalDist()
+    values = [[normal.inv_cdf(value) for value in line] for line in drawn]
+    flat = [value for line in values for value in line]
+    low, high = min(flat, default=0.0), max(flat, default=0.0)
+    return [[(value - low) / (high - low) if high > low else 1.0 for value in line] for line in values]
+
+
+def _given(text: str, rows: int, columns: int) -> Weights:
+    shape = f"weights: expected a list of {rows - 1} lists of {columns} numbers from 0 to 1"
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise ValueError(shape) from None
+    lines = [line for line in found if isinstance(line, list) and len(line) == columns]
+    flat = [value for line in lines for value in line]
+    if len(found) != rows - 1 or len(lines) != len(found):
+        raise ValueError(shape)
+    if not all(
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1 for value in flat
+    ):
+        raise ValueError(shape)
+    return tuple(tuple(float(value) for value in line) for line in lines)
