@@ -6,7 +6,7 @@ from pyfast.engine.context import Context, Past
 from pyfast.engine.folder import RunFolder, check_run, set_aside
 from pyfast.engine.job import Job, dedicate_process, work_on
 from pyfast.engine.ledger import Ledger
-from pyfast.engine.prompt import Prompt, plain
+from pyfast.engine.prompt import Prompt, Sampling, plain
 from pyfast.engine.questions import Question, check_questions, read_questions
 from pyfast.engine.records import Answer, Record
 from pyfast.engine.run import Ask, Summary, answer_all
@@ -25,6 +25,7 @@ __all__ = [
     "Question",
     "Record",
     "RunFolder",
+    "Sampling",
     "Status",
     "Summary",
     "answer_all",

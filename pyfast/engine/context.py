@@ -18,7 +18,7 @@ from pyfast.engine.budget import Allowance, Budget, within
 from pyfast.engine.folder import RunFolder
 from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
-from pyfast.engine.prompt import Prompt
+from pyfast.engine.prompt import GREEDY, Prompt, Sampling
 from pyfast.engine.questions import Question
 from pyfast.engine.records import Answer
 from pyfast.errors import AnswerError, BudgetError, CallError, InputError
@@ -121,12 +121,12 @@ class Context:
         """Tokens of prompt and completion together that the LLM takes."""
         return self._engine.llm.context_window
 
-    async def generate(self, prompt: Prompt[M], /, temperature: float = 0.0, seed: int = 0, **fields: str) -> M:
+    async def generate(self, prompt: Prompt[M], sampling: Sampling = GREEDY, /, **fields: str) -> M:
         """What the LLM answers; an answer of the wrong form is shown to it, and asked for again.
 
         Raises `CallError`; of its kinds `AnswerError` where no attempt gave an answer of the right form.
         """
-        request = prompt.request(fields, temperature, seed)
+        request = prompt.request(fields, sampling.temperature, sampling.seed)
         most = self._engine.budget.attempts
         attempts = most if prompt.attempts is None else min(prompt.attempts, most)
         refused: AnswerError | None = None

@@ -22,6 +22,17 @@ _PLACE = re.compile(r"\$\{?([a-z_]+)\}?")
 _SHOWN = 1000  # characters of a refused answer that are shown to the model again
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How an answer is drawn."""
+
+    temperature: float = 0.0
+    seed: int = 0
+
+
+GREEDY = Sampling()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompt(Generic[M]):
     """One kind of LLM call.

@@ -55,8 +55,8 @@ JUDGE = Prompt(
 class Pair(Question):
     """A question with what two runs answer; None where one abstained or failed."""
 
-    a: str | None
-    b: str | None
+    a: str | None = None
+    b: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Pairs:
             for run, line in ((self.run_a, a), (self.run_b, b)):
                 if question is None or line is None or line[0] != question.id:
                     raise InputError(f"{run}: its answers are not those of all questions; finish the run first")
-            yield Pair(question.id, question.text, a[1], b[1])
+            yield Pair(question.id, question.text, a=a[1], b=b[1])
 
     def digest(self) -> str:
         """Of everything that is compared; reads it once."""

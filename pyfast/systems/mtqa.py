@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from pyfast.engine import Answer, Context, Question
+from pyfast.engine import Answer, Context, Question, Sampling
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Keywords, Session, Unit, knowledge_units, open_session
 from pyfast.retrieval import Evidence, Index
@@ -152,8 +152,7 @@ async def think(
     try:
         reply = await ctx.generate(
             THOUGHT,
-            temperature=settings.temperature,
-            seed=seed,
+            Sampling(settings.temperature, seed),
             context=narrated(column.units, room // 2, ctx, settings),
             question=question.text,
             draft=under("Draft:", within(draft, room // 4)),
