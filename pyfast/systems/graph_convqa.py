@@ -22,7 +22,7 @@ from pyfast.conversation import (
 )
 from pyfast.engine import Answer, Context, Past, Question
 from pyfast.llm import Request
-from pyfast.retrieval import find_pieces
+from pyfast.retrieval import Evidence, find_pieces
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.systems import system
 
@@ -82,7 +82,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     query = query_of(history, question.text)
     evidence = await ctx.call(find_pieces, query, settings.units, settings.k)
     if settings.memory != "off" and ctx.past:
-        past = tuple(said.evidence for _, said in ctx.past if said is not None and said.evidence is not None)
+        past = tuple(
+            said.evidence for _, said in ctx.past if said is not None and isinstance(said.evidence, Evidence)
+        )
         evidence = await ctx.call(
             remember, Recall(query, evidence, past, question.id), settings.memory, settings.embedder
         )
