@@ -82,8 +82,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     query = query_of(history, question.text)
     evidence = await ctx.call(find_pieces, query, settings.units, settings.k)
     if settings.memory != "off" and ctx.past:
-        answered = (said.evidence for _, said in ctx.past if said is not None)
-        past = tuple(it for it in answered if isinstance(it, Evidence))
+        past = tuple(
+            said.evidence for _, said in ctx.past if said is not None and isinstance(said.evidence, Evidence)
+        )
         evidence = await ctx.call(
             remember, Recall(query, evidence, past, question.id), settings.memory, settings.embedder
         )
