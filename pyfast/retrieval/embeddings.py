@@ -35,7 +35,8 @@ def find_embedder(model: str) -> Path:
     if model.startswith(("/", "./", "../", "~")):
         raise ModelNotFoundError(f"no folder of an embedding model at {model}")
     name, _, revision = model.partition("@")
-    package = importlib.util.find_spec(_PACKAGES.get(name.removeprefix("sentence-transformers/"), name + "?"))
+    packaged = _PACKAGES.get(name.removeprefix("sentence-transformers/"))
+    package = importlib.util.find_spec(packaged) if packaged is not None else None
     for folder in (package and package.submodule_search_locations) or ():
         return _checked(Path(folder) / "model")
     return _of_the_hub(name if "/" in name else f"sentence-transformers/{name}", revision or None)
