@@ -121,14 +121,18 @@ class Context:
         """Tokens of prompt and completion together that the LLM takes."""
         return self._engine.llm.context_window
 
+    @property
+    def attempts(self) -> int:
+        """How often the LLM is asked for an answer of the right form, where a prompt does not say less."""
+        return self._engine.budget.attempts
+
     async def generate(self, prompt: Prompt[M], sampling: Sampling = GREEDY, /, **fields: str) -> M:
         """What the LLM answers; an answer of the wrong form is shown to it, and asked for again.
 
         Raises `CallError`; of its kinds `AnswerError` where no attempt gave an answer of the right form.
         """
         request = prompt.request(fields, sampling.temperature, sampling.seed)
-        most = self._engine.budget.attempts
-        attempts = most if prompt.attempts is None else min(prompt.attempts, most)
+        attempts = self.attempts if prompt.attempts is None else min(prompt.attempts, self.attempts)
         refused: AnswerError | None = None
         for attempt in range(1, attempts + 1):
             try:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hseq_runs import ledgers
 from scripted import Reply, Scripted, run
 
 from pyfast.corpus import Level
-from pyfast.engine import Record
+from pyfast.engine import Budget, Record
 from pyfast.llm import Completion, Remembered, Request
 from pyfast.retrieval import Candidate, Index
 from pyfast.systems.hseq.actions import action_text, select_prompt
@@ -246,6 +247,18 @@ def test_a_broken_refinement_leaves_the_first_answer(small: Index) -> None:
     record = one(small, hseq(verify=found, head=lambda _: next(answers)), refine="1")
     assert record.answer == "Huygens" and record.trace["refinement"].startswith("head: malformed")
     assert record.trace["supporting"] == [piece["id"] for piece in record.evidence]
+
+
+@pytest.mark.parametrize("budget", [Budget(calls=5), Budget(steps=10)], ids=["calls", "steps"])
+def test_a_broken_refinement_at_the_end_of_the_budget_leaves_the_first_answer(
+    small: Index, budget: Budget
+) -> None:
+    """select, head, verify, select, head: all of it is used up when the last one turns out to be broken."""
+    answers: Any = iter([{"answer": "Huygens", "supporting": [1]}, "broken", "broken", "broken"])
+    llm = hseq(verify={"contradiction": True, "settle": "the year"}, head=lambda _: next(answers))
+    ((record, ledger),) = ledgers(small, llm, [QUESTION], budget, refine="1", guidance="template")
+    assert llm.kinds.count("head") == 2 and record.state == "answered"
+    assert record.answer == "Huygens" and ledger.llm_calls == 5
 
 
 @pytest.mark.parametrize("verdict", [{"contradiction": False, "settle": ""}, "broken"])

@@ -77,7 +77,8 @@ async def ask_head(question: str, package: Package, ctx: Context) -> HeadFields 
     if not lines or left.calls < 1:
         return None
     evidence = numbered(lines)
-    attempts = 1 if left.tokens < 6 * (TOKENS + len(evidence)) else None
+    tokens = 2 * ctx.attempts * (TOKENS + len(evidence))
+    attempts = 1 if left.tokens < tokens or min(left.calls, left.steps) < ctx.attempts else None
     return await ctx.generate(head_prompt(len(lines), attempts), evidence=evidence, question=question)
 
 
