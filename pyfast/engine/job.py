@@ -54,7 +54,8 @@ class Job:
     sync: Sync = "normal"
     retry_failed: bool = False
     finished: Callable[[Path], None] | None = None
-    """Called with the answers' file when every question has its line there; again by each session after that"""
+    """Called with the answers' file when every question has its line there; again by each session after that. In a
+    thread of its own"""
 
 
 async def work_on(
@@ -94,7 +95,7 @@ async def work_on(
                 stop=stop,
             )
             if job.finished is not None and not stop.is_set():
-                job.finished(job.folder / ANSWERS)
+                await asyncio.to_thread(job.finished, job.folder / ANSWERS)  # Ctrl-C is heard meanwhile
             return summary
         finally:
             folder.close()

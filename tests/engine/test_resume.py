@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import DIRECT, WORD, Watched, answers, ask_about, direct, go, moody, records, winding
+from runs import DESCRIBED, DIRECT, WORD, Watched, answers, ask_about, direct, go, moody, records, winding
 
-from pyfast.engine import Answer, Ask, Budget, Context, Question
+from pyfast.engine import Answer, Ask, Budget, Context, Job, Question, work_on
 from pyfast.engine.journal import Journal
 from pyfast.errors import AnswerError, BackendError, CallError, RunError
 from pyfast.llm import Completion, Request
@@ -239,3 +239,31 @@ def test_what_stops_a_run_can_be_removed(tmp_path: Path) -> None:
     go(tmp_path, direct, Watched(lambda request: {"answer": "x"}), ask_about(20), failures=20)
     states = [record["state"] for record in records(tmp_path)]
     assert len(states) == 20 and 4 <= states.count("failed") <= 5
+
+
+def test_while_a_finished_run_is_told_of_the_loop_goes_on(tmp_path: Path) -> None:
+    """So that Ctrl-C is heard."""
+
+    async def session() -> list[str]:
+        loop = asyncio.get_running_loop()
+
+        def finished(answers: Path) -> None:
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(timeout=10)
+            told.append(answers.name)
+
+        told: list[str] = []
+        questions = ask_about(3)
+        job = Job(
+            folder=tmp_path / "run",
+            questions=lambda: iter(questions),
+            ask=direct,
+            index=None,
+            llm=Watched(),
+            describe=lambda: DESCRIBED,
+            budget=Budget(),
+            finished=finished,
+        )
+        await work_on(job, asyncio.Event(), lambda folder, done: None, lambda: None)
+        return told
+
+    assert asyncio.run(session()) == ["answers.jsonl"]
