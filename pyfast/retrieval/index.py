@@ -49,11 +49,11 @@ def build_index(documents: Iterable[Document], out: Path, overwrite: bool = Fals
     try:
         _build(documents, aside)
         if out.exists():
+            if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
+                link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
             old = out.with_name(f"{out.name}.old-{os.getpid()}")
             out.rename(old)
             aside.rename(out)
-            if (old / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
-                (old / KNOWLEDGE).rename(out / KNOWLEDGE)
             shutil.rmtree(old)
         else:
             aside.rename(out)
@@ -64,6 +64,18 @@ def build_index(documents: Iterable[Document], out: Path, overwrite: bool = Fals
                 folder.rmdir()
         raise
     return Index(out)
+
+
+def link_folder(source: Path, target: Path) -> None:
+    """The same files in a second, new folder: by hard links, and copied only where there can be none."""
+    shutil.copytree(source, target, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _build(documents: Iterable[Document], folder: Path) -> None:

@@ -1,6 +1,7 @@
 """An index folder is there whole or not at all; what is damaged or foreign is refused, never half-read."""
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -235,3 +236,31 @@ def test_killed_half_way_there_is_no_index(tmp_path: Path, delay: float) -> None
     else:
         build_index(texts(3), out)  # and what the dead one left is not in the way
         assert Index(out).manifest["documents"] == 3
+
+
+@pytest.mark.parametrize("renamed", range(3))
+def test_killed_at_any_rename_what_the_index_knows_is_not_lost(tmp_path: Path, renamed: int) -> None:
+    """A real SIGKILL before the rename of that number: a whole index is there, and each has the knowledge."""
+    out = tmp_path / "index"
+    build_index(texts(3), out)
+    (out / "knowledge").mkdir()
+    (out / "knowledge" / "current").write_text("7")
+    child = os.fork()
+    if not child:  # the child of a test must never come back into it
+        try:
+            rename, seen = Path.rename, []
+
+            def dies(path: Path, target: Path) -> Path:
+                seen.append(path)
+                if len(seen) > renamed:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return rename(path, target)
+
+            Path.rename = dies  # type: ignore[method-assign,assignment]
+            build_index(texts(4), out, overwrite=True)
+        finally:
+            os._exit(int(renamed != 2))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == (0 if renamed == 2 else -signal.SIGKILL)
+    whole = [path for path in tmp_path.iterdir() if (path / "manifest.json").is_file()]
+    assert whole and all((path / "knowledge" / "current").read_text() == "7" for path in whole)
