@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -21,9 +20,6 @@ from pyfast.retrieval.manifest import read_manifest
 
 RECORDS = "records.sqlite"
 MOST_WORDS = 12  # in a name that is looked for in a text
-_WORD_ENDS = re.compile(
-    r"(?:^|(?<=\s))[\W_]+|(?:'s\b)?[\W_]+(?=\s|$)"
-)  # punctuation around words, and the possessive
 SEARCHED = ("facts", "entities", "keys")
 
 
@@ -134,7 +130,7 @@ class Knowledge:
 
     def named_in(self, text: str) -> list[int]:
         """The entities that a text names, ascending: the longest names, none inside another."""
-        words = records.key_of(_WORD_ENDS.sub(" ", text)).split()
+        words = _words(text)
         found: set[int] = set()
         at = 0
         while at < len(words):
@@ -149,7 +145,7 @@ class Knowledge:
 
     @cached_property
     def _by_words(self) -> dict[str, list[int]]:
-        keys = (" ".join(records.key_of(_WORD_ENDS.sub(" ", name)).split()) for name in self.entities)
+        keys = (" ".join(_words(name)) for name in self.entities)
         found: dict[str, list[int]] = {}
         for entity, key in enumerate(keys):
             if key:
@@ -245,6 +241,16 @@ class Knowledge:
 
     def _segments(self, query: str, number: int) -> list[int]:
         return sorted(row[0] % (1 << 64) for row in self._database.execute(query, (number,)).fetchall())
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text as `key_of` has them, without punctuation around them and without the possessive."""
+    return list(filter(None, map(_bare, records.key_of(text).split())))
+
+
+def _bare(word: str) -> str:
+    kept = [at for at, character in enumerate(word) if character.isalnum()]
+    return word[kept[0] : kept[-1] + 1].removesuffix("'s").removesuffix("’s") if kept else ""
 
 
 def _read_only(folder: Path) -> str:

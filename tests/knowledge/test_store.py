@@ -257,3 +257,14 @@ def test_export_is_read_back_by_the_libraries(store: Knowledge, tmp_path: Path) 
     assert {(label[h], label[r], label[t]) for h, r, t in read_back if r != rdflib.RDFS.label} == triples
     with pytest.raises(InputError, match="suffixes"):
         export(store, tmp_path / "g.csv")
+
+
+def test_entities_that_a_text_names(store: Knowledge) -> None:
+    for text in ("Was it *Neil Armstrong*?", "(neil  armstrong's) boots", "Neil Armstrong’s boots"):
+        assert [store.entities[i] for i in store.named_in(text)] == ["Neil Armstrong"], text
+    assert store.named_in("... - _ '") == []
+
+
+def test_names_are_looked_for_in_any_text_in_linear_time(store: Knowledge) -> None:
+    """Marks without end: what looks back at them all from each takes hours."""
+    assert store.named_in("x" + "-" * 2_000_000 + "x " + "- " * 200_000) == []
