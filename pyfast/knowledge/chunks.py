@@ -14,6 +14,7 @@ from pyfast.retrieval import Index
 TOKENS = 1200
 """As MTQA's paper has it"""
 _CHARACTERS_PER_TOKEN = 4  # of English, on average: a chunk's size need not be exact
+_TITLE = 4  # a title is at most one part in so many of its chunk, whatever a document calls itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
     corpus, most = index.corpus, tokens * _CHARACTERS_PER_TOKEN
     paragraphs = (place for place in index.units.tolist() if corpus.level[place] == Level.PARAGRAPH)
     for source, places in groupby(paragraphs, key=lambda place: int(corpus.source[place])):
-        title = fold(corpus.title(source))
+        title = fold(corpus.title(source))[: most // _TITLE]
         run: list[tuple[int, str]] = []
         room = most - len(title)
         for place in places:

@@ -72,6 +72,15 @@ def test_chunks_are_all_of_the_texts_and_no_longer_than_asked(place: Callable[[]
     assert len(list(chunks(index))) == 32  # at 1,200 tokens: one for each text
 
 
+def test_a_title_is_a_small_part_of_its_chunk(tmp_path: Path) -> None:
+    index = build_index([TextDocument("t", "title " * 4000, "One. " * 200)], tmp_path / "index")
+    found = list(chunks(index, TOKENS))
+    assert all(len(chunk.text) <= TOKENS * 4 + 20 for chunk in found) and len(found) < 10
+    assert "".join(text for chunk in found for _, text in chunk.passages) == index.corpus.content(
+        int(index.units[0])
+    )
+
+
 def test_each_chunk_is_paid_once(place: Callable[[], Index]) -> None:
     index, llm = place(), Watched(graph)
     store = build(index, llm)
