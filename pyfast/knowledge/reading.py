@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Prompt
-from pyfast.knowledge.records import Mention, Statement, key_of, tidy
+from pyfast.knowledge.records import Mention, Statement, key_of, stands_in, tidy
 
 _Name = Annotated[str, Field(max_length=120)]
 _Phrase = Annotated[str, Field(max_length=300)]
@@ -96,9 +96,9 @@ def statements_in(
     for triple in triples:
         head, relation, tail = map(tidy, (triple.head, triple.relation, triple.tail))
         keys = (key_of(head), key_of(relation), key_of(tail))
-        named = [segment for segment, text in texts if keys[0] in text and keys[2] in text]
+        named = [segment for segment, text in texts if stands_in(keys[0], text) and stands_in(keys[2], text)]
         if not named and _within(keys[0], texts) and _within(keys[2], texts):
-            named = [segment for segment, text in texts if keys[0] in text]
+            named = [segment for segment, text in texts if stands_in(keys[0], text)]
         if all(keys) and keys[0] != keys[2] and named and keys not in seen:
             seen.add(keys)
             more = (
@@ -113,11 +113,11 @@ def mentions_in(entities: Iterable[EntityFields], segments: Sequence[tuple[int, 
     seen = set()
     for entity in entities:
         key = key_of(entity.name)
-        named = [segment for segment, text in texts if key and key in text]
+        named = [segment for segment, text in texts if key and stands_in(key, text)]
         if named and key not in seen:
             seen.add(key)
             yield Mention(tidy(entity.name), named[0], tidy(entity.kind), tidy(entity.description))
 
 
 def _within(key: str, texts: Sequence[tuple[int, str]]) -> bool:
-    return any(key in text for _, text in texts)
+    return any(stands_in(key, text) for _, text in texts)

@@ -8,7 +8,7 @@ from itertools import repeat
 
 import numpy as np
 
-from pyfast.knowledge.records import Statement, key_of, relation_name
+from pyfast.knowledge.records import Statement, key_of, relation_name, shown, stands_in
 from pyfast.knowledge.session import Learned
 from pyfast.knowledge.store import Knowledge
 from pyfast.ops.arrays import Float32, Int64
@@ -35,16 +35,17 @@ class Recalled:
 
     def line(self, room: int | None = None) -> str:
         """``head | relation | tail; tail``; in about `room` characters, saying how much is left out."""
-        heads, tails = (list(dict.fromkeys(triple[end] for triple in self.triples)) for end in (0, 2))
-        relation = self.triples[0][1]
+        heads, tails = (list(dict.fromkeys(shown(triple[end]) for triple in self.triples)) for end in (0, 2))
+        relation = shown(self.triples[0][1])
         if len(heads) > 1:
             return f"{_listed(heads, room)} | {relation} | {tails[0]}"
         return f"{heads[0]} | {relation} | {_listed(tails, room)}"
 
     def triples_with(self, answers: Sequence[str], or_all: bool = True) -> Iterator[Recalled]:
         """Each of its triples that has an answer as an end; where none has, a few of them."""
-        keys = {key_of(text) for text in answers}
-        chosen = [i for i, (head, _, tail) in enumerate(self.triples) if keys & {key_of(head), key_of(tail)}]
+        keys = {key_of(shown(text)) for text in answers}
+        ends = [{key_of(shown(head)), key_of(shown(tail))} for head, _, tail in self.triples]
+        chosen = [i for i, names in enumerate(ends) if keys & names]
         for i in chosen or (range(min(len(self.triples), _A_FEW)) if or_all else ()):
             yield Recalled((self.triples[i],), self.places[i : i + 1], self.segment)
 
@@ -84,7 +85,7 @@ def _best(
     found = [*zip((-scores).tolist(), repeat(False), places.tolist(), is_named.tolist(), strict=False)]
     key = key_of(text)
     for i, (said, cosine) in enumerate(zip(learned.statements, learned.cosines(query), strict=False)):
-        found.append((-cosine, True, i, key_of(said.head) in key or key_of(said.tail) in key))
+        found.append((-cosine, True, i, stands_in(key_of(said.head), key) or stands_in(key_of(said.tail), key)))
     found.sort()
     first = [fact for fact in found if fact[3]][:named]
     rest = [fact for fact in found if fact not in first]

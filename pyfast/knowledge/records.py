@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -45,6 +46,9 @@ ORDERED = {
     "mentions": "entity, segment, chunk",
 }
 """What orders the rows of each table"""
+
+# Two letters or digits of one word. Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer names stand in words.
+_IN_WORD = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\U0010ffff]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,19 @@ def tidy(name: str) -> str:
 def key_of(name: str) -> str:
     """What names of one entity have in common: no case, no accents' encodings, no spaces at the ends."""
     return tidy(unicodedata.normalize("NFKC", name)).casefold()
+
+
+def stands_in(key: str, text: str) -> bool:
+    """Whether the name stands in the text, both as `key_of` has them: as whole words, where its script has such."""
+    at = text.find(key)
+    while at >= 0 and any(_IN_WORD.fullmatch(text, max(end - 1, 0), end + 1) for end in (at, at + len(key))):
+        at = text.find(key, at + 1)
+    return at >= 0
+
+
+def shown(name: str) -> str:
+    """A name within a line that an LLM reads: it cannot end the line, nor its own place between two `|`."""
+    return tidy(name).replace("|", "/")
 
 
 def relation_name(name: str) -> str:

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from pyfast.engine import Answer, Context, Question, Sampling
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Keywords, Session, Unit, knowledge_units, open_session
+from pyfast.knowledge.records import shown
 from pyfast.retrieval import Evidence, Index
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.systems import system
@@ -186,7 +187,9 @@ def narrated(units: Sequence[Unit], room: int, ctx: Context, settings: Settings)
     told = []
     for number, unit in enumerate(units, start=1):
         text = " " + ctx.index.text(unit.unit) if settings.source_text else ""
-        triples = "".join(f"\n- {' | '.join(triple)}" for triple in unit.triples) if settings.triples else ""
+        triples = (
+            "".join(f"\n- {' | '.join(map(shown, triple))}" for triple in unit.triples) if settings.triples else ""
+        )
         told.append(f"[{number}]{text}{triples}")
     return "\n".join(within(told, room)) or "(nothing was found)"
 
@@ -238,7 +241,7 @@ def traced(column: Column) -> dict[str, Any]:
     return {**told, "degraded": column.degraded} if column.degraded else told
 
 
-def opens(index: Index, settings: Settings, run: Path) -> Session:
+def opens(index: Index, settings: Settings, run: Path | None) -> Session:
     """The store of the index, as it was when the run began."""
     return open_session(index, settings.embedder, run)
 

@@ -6,6 +6,7 @@ import pytest
 
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Triple
 from pyfast.knowledge import read_straight
+from pyfast.knowledge.records import key_of, stands_in
 from pyfast.knowledge.straight import names, of_sentence
 from pyfast.retrieval import Index, build_index
 
@@ -75,3 +76,12 @@ def test_names_of_any_text_lie_in_order(examples: Path) -> None:
             ends = [0, *(place for span in names(line) for place in span)]
             assert ends == sorted(ends)
             assert all(line[a].isalnum() and line[b - 1].isalnum() for a, b in names(line))
+
+
+def test_whole_words_alone_are_named() -> None:
+    said = key_of("Ann saw Wyoming in 1969; O'Neill's (late) war. 東京タワーは赤い。")
+    for name in ("Ann", "wyoming", "1969", "O'Neill", "(late) war", "東京", "タワー"):
+        assert stands_in(key_of(name), said), name
+    for name in ("An", "omin", "196", "ar", "Neil", "in 19", "Anna"):
+        assert not stands_in(key_of(name), said), name
+    assert not stands_in("ar", "ar" * 20_000)
