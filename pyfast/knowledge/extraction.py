@@ -1,14 +1,15 @@
 """Reading an index's texts with a language model: a run of the engine, one question for each chunk.
 
 The run's folder lies beside the store, with its chunks in it, so that it can be gone on with even where the index
-was built anew meanwhile. When every chunk has its line, all of them join the store in one change; the folder goes.
+was built anew meanwhile. The chunks that have their lines join the store in one change; when all have, the folder
+goes. A store keeps the size of its chunks: chunks of another would all be read, and paid for, again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,8 +25,11 @@ from pyfast.engine import (
     Question,
     check_questions,
     configuration,
+    known_of,
     read_questions,
 )
+from pyfast.engine.folder import ANSWERS
+from pyfast.errors import InputError
 from pyfast.jsonl import read_lines
 from pyfast.knowledge.chunks import TOKENS, Chunk, chunks
 from pyfast.knowledge.reading import READ_GRAPH, GraphFields, mentions_in, statements_in
@@ -50,33 +54,60 @@ class Reading:
     folder: Path
     chunks: int
     digest: str
+    tokens: int
+    """The size of a chunk"""
 
 
-def prepare(index: Index, tokens: int = TOKENS, retry_failed: bool = False) -> Reading | None:
+def chunk_size(index: Index, tokens: int | None = None) -> int:
+    """The size of chunks, in tokens: as before, where this index's texts were read; else as given, or `TOKENS`.
+
+    Raises `InputError` where another one is given than before.
+    """
+    before = known_of(_folder(index), "system", "set_chunk_tokens")
+    if before is None and has_knowledge(index):
+        before = open_knowledge(index).manifest.get("chunk_tokens")
+    if before is not None and tokens not in (None, before):
+        raise InputError(
+            f"{index.folder}: was read in chunks of {before} tokens, not {tokens}; to have it all read anew,"
+            f" remove {index.folder / KNOWLEDGE}"
+        )
+    return before or tokens or TOKENS
+
+
+def _folder(index: Index) -> Path:
+    return index.folder / KNOWLEDGE / _FOLDER
+
+
+def prepare(index: Index, tokens: int | None = None, retry_failed: bool = False) -> Reading | None:
     """What is to be read: the rest of a reading that was stopped, else the chunks that are not in the store yet.
 
-    Chunks that failed are left out, but for `retry_failed`. None where nothing is to be read.
+    Chunks that failed are left out, but for `retry_failed`. None where nothing is to be read. Raises `InputError`
+    as `chunk_size` does.
     """
-    folder = index.folder / KNOWLEDGE / _FOLDER
-    if not (folder / _CHUNKS).is_file():
+    folder, size = _folder(index), chunk_size(index, tokens)
+    if not _begun(folder):
+        shutil.rmtree(folder, ignore_errors=True)  # the documents may be others by now
         known: set[str] = set()
         if has_knowledge(index):
             store = open_knowledge(index)
             known = store.chunks() | (set() if retry_failed else {digest for digest, _ in store.failed()})
-        wanted = {chunk.digest: chunk for chunk in chunks(index, tokens)}
+        wanted = {chunk.digest: chunk for chunk in chunks(index, size)}
         lines = [_line(digest, chunk) for digest, chunk in wanted.items() if digest not in known]
         if not lines:
             return None
-        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         (folder / f"{_CHUNKS}.new").write_bytes(b"\n".join(lines))
         (folder / f"{_CHUNKS}.new").rename(folder / _CHUNKS)
-    return Reading(folder, *check_questions(folder / _CHUNKS))
+    return Reading(folder, *check_questions(folder / _CHUNKS), size)
+
+
+def _begun(folder: Path) -> bool:
+    return (folder / _CHUNKS).is_file() and known_of(folder, "questions", "digest") is not None
 
 
 def _line(digest: str, chunk: Chunk) -> bytes:
     passages = [(f"{segment:016x}", text) for segment, text in chunk.passages]
-    return orjson.dumps({"id": digest, "question": chunk.text, "passages": passages})
+    return orjson.dumps({"id": digest, "question": chunk.text, "title": chunk.title, "passages": passages})
 
 
 def job(reading: Reading, llm: Backend, budget: Budget, concurrency: int) -> Job:
@@ -84,7 +115,7 @@ def job(reading: Reading, llm: Backend, budget: Budget, concurrency: int) -> Job
     described = partial(
         configuration,
         system="read_graph",
-        settings={},
+        settings={"chunk_tokens": reading.tokens},
         prompts=(READ_GRAPH,),
         llm=llm,
         index=None,
@@ -109,37 +140,53 @@ async def _read(question: Question, ctx: Context) -> Answer:
     return Answer(fields.model_dump_json())
 
 
-def take_over(index: Index, embedder: Embedder, tokens: int = TOKENS, texts: bool = False) -> Knowledge:
-    """Bring the store up to date: what a finished reading found, and what is read without a model; `texts` too.
+def take_over(index: Index, embedder: Embedder, tokens: int | None = None, texts: bool = False) -> Knowledge:
+    """Bring the store up to date: what a reading has found so far, and what is read without a model; `texts` too.
 
-    What was read of documents that are no longer in the index goes. What runs have learned stays.
+    What was read of documents that are no longer in the index goes. What runs have learned stays. Raises
+    `InputError` as `chunk_size` does.
     """
-    folder = index.folder / KNOWLEDGE / _FOLDER
-    current = [chunk.digest for chunk in chunks(index, tokens)]
+    folder, size = _folder(index), chunk_size(index, tokens)
+    current = [chunk.digest for chunk in chunks(index, size)]
     plain = list(read_straight(index, texts))
+    found, waiting = _found(folder)
 
     def write(database: sqlite3.Connection) -> None:
         writer = Writer(database)
         writer.add(plain)
-        if (folder / _CHUNKS).is_file():
-            writer.add(_found(folder))
+        writer.add(found)
         keep_only(database, [*current, *(extract.digest for extract in plain)], (METHOD, STRAIGHT))
 
-    store = change(index, embedder, write)
-    shutil.rmtree(folder, ignore_errors=True)
+    noted = {"corpus": index.manifest["corpus"], **({"chunk_tokens": size} if found else {})}
+    store = change(index, embedder, write, noted)
+    if not waiting:
+        shutil.rmtree(folder, ignore_errors=True)
     return store
 
 
-def _found(folder: Path) -> Iterator[Extract]:
-    answers = {record["id"]: record for _, record in read_lines(folder / "answers.jsonl")}
-    for _, chunk in read_lines(folder / _CHUNKS):
-        yield _extract(chunk, answers[chunk["id"]])
+def unread(index: Index) -> int:
+    """How many chunks of a reading that was stopped, or never begun, wait for their language model."""
+    return _found(_folder(index))[1]
+
+
+def _found(folder: Path) -> tuple[list[Extract], int]:
+    """(what was read, how many chunks wait)."""
+    if not (folder / _CHUNKS).is_file():
+        return [], 0
+    answers = {}
+    if _begun(folder):
+        with contextlib.suppress(InputError):  # the last line of a run that was killed may be torn
+            for _, record in read_lines(folder / ANSWERS):
+                answers[record["id"]] = record
+    asked = [chunk for _, chunk in read_lines(folder / _CHUNKS)]
+    found = [_extract(chunk, answers[chunk["id"]]) for chunk in asked if chunk["id"] in answers]
+    return found, len(asked) - len(found)
 
 
 def _extract(chunk: dict[str, Any], record: dict[str, Any]) -> Extract:
     if record["state"] != "answered":
         return Extract(chunk["id"], METHOD, failed=record.get("reason") or record["state"])
     graph = GraphFields.model_validate_json(record["answer"])
-    passages = [(int(segment, 16), text) for segment, text in chunk["passages"]]
+    passages = [(int(segment, 16), f"{chunk['title']} {text}") for segment, text in chunk["passages"]]
     statements = tuple(statements_in(graph.relations, passages))
     return Extract(chunk["id"], METHOD, statements, tuple(mentions_in(graph.entities, passages)))

@@ -2,7 +2,7 @@
 
 A snapshot is never changed. A change makes the next one aside, whole, with the checksums of its files; the file
 `current` then names it, in one rename. So whatever ends a process, the store is as it was or as it was to be. The
-snapshot before the current one stays for runs that were begun with it.
+snapshot before the current one stays for processes that have it open; a run keeps the one that it was begun with.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ import fcntl
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pyfast.errors import IndexFormatError
 from pyfast.knowledge import records, vectors
 from pyfast.knowledge.store import RECORDS, SEARCHED, Knowledge
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
-from pyfast.retrieval.index import KNOWLEDGE
+from pyfast.retrieval.index import KNOWLEDGE, link_folder
 from pyfast.retrieval.manifest import write_manifest
 
 _CURRENT = "current"
+_NOTED = ("corpus", "chunk_tokens")
+"""In a manifest: which documents were read last, and in chunks of what size where a language model read them"""
 
 
 def has_knowledge(index: Index) -> bool:
@@ -45,10 +48,29 @@ def open_knowledge(index: Index, embedder: Embedder | None = None, begun_with: s
     return store
 
 
-def change(index: Index, embedder: Embedder, write: Callable[[sqlite3.Connection], None]) -> Knowledge:
+def keep(store: Knowledge, folder: Path) -> Knowledge:
+    """The snapshot with its files in a second folder, a run's: there they are, however often the store changes."""
+    if folder.is_dir() and folder.samefile(store.folder):
+        return store
+    shutil.rmtree(folder, ignore_errors=True)
+    aside = folder.with_name(f"{folder.name}.building")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    link_folder(store.folder, aside)
+    aside.rename(folder)
+    return Knowledge.open(folder, store.embedder)
+
+
+def change(
+    index: Index,
+    embedder: Embedder,
+    write: Callable[[sqlite3.Connection], None],
+    noted: Mapping[str, Any] | None = None,
+) -> Knowledge:
     """Make the next snapshot: the records after `write`, and the vectors of what they say; then open it.
 
-    All or nothing; where `write` changes nothing, no new snapshot is made. One process at a time.
+    All or nothing; where `write` changes nothing, no new snapshot is made. One process at a time. `noted` are
+    values of the manifest that are others now (see `_NOTED`).
     """
     home = index.folder / KNOWLEDGE
     home.mkdir(exist_ok=True)
@@ -57,17 +79,19 @@ def change(index: Index, embedder: Embedder, write: Callable[[sqlite3.Connection
         base = Knowledge.open(home / str(number)) if number else None
         for rest in home.glob("*.building"):  # of a process that was killed
             shutil.rmtree(rest)
+        before = {} if base is None else {name: base.manifest.get(name) for name in _NOTED}
+        now = {"corpus": index.manifest["corpus"], "chunk_tokens": None, **before, **(noted or {})}
         aside = home / f"{number + 1}.building"
         shutil.rmtree(home / str(number + 1), ignore_errors=True)
         aside.mkdir()
         try:
             contents = _write_records(aside, base, embedder, write)
-            if base is not None and base.fingerprint == contents:
+            if base is not None and base.fingerprint == contents and now == before:
                 shutil.rmtree(aside)
                 return Knowledge.open(base.folder, embedder)
             _write_vectors(aside, base, embedder)
             facts = {"contents": contents, "embedder": embedder.fingerprint}
-            write_manifest(aside, {**facts, "corpus": index.manifest["corpus"]}, "knowledge")
+            write_manifest(aside, {**facts, **now}, "knowledge")
             aside.rename(home / str(number + 1))
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)

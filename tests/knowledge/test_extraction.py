@@ -17,10 +17,10 @@ from word_vectors import WordVectors
 
 from pyfast.corpus import TextDocument, read
 from pyfast.engine import Budget, work_on
-from pyfast.errors import CallError
-from pyfast.knowledge import Knowledge, open_knowledge
+from pyfast.errors import BackendError, CallError, InputError
+from pyfast.knowledge import Knowledge, change, open_knowledge
 from pyfast.knowledge.chunks import chunks
-from pyfast.knowledge.extraction import job, prepare, take_over
+from pyfast.knowledge.extraction import chunk_size, job, prepare, take_over, unread
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
 
@@ -37,6 +37,30 @@ def graph(request: Request) -> dict[str, Any]:
     ]
     entities = [{"name": word, "kind": "word", "description": f"{word} stands there"} for word in words[:5]]
     return {"entities": entities, "relations": relations[:9]}
+
+
+def read_some(index: Index, llm: Watched, tokens: int = TOKENS) -> None:
+    """A reading that its language model's end stops."""
+    reading = prepare(index, tokens)
+    assert reading is not None
+    run = job(reading, llm, Budget(attempts=1), 2)
+    with pytest.raises(BackendError):
+        asyncio.run(work_on(run, asyncio.Event(), lambda folder, done: None, lambda: None))
+
+
+def read_and_gone(after: int) -> Watched:
+    """A language model that is gone after some calls."""
+    calls: list[Request] = []
+
+    def reply(request: Request) -> Any:
+        calls.append(request)
+        return BackendError("gone") if len(calls) > after else graph(request)
+
+    return Watched(reply)
+
+
+def read_by_model(store: Knowledge) -> set[str]:
+    return {digest for (digest,) in store.rows("SELECT digest FROM chunks WHERE method = 'read'")}
 
 
 def build(index: Index, llm: Watched, concurrency: int = 8, retry_failed: bool = False) -> Knowledge:
@@ -103,6 +127,54 @@ def test_a_new_document_costs_its_own_chunks(place: Callable[[], Index], example
     assert store.entity("Quaoar") is not None
     gone = {int(i) for i in place().corpus.ids.tolist()} - {int(i) for i in index.corpus.ids.tolist()}
     assert gone and not gone & {row[0] % (1 << 64) for row in store.rows("SELECT segment FROM statements")}
+
+
+def test_what_is_said_of_a_title_is_believed(tmp_path: Path) -> None:
+    index = build_index([TextDocument("t", "Umbriel", "It was found by William Lassell.")], tmp_path / "index")
+    store = build(index, Watched(graph))
+    assert ("Umbriel", "goes with", "It") in {store.triple(i) for i in range(len(store))}
+    assert store.descriptions([store.named_in("Umbriel")[0]]) == [["word: Umbriel stands there"]]
+
+
+def test_what_a_model_has_read_stays_in_chunks_of_its_size(place: Callable[[], Index]) -> None:
+    index, llm = place(), Watched(graph)
+    store = build(index, llm)
+    with pytest.raises(InputError, match=f"in chunks of {TOKENS} tokens, not 1200"):
+        prepare(index, 1200)
+    with pytest.raises(InputError, match="not 1200"):
+        take_over(index, WordVectors(), 1200)
+    assert prepare(index) is None and chunk_size(index) == TOKENS
+    plain = take_over(index, WordVectors(), texts=True)
+    assert read_by_model(plain) == read_by_model(store) != set()
+    change(index, WordVectors(), lambda database: None)
+    assert chunk_size(index) == TOKENS
+    read_some(index := place(), read_and_gone(9))
+    with pytest.raises(InputError, match="not 1200"):
+        prepare(index, 1200)
+
+
+def test_a_reading_that_was_stopped_is_taken_over_as_far_as_it_is(place: Callable[[], Index]) -> None:
+    index = place()
+    read_some(index, read_and_gone(9))
+    answers = index.folder / "knowledge" / "reading" / "answers.jsonl"
+    lines = answers.read_bytes().count(b"\n")
+    with answers.open("ab") as file:
+        file.write(b'{"id": "torn')
+    store = take_over(index, WordVectors(), texts=True)
+    assert 0 < len(read_by_model(store)) == lines < len(list(chunks(index, TOKENS)))
+    assert unread(index) == len(list(chunks(index, TOKENS))) - lines
+    llm = Watched(graph)
+    assert read_by_model(build(index, llm)) == {chunk.digest for chunk in chunks(index, TOKENS)}
+    assert llm.asked.total() <= len(list(chunks(index, TOKENS))) - lines and unread(index) == 0
+
+
+def test_a_reading_that_never_began_is_in_nobodys_way(place: Callable[[], Index]) -> None:
+    index = place()
+    assert prepare(index, 1200) is not None and unread(index) == 32
+    assert read_by_model(take_over(index, WordVectors(), texts=True)) == set()
+    assert unread(index) == 32
+    assert read_by_model(build(index, Watched(graph))) == {chunk.digest for chunk in chunks(index, TOKENS)}
+    assert unread(index) == 0
 
 
 def test_chunks_that_fail_are_listed_and_read_again_when_asked(place: Callable[[], Index]) -> None:
