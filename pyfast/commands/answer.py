@@ -85,7 +85,9 @@ def answer(
     if index is None and chosen.needs_index:
         raise InputError(f"--system {system} retrieves: give --index (made by `pyfast index`)")
     opened = Index(index) if index is not None else None
-    session = chosen.opens(opened, settings, run) if opened is not None and chosen.opens is not None else None
+    session = None
+    if opened is not None and chosen.opens is not None:
+        session = chosen.opens(opened, settings, None if restart else run)
     backend = open_llm(llm, **values(pairs("--llm-option", llm_option)))
     if reuse is not None:
         backend = Remembered(backend, reuse)
@@ -106,6 +108,8 @@ def answer(
             print(f"the old run is now {aside}", file=sys.stderr)
     else:
         check_run(run, describe(), unknown=["llm.context_window"])  # before a model is loaded
+    if session is not None:
+        session = session.kept(run)
     job = Job(
         folder=run,
         questions=partial(read_questions, questions, limit),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from importlib.metadata import version
@@ -16,14 +16,17 @@ import orjson
 
 from pyfast.engine import known_of
 from pyfast.jsonl import read_lines
+from pyfast.knowledge.extraction import METHOD as READ
+from pyfast.knowledge.extraction import take_over
 from pyfast.knowledge.facts import wording
 from pyfast.knowledge.records import Extract, Statement, Writer, key_of
-from pyfast.knowledge.snapshots import change, has_knowledge, open_knowledge
+from pyfast.knowledge.snapshots import change, has_knowledge, keep, open_knowledge
 from pyfast.knowledge.store import Knowledge
 from pyfast.knowledge.straight import read_straight
 from pyfast.ops.arrays import Float32, Int64
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
+from pyfast.retrieval.index import KNOWLEDGE
 
 METHOD = "learned"
 
@@ -92,6 +95,10 @@ class Session:
         order = np.argsort(ids)
         return ids[order], self.index.units[order]
 
+    def kept(self, run: Path) -> Session:
+        """With the store in the run's folder: so it can be gone on with, whatever joins the index's."""
+        return replace(self, store=keep(self.store, run / KNOWLEDGE))
+
     def merge(self, answers: Path) -> None:
         """Add what the questions of a finished run learned, in their order; what was added before stays once."""
         assert self.store.embedder is not None
@@ -110,12 +117,19 @@ def _extract(record: dict[str, Any]) -> Extract | None:
     return Extract(digest, METHOD, said)
 
 
-def open_session(index: Index, model: str, run: Path) -> Session:
+def open_session(index: Index, model: str, run: Path | None = None) -> Session:
     """The store of an index for a run, as it was when the run began; an index without one gets one, read straight.
+
+    `run` None: the run is to begin anew.
 
     Raises as `Embedder` and `open_knowledge` do.
     """
     embedder = Embedder(model)
+    begun_with = None if run is None else known_of(run, "knowledge", "contents")
+    if run is not None and begun_with is not None and (run / KNOWLEDGE).is_dir():
+        kept = Knowledge.open(run / KNOWLEDGE, embedder)
+        if kept.fingerprint == begun_with:
+            return Session(index, kept)
     if not has_knowledge(index):
         print(
             "the index holds no knowledge yet: reading it without a language model, then computing its vectors"
@@ -124,8 +138,23 @@ def open_session(index: Index, model: str, run: Path) -> Session:
         )
         extracts = read_straight(index)
         return Session(index, change(index, embedder, lambda database: Writer(database).add(extracts)))
-    begun_with = known_of(run, "knowledge", "contents")
-    return Session(index, open_knowledge(index, embedder, begun_with))
+    store = open_knowledge(index, embedder, begun_with)
+    if begun_with is None and store.manifest["corpus"] != index.manifest["corpus"]:
+        store = _of_these_documents(index, embedder, store)
+    return Session(index, store)
+
+
+def _of_these_documents(index: Index, embedder: Embedder, store: Knowledge) -> Knowledge:
+    """A store of documents that have changed: brought up to date, where that takes no language model."""
+    if (READ,) in store.rows("SELECT DISTINCT method FROM chunks"):
+        print(
+            "the index's documents are no longer those that its knowledge was read from:"
+            " `pyfast knowledge build --llm` reads what is new",
+            file=sys.stderr,
+        )
+        return store
+    print("the index's documents have changed: bringing its knowledge up to date", file=sys.stderr)
+    return take_over(index, embedder, texts=True)
 
 
 def _installed(name: str) -> bool:

@@ -251,7 +251,7 @@ async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
 
 
-def opens(index: Index, settings: Settings, run: Path) -> Session:
+def opens(index: Index, settings: Settings, run: Path | None) -> Session:
     """The store of the index, as it was when the run began."""
     return open_session(index, settings.embedder, run)
 

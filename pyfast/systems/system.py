@@ -32,8 +32,9 @@ class System:
     settings: type[Settings]
     prompts: tuple[Prompt[Any], ...]
     needs_index: bool = True
-    opens: Callable[[Index, Any, Path], Session] | None = None
-    """opens(index, settings, run): what it works with beside the index, the fourth argument of `answer`"""
+    opens: Callable[[Index, Any, Path | None], Session] | None = None
+    """opens(index, settings, run): what it works with beside the index, the fourth argument of `answer`; `run` is
+    the folder of a run that is perhaps gone on with"""
 
     def configure(self, given: Mapping[str, str]) -> Settings:
         """The settings: the defaults, but for those `given` by name, as text.

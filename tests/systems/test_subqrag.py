@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +11,17 @@ from typing import Any
 import pytest
 from gold_paths import FollowsGoldPaths, closure
 from knowing import know
+from processes import Session as Process
 from runs import go, records
 from word_vectors import WordVectors
 
-from pyfast.corpus import KnowledgeGraph, Triple, read
+from pyfast.corpus import KnowledgeGraph, TextDocument, Triple, read
 from pyfast.engine import Budget, Question, Record, answer_all
+from pyfast.engine.configuration import write_configuration
 from pyfast.errors import BackendError, InputError
 from pyfast.knowledge import (
+    Extract,
+    Knowledge,
     Learned,
     Session,
     Statement,
@@ -26,6 +31,7 @@ from pyfast.knowledge import (
     open_session,
     read_straight,
 )
+from pyfast.knowledge.extraction import take_over
 from pyfast.knowledge.recall import recall
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
@@ -241,6 +247,88 @@ def test_an_index_without_knowledge_gets_it_and_says_so(
     assert "without a language model" in capsys.readouterr().err and len(session.store)
     assert session.describe()["contents"] == session.store.fingerprint
     assert open_session(index, "words", tmp_path / "run").store.fingerprint == session.store.fingerprint
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_keeps_the_store_that_it_was_begun_with(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many runs add to the index's meanwhile; one that begins anew takes what there is then."""
+    monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
+    begun, run = session.store.fingerprint, tmp_path / "run"
+    run.mkdir()
+    write_configuration(run / "run.toml", {"knowledge": session.describe()})
+    kept = session.kept(run)
+    for name in ("Ada", "Bob", "Eve"):
+        said = Extract(name, "test", (Statement(name, "knows", "Zoe", 7),))
+        current = change(session.index, WordVectors(), lambda database, said=said: Writer(database).add([said]))
+    again = open_session(session.index, "words", run)
+    assert again.store.fingerprint == begun and again.store.entity("Ada") is None
+    query = again.store.encode(["Apollo 11"])
+    assert [found.tolist() for found in again.store.search("facts", query, 5)] == [
+        found.tolist() for found in kept.store.search("facts", query, 5)
+    ]
+    assert again.kept(run).store is again.store
+    assert open_session(session.index, "words").store.fingerprint == current.fingerprint != begun
+    anew = open_session(session.index, "words")
+    anew.kept(run)  # where a run of other knowledge had not asked anything yet
+    assert Knowledge.open(run / "knowledge").fingerprint == current.fingerprint
+    assert {path.name for path in run.iterdir()} == {"run.toml", "knowledge"}
+
+
+def _words() -> None:
+    """In the process of a run: vectors that take no time."""
+    import pyfast.knowledge.session
+
+    pyfast.knowledge.session.Embedder = WordVectors  # type: ignore[misc,assignment]
+
+
+def test_restart_takes_the_store_as_it_is_now(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "questions.jsonl").write_text('{"id": "1", "question": "Who commanded Apollo 11?"}')
+    index, run = session.index.folder, tmp_path / "run"
+    given = [tmp_path / "questions.jsonl", "--index", index, "--system", "subqrag", "--llm", "instant"]
+
+    def contents(*more: str) -> tuple[str, str]:
+        process = Process(run, *given, *more, prepare=_words)
+        assert process.ended() == 0, process.told
+        return tomllib.loads((run / "run.toml").read_text())["knowledge"]["contents"], process.told
+
+    begun, _ = contents()
+    for name in ("Ada", "Bob"):
+        said = Extract(name, "test", (Statement(name, "knows", "Zoe", 7),))
+        current = change(session.index, WordVectors(), lambda database, said=said: Writer(database).add([said]))
+    gone_on, told = contents()
+    assert gone_on == begun and "nothing was left to do" in told
+    assert contents("--restart")[0] == current.fingerprint != begun
+
+
+def test_an_index_that_was_built_anew(
+    session: Session, examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """What was read without a model is read again; where a model read it is said that it read other documents."""
+    monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
+    said = Extract("learned", "learned", (Statement("Ada", "knows", "Zoe", 7),))
+    change(session.index, WordVectors(), lambda database: Writer(database).add([said]))
+    documents = [*read([examples / "corpus"]), TextDocument("new", "Quaoar", "Quaoar orbits the Sun.")]
+    index = build_index(documents, session.index.folder, overwrite=True)
+    store = open_session(index, "words").store
+    assert "bringing its knowledge up to date" in capsys.readouterr().err
+    assert store.entity("Quaoar") is not None and store.entity("Ada") is not None
+    assert open_session(index, "words").store.fingerprint == store.fingerprint
+    assert capsys.readouterr().err == ""
+
+    read_by_model = Extract("read", "read", (Statement("Ada", "saw", "Zoe", 7),))
+    change(index, WordVectors(), lambda database: Writer(database).add([read_by_model]))
+    index = build_index(read([examples / "corpus"]), index.folder, overwrite=True)
+    merged = Extract("more", "learned", (Statement("Zoe", "knows", "Ada", 7),))
+    for _ in range(2):
+        store = open_session(index, "words").store
+        told = capsys.readouterr().err
+        assert "knowledge build --llm" in told and told.count("\n") == 1
+        assert store.entity("Quaoar") is not None
+        change(index, WordVectors(), lambda database: Writer(database).add([merged]))  # brings nothing up to date
+    take_over(index, WordVectors())
+    open_session(index, "words")
     assert capsys.readouterr().err == ""
 
 
