@@ -101,7 +101,7 @@ def key_of(name: str) -> str:
 
 
 def stands_in(key: str, text: str) -> bool:
-    """Whether the name stands in the text, both as `key_of` has them: as whole words, where its script has such."""
+    """Whether a name stands in a text, both as `key_of` has them: as whole words, where its script has such."""
     at = text.find(key)
     while at >= 0 and any(_IN_WORD.fullmatch(text, max(end - 1, 0), end + 1) for end in (at, at + len(key))):
         at = text.find(key, at + 1)

@@ -21,6 +21,7 @@ from pyfast.errors import BackendError, CallError, InputError
 from pyfast.knowledge import Knowledge, change, open_knowledge
 from pyfast.knowledge.chunks import chunks
 from pyfast.knowledge.extraction import chunk_size, job, prepare, take_over, unread
+from pyfast.knowledge.reading import EntityFields, TripleFields, mentions_in, statements_in
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
 
@@ -127,6 +128,15 @@ def test_a_new_document_costs_its_own_chunks(place: Callable[[], Index], example
     assert store.entity("Quaoar") is not None
     gone = {int(i) for i in place().corpus.ids.tolist()} - {int(i) for i in index.corpus.ids.tolist()}
     assert gone and not gone & {row[0] % (1 << 64) for row in store.rows("SELECT segment FROM statements")}
+
+
+def test_both_ends_stand_in_the_text_as_words() -> None:
+    text = [(1, "Ann was born in Wyoming in 1969.")]
+    ends = [("Ann", "Wyoming"), ("An", "Wyoming"), ("Ann", "196"), ("1969", "Ann")]
+    triples = [TripleFields(head=head, relation="r", tail=tail) for head, tail in ends]
+    assert [(said.head, said.tail) for said in statements_in(triples, text)] == [ends[0], ends[3]]
+    named = [EntityFields(name=name, kind="", description="") for name in ("Ann", "Wyo")]
+    assert [mention.entity for mention in mentions_in(named, text)] == ["Ann"]
 
 
 def test_what_is_said_of_a_title_is_believed(tmp_path: Path) -> None:
