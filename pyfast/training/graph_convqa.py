@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pyfast.conversation import History, Linear, Memory, Recall, linearise, messages, query_of, remember
@@ -74,8 +76,7 @@ def train(
     described = {
         "recipe": asdict(recipe),
         "model": folder_hash(model_folder),
-        "corpus": index.manifest["corpus"],
-        "turns": [turn.id for turn in turns],
+        "examples": _digest(examples),
     }
     curve = fit(
         examples,
@@ -93,6 +94,24 @@ def train(
     said = {"recipe": asdict(recipe), "schedule": asdict(schedule), "steps": len(curve), "turns": len(turns)}
     (out / "recipe.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     return curve
+
+
+def _digest(examples: Sequence[Example]) -> str:
+    """Of all numbers of the examples, and where each of their arrays ends."""
+    made = blake2b(digest_size=16)
+    for example in examples:
+        prompt = example.prompt
+        parts: list[Any] = [example.answer]
+        if isinstance(prompt, Framed):
+            graph = prompt.graph
+            parts += [prompt.prefix, graph.tokens, graph.indptr, graph.indices, prompt.suffix]
+        else:
+            parts.append(prompt)
+        for part in parts:
+            numbers = np.asarray(part, np.int64)
+            made.update(len(numbers).to_bytes(8))
+            made.update(numbers.tobytes())
+    return made.hexdigest()
 
 
 def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,9 @@ def test_stopped_and_resumed_is_the_same(
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
     assert (tmp_path / "whole" / "encoder.safetensors").exists() == graph
     assert json.loads((tmp_path / "whole" / "recipe.json").read_text())["steps"] == 6
+    corrected = [replace(turns[0], answers=("nobody",)), *turns[1:]]  # the same turns by their ids
+    with pytest.raises(InputError, match="of another training"):
+        train(small, corrected, tiny, tmp_path / "parts", recipe, SCHEDULE)
     with pytest.raises(InputError, match="of another training"):
         train(small, turns[:-1], tiny, tmp_path / "whole", recipe, SCHEDULE)
 
