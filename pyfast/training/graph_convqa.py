@@ -16,6 +16,7 @@ import torch
 from pyfast.conversation import History, Linear, Memory, Recall, linearise, messages, query_of, remember
 from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
 from pyfast.conversation.injection import MODEL, Framed, Turn, embedded, framed
+from pyfast.conversation.tokens import chat
 from pyfast.engine import Question
 from pyfast.llm.local import folder_hash
 from pyfast.retrieval import Evidence, Index, find_pieces
@@ -182,6 +183,5 @@ def _prompt(
         return with_graph
     facts = linear.lines[: with_graph.graph.pieces]  # as many as the graph has room for
     kept = history[len(history) - with_graph.turns :]
-    said = [{"role": m.role, "content": m.content} for m in messages(kept, question, facts)]
-    text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    text = chat(tokenizer, messages(kept, question, facts))
     return tuple(tokenizer.encode(text, add_special_tokens=False))
