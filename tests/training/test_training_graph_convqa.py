@@ -64,6 +64,15 @@ def test_only_the_answer_bears_loss(tiny: Path) -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_a_model_that_scales_its_embeddings_is_refused() -> None:
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "head_dim": 8}
+    scaled = Gemma3ForCausalLM(Gemma3TextConfig(vocab_size=20, num_attention_heads=2, **sizes))
+    with pytest.raises(InputError, match=r"embeddings are a Gemma3TextScaledWordEmbedding, not"):
+        with_lora(scaled)
+
+
 def gradients_reach_all(folder: Path, index: Index, turns: list[Question], checked: int) -> None:
     """Every parameter has a gradient; the largest entry, of some parameters, is that of finite differences."""
     torch.manual_seed(0)
