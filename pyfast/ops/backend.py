@@ -6,11 +6,13 @@ stream of that library, with memory and results from its allocator. Nothing is c
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
@@ -71,7 +73,19 @@ def gpu_problem() -> str:
             "CMAKE_ARGS=-DPYFAST_CUDA=on pip install . builds them, with nvcc 12 or newer"
         )
     count, problem = _native.cuda.devices()
-    return "" if count else f"no GPU can be used: {problem}"
+    if not count:
+        return f"no GPU can be used: {problem}"
+    names = [gpu_name(_native.cuda, number) for number in range(count)]
+    return "" if any(fits for _, fits in names) else f"no GPU can be used: {'; '.join(name for name, _ in names)}"
+
+
+@cache
+def gpu_name(cuda: Any, number: int) -> tuple[str, bool]:
+    """(what `cuda` says of a GPU, whether the kernels are made for it: they begin with compute capability 8.0)."""
+    name = cuda.device_name(number)
+    capability = re.search(r"compute capability (\d+)", name)
+    fits = capability is None or int(capability[1]) >= 8
+    return name if fits else f"{name} (too old: the ops want 8.0 or higher)", fits
 
 
 def _is_device_array(value: Any) -> bool:

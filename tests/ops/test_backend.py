@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from pyfast import ops
+from pyfast import _native, ops
 from pyfast.commands.doctor import doctor
 from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import GPU_OPS, Gpu, errors_at_end, gpu_problem, on_gpu
@@ -139,6 +139,30 @@ def test_no_workspace_is_made_of_malformed_offsets(offsets: list[int]) -> None:
     assert bounds(gpu, x, np.array([0, 2, 3]), np.array([2, 0, 1], np.int64)) == (2, 5, 4)
     with pytest.raises(ArrayError, match="pool_offsets: "):
         bounds(gpu, x, np.array(offsets), np.array([2, 0, 1], np.int64))
+
+
+class Old:
+    """What the native core says of a machine with such GPUs."""
+
+    def __init__(self, *capabilities: str) -> None:
+        self.capabilities = capabilities
+
+    def devices(self) -> tuple[int, str]:
+        return len(self.capabilities), ""
+
+    def device_name(self, number: int) -> str:
+        return f"GPU {number}, compute capability {self.capabilities[number]}, 16 GB"
+
+
+def test_gpus_that_are_too_old(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(_native, "cuda", Old("7.5", "6.1"), raising=False)
+    assert gpu_problem().startswith("no GPU can be used: GPU 0, compute capability 7.5, 16 GB (too old")
+    with pytest.raises(DeviceError, match="too old: the ops want"):
+        on_gpu("cuda")
+    monkeypatch.setattr(_native, "cuda", Old("7.5", "10.0"), raising=False)
+    assert not gpu_problem()
+    doctor()
+    assert capsys.readouterr().out.count("too old") == 1
 
 
 def test_doctor_tells_of_every_op(capsys: pytest.CaptureFixture[str]) -> None:
