@@ -31,6 +31,7 @@ from pyfast.ops.backend import errors_at_end, gpu_problem
 from pyfast.ops.gpu import degree_rank
 
 PROBLEM = random_problem([0, 1, 2, 31, 33, 64, 130], per_row=12)
+PROBLEMS = {"many": PROBLEM, "long rows": random_problem([2, 30, 1], terms=3000, per_row=250)}
 LAYER = random_layer(40, 40, 150, 2, 17)
 
 
@@ -96,8 +97,9 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
-def test_degrees_and_ranks(library: Library) -> None:
-    q = PROBLEM
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_degrees_and_ranks(library: Library, name: str) -> None:
+    q = PROBLEMS[name]
     there = library.pools(q)
     for weight in ("sum", "dot"):
         degree = library.get(ops.weighted_degree(*there, weight=weight))
@@ -109,11 +111,12 @@ def test_degrees_and_ranks(library: Library) -> None:
     np.testing.assert_allclose(library.get(fused[1]), library.get(score), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize(
     "options", [{}, {"top_k": 3}, {"threshold": 0.5}, {"weight": "min"}, {"weight": "dot"}], ids=str
 )
-def test_graphs_and_their_ranks(library: Library, options: dict[str, Any]) -> None:
-    q = PROBLEM
+def test_graphs_and_their_ranks(library: Library, options: dict[str, Any], name: str) -> None:
+    q = PROBLEMS[name]
     X, offsets, docs = library.pools(q)
     mask = tuple(library.put(part) for part in q.question_terms)
     graph = ops.evidence_graph(X, offsets, docs, mask_terms=mask, **options)
