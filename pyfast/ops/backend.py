@@ -31,10 +31,9 @@ GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "pagerank", "
 
 @dataclass(slots=True)
 class _Pending:
-    """The status words that nobody has looked at yet."""
+    """The status words that nobody has looked at yet; None when it is too late to add one."""
 
-    looks: list[tuple[Gpu, Any]] = field(default_factory=list)
-    ended: bool = False
+    words: list[tuple[Gpu, Any]] | None = field(default_factory=list)
 
 
 _PENDING: ContextVar[_Pending | None] = ContextVar("pending", default=None)
@@ -195,10 +194,10 @@ class Gpu:
         status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
         yield self.stream(), self.memory(status)[0], self.memory(memory)
         pending = _PENDING.get() or self.pending
-        if pending is None or pending.ended:
+        if pending is None or pending.words is None:
             self.look_at(status)
         else:
-            pending.looks.append((self, status))
+            pending.words.append((self, status))
 
     def look_at(self, status: Any) -> None:
         """Waits for the stream, and raises `ArrayError` where the ops found something malformed."""
@@ -217,8 +216,8 @@ def errors_at_end() -> Iterator[None]:
         yield
     finally:
         _PENDING.reset(token)
-        pending.ended = True
-    for gpu, status in pending.looks:
+        words, pending.words = pending.words, None
+    for gpu, status in words or ():
         gpu.look_at(status)
 
 
