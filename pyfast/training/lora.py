@@ -35,9 +35,17 @@ def open_model(folder: Path) -> tuple[Any, Any]:
 def with_lora(
     model: Any, *, rank: int = 128, alpha: int = 32, dropout: float = 0.05, targets: Sequence[str] = TARGETS
 ) -> Any:
-    """The model with fresh low-rank updates of its `targets`; nothing else of it learns."""
+    """The model with fresh low-rank updates of its `targets`; nothing else of it learns.
+
+    Raises `InputError` for a model that does more with a token than look its embedding up (some scale it): prompts
+    here are rows of that table, and would mean something else.
+    """
     from peft import LoraConfig, get_peft_model
 
+    table = model.get_input_embeddings()
+    if type(table) is not torch.nn.Embedding:
+        kind = type(table).__name__
+        raise InputError(f"{model.name_or_path}: its token embeddings are a {kind}, not a plain table")
     config = LoraConfig(
         r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=list(targets), task_type="CAUSAL_LM"
     )

@@ -1,5 +1,6 @@
 """Chains and prompts in the tokens of a real model."""
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from pyfast.conversation import Entities, Linear, messages, most_recent
 from pyfast.conversation.history import SYSTEM, parts
 from pyfast.conversation.tokens import chains, frame
+from pyfast.errors import InputError
 
 HISTORY = (("Who made Kid A?", "Radiohead"), ("When?", ""))
 
@@ -48,6 +50,37 @@ def test_what_is_said_cannot_speak_for_the_system_nor_mark_the_graph(tokenizer: 
     assert again == before
     text = tokenizer.decode(after)
     assert text.count("<|im_start|>") == text.count("<|im_end|>") == 1  # the template's own
+
+
+SAID = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}<model>"
+TEMPLATES = {
+    "refuses": "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + SAID,
+    "leaves out": SAID.replace("in messages", "in messages if m.role == 'user'"),
+}
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+def test_without_a_role_for_the_system(tokenizer: Any, template: str) -> None:
+    other = deepcopy(tokenizer)
+    other.chat_template = template
+    before, after = (other.decode(tokens) for tokens in frame(other, parts(HISTORY, "And 2+2?")))
+    assert before == f"<user>{SYSTEM}\n\nFacts:\n"
+    assert after.endswith("Question: And 2+2?\nAnswer:<model>")
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (None, "has no chat template"),
+        ("{{ raise_exception('not\nthis') }}", "refuses the prompt: not this$"),
+        ("<model>", "leaves some of it out"),
+    ],
+)
+def test_templates_that_cannot_say_it(tokenizer: Any, template: str | None, message: str) -> None:
+    other = deepcopy(tokenizer)
+    other.chat_template = template
+    with pytest.raises(InputError, match=message):
+        frame(other, parts((), "?"))
 
 
 @pytest.mark.parametrize("turns", [0, 1, 30])

@@ -1,10 +1,13 @@
 """pyfast.ops of arrays on a GPU, against those of arrays on the CPU: with CuPy and torch where there is a device,
 and everywhere with the kernels over the emulator, behind what stands for CuPy.
+
+With PYFAST_REQUIRE_GPU=1, as `make gpu-check` has it, they fail where they would be skipped.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -28,6 +31,7 @@ from pyfast.ops.backend import errors_at_end, gpu_problem
 from pyfast.ops.gpu import degree_rank
 
 PROBLEM = random_problem([0, 1, 2, 31, 33, 64, 130], per_row=12)
+PROBLEMS = {"many": PROBLEM, "long rows": random_problem([2, 30, 1], terms=3000, per_row=250)}
 LAYER = random_layer(40, 40, 150, 2, 17)
 
 
@@ -66,6 +70,17 @@ def emulated_native(objects: Any, tmp_path_factory: pytest.TempPathFactory) -> M
     return module
 
 
+def on_a_gpu(name: str) -> ModuleType:
+    """The library, where there is a GPU for it."""
+    without = pytest.fail if os.environ.get("PYFAST_REQUIRE_GPU") else pytest.skip
+    if problem := gpu_problem():
+        without(problem)
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        without(f"{name}: {error}")
+
+
 @pytest.fixture(params=[pytest.param("emulated", marks=pytest.mark.slow), "cupy", "torch"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Library:
     if request.param == "emulated":
@@ -74,9 +89,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setitem(sys.modules, "cupy", cupy)
         monkeypatch.setattr(_native, "cuda", native.cuda, raising=False)
         return Library("cupy", cupy.asarray, cupy.asnumpy)
-    if problem := gpu_problem():
-        pytest.skip(problem)
-    module = pytest.importorskip(request.param)
+    module = on_a_gpu(request.param)
     if request.param == "cupy":
         return Library("cupy", module.asarray, module.asnumpy)
     return Library(
@@ -84,8 +97,9 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
-def test_degrees_and_ranks(library: Library) -> None:
-    q = PROBLEM
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_degrees_and_ranks(library: Library, name: str) -> None:
+    q = PROBLEMS[name]
     there = library.pools(q)
     for weight in ("sum", "dot"):
         degree = library.get(ops.weighted_degree(*there, weight=weight))
@@ -97,11 +111,12 @@ def test_degrees_and_ranks(library: Library) -> None:
     np.testing.assert_allclose(library.get(fused[1]), library.get(score), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize(
     "options", [{}, {"top_k": 3}, {"threshold": 0.5}, {"weight": "min"}, {"weight": "dot"}], ids=str
 )
-def test_graphs_and_their_ranks(library: Library, options: dict[str, Any]) -> None:
-    q = PROBLEM
+def test_graphs_and_their_ranks(library: Library, options: dict[str, Any], name: str) -> None:
+    q = PROBLEMS[name]
     X, offsets, docs = library.pools(q)
     mask = tuple(library.put(part) for part in q.question_terms)
     graph = ops.evidence_graph(X, offsets, docs, mask_terms=mask, **options)
@@ -141,10 +156,9 @@ def test_gatv2(library: Library, options: dict[str, Any]) -> None:
     np.testing.assert_allclose(library.get(attention), expected[1], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.skipif(bool(gpu_problem()), reason=gpu_problem())
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_derivatives_of_gatv2(dtype: str) -> None:
-    torch = pytest.importorskip("torch")
+    torch = on_a_gpu("torch")
     found = []
     for device in ("cpu", "cuda"):
         x_src, x_dst, att = (

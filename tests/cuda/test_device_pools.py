@@ -13,6 +13,9 @@ from pyfast.ops.evidence_graph import EdgeWeight
 # Around what blocks, warps and tables have room for.
 LARGE = random_problem([0, 1, 2, 31, 33, 64, 130], per_row=12)
 LONG_ROWS = random_problem([3, 4], terms=3000, per_row=900)
+PAST_SHARED = random_problem(
+    [2, 30, 1], terms=3000, per_row=250
+)  # a table of its terms does not fit shared memory
 
 
 def first(problem: Problem, pools: int) -> Problem:
@@ -50,6 +53,19 @@ def test_weighted_degree(way: Way, weight: EdgeWeight) -> None:
 def test_weighted_degree_of_larger_pools(way: Way) -> None:
     check_degree(way, LARGE, "sum")
     check_degree(way, LONG_ROWS, "dot")
+
+
+def test_degrees_of_a_table_in_the_workspace(way: Way) -> None:
+    """Fused and not, beside pools whose tables lie in shared memory."""
+    q = PAST_SHARED
+    entries = np.add.reduceat(np.diff(q.X.indptr)[q.docs], q.offsets[:-1])
+    assert entries[1] > 4096 > entries[0]
+    for weight in ("sum", "dot"):
+        check_degree(way, q, weight)
+    degree, score = device_ops.degree_rank(way.device, q.X, q.offsets, q.docs, q.semantic, "sum", 0.85)
+    expected = ops.weighted_degree(q.X, q.offsets, q.docs)
+    np.testing.assert_allclose(degree, expected, rtol=2e-7)
+    np.testing.assert_allclose(score, ops.graph_rank(q.semantic, expected, q.offsets), rtol=1e-5, atol=1e-6)
 
 
 def test_degree_and_rank_in_one(way: Way) -> None:

@@ -10,9 +10,9 @@ import orjson
 import pytest
 from runs import WORD, Watched, answers, go, moody, records
 
-from pyfast.engine import Answer, Context, Question, Record, answer_all, read_questions, run
+from pyfast.engine import Answer, Budget, Context, Question, Record, answer_all, read_questions, run
 from pyfast.engine.questions import check_questions
-from pyfast.errors import CallError, InputError
+from pyfast.errors import CallError, InputError, RunError
 from pyfast.llm import open_llm
 
 LENGTHS = [3, 1, 0, 4, 2]
@@ -136,6 +136,44 @@ def test_answers_that_wait_hold_back_admission_but_no_conversation(monkeypatch: 
     answering = answer_all(asked(), slow_first, None, open_llm("instant"), kept.append, 2)
     asyncio.run(asyncio.wait_for(answering, 30))
     assert [record.id for record in kept] == [question.id for question in asked()]
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 64])
+def test_a_stop_is_heard_between_turns(tmp_path: Path, concurrency: int) -> None:
+    """And what a run that was stopped, or has spent its tokens, leaves is gone on with."""
+    whole = Watched(moody)
+    go(tmp_path / "whole", chatting, whole, conversations())
+    stop = asyncio.Event()
+
+    def watch(given: int) -> None:
+        if given == 4:
+            stop.set()
+
+    stopped = Watched(moody, watch)
+    go(tmp_path / "run", chatting, stopped, conversations(), concurrency=concurrency, stop=stop)
+    assert stopped.given < whole.given
+    spent = Watched(moody)
+    with pytest.raises(RunError, match="tokens used"):
+        go(tmp_path / "run", chatting, spent, conversations(), concurrency=1, budget=Budget(run_tokens=1))
+    go(tmp_path / "run", chatting, Watched(moody), conversations())
+    assert answers(tmp_path / "run") == answers(tmp_path / "whole")
+
+
+def test_a_stop_wakes_who_waits_behind_a_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_AHEAD", 4)
+    stop = asyncio.Event()
+
+    async def slow_first(question: Question, ctx: Context) -> Answer:
+        if question.conversation == "first":
+            await asyncio.sleep(0.05)
+            stop.set()
+        return Answer("x")
+
+    asked = [Question(f"first-{t}", "?", "first") for t in range(3)] + [Question(str(n), "?") for n in range(50)]
+    kept: list[Record] = []
+    answering = answer_all(iter(asked), slow_first, None, open_llm("instant"), kept.append, 2, stop=stop)
+    asyncio.run(asyncio.wait_for(answering, 30))
+    assert "first-0" in {record.id for record in kept} and "first-1" not in {record.id for record in kept}
 
 
 GOOD: dict[str, Any] = {"id": "c", "turns": [{"id": "t", "question": "Who?", "answers": ["me", "I"]}]}

@@ -1,15 +1,19 @@
 """Where an op runs: it follows its arrays, and says in one line why it cannot."""
 
+import sys
+from threading import Thread
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from pyfast import ops
+from pyfast import _native, ops
 from pyfast.commands.doctor import doctor
 from pyfast.errors import ArrayError, DeviceError
-from pyfast.ops.backend import GPU_OPS, gpu_problem, on_gpu
+from pyfast.ops.backend import GPU_OPS, Gpu, errors_at_end, gpu_problem, on_gpu
+from pyfast.ops.gpu import Forward, bounds
 
 X = csr_array(np.eye(3, dtype=np.float32))
 POOLS = np.array([0, 3]), np.arange(3)
@@ -67,6 +71,98 @@ def test_auto_follows_the_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_arrays_on_a_gpu_that_cannot_be_used() -> None:
     with pytest.raises(DeviceError, match=r"built without|no GPU can be used"):
         ops.weighted_degree(X, [0, 3], OnDevice())  # type: ignore[arg-type]
+
+
+def of_cupy(gpu: int) -> Any:
+    found = OnDevice()
+    found.device = SimpleNamespace(id=gpu)  # type: ignore[attr-defined]
+    return found
+
+
+def of_torch(gpu: int) -> Any:
+    device = pytest.importorskip("torch").device("cuda", gpu)
+    return SimpleNamespace(is_cuda=True, device=device)
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library whose arrays are NumPy's."""
+    same = dict.fromkeys(("asnumpy", "asarray", "ascontiguousarray"), np.asarray)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=np.empty, **same))
+
+
+def test_arrays_of_both_libraries_are_torchs() -> None:
+    gpu = Gpu(of_cupy(1), of_torch(1))
+    assert gpu.torch and gpu.device == of_torch(1).device
+
+
+@pytest.mark.usefixtures("cupy")
+def test_arrays_on_several_gpus_are_refused() -> None:
+    Gpu(of_cupy(1), OnDevice(), np.zeros(3))  # one that does not tell is taken at its word
+    for others in ([of_cupy(0), of_cupy(1)], [of_torch(1), of_torch(0)], [of_cupy(0), of_torch(1)]):
+        with pytest.raises(ArrayError, match=r"the arrays: must lie on one GPU, got GPU . beside GPU ."):
+            Gpu(*others)
+    with pytest.raises(ArrayError, match="mask: must lie on one GPU, got GPU 0 beside GPU 1"):
+        Gpu(of_cupy(1)).array("mask", of_cupy(0), "int32")
+
+
+@pytest.mark.usefixtures("cupy")
+def test_errors_of_a_derivative_wait_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is called in a thread of its own, within or behind the block that its forward was in."""
+    looked: list[str] = []
+    monkeypatch.setattr(Gpu, "look_at", lambda gpu, status: looked.append("looked"))
+    monkeypatch.setattr(Gpu, "stream", lambda gpu: 0)
+    monkeypatch.setattr(Gpu, "memory", lambda gpu, found: (0, found.size))
+
+    def derivative() -> None:
+        with gpu.queue(8):
+            pass
+
+    def in_a_thread() -> None:
+        thread = Thread(target=derivative)
+        thread.start()
+        thread.join()
+
+    with errors_at_end():
+        gpu = Gpu(OnDevice())
+        in_a_thread()
+        assert not looked
+    assert len(looked) == 1
+    in_a_thread()
+    assert len(looked) == 2
+
+
+@pytest.mark.usefixtures("cupy")
+@pytest.mark.parametrize("offsets", [[1, 3], [0, 2], [0, 4], [0, 3, 1, 3], [0, 2**63 - 1, -(2**63), -1, 3]])
+def test_no_workspace_is_made_of_malformed_offsets(offsets: list[int]) -> None:
+    gpu, x = Gpu(OnDevice()), Forward(np.array([0, 1, 3, 6]), np.zeros(6), np.ones(6), ((0, 0),) * 5)  # type: ignore[arg-type]
+    assert bounds(gpu, x, np.array([0, 2, 3]), np.array([2, 0, 1], np.int64)) == (2, 5, 4)
+    with pytest.raises(ArrayError, match="pool_offsets: "):
+        bounds(gpu, x, np.array(offsets), np.array([2, 0, 1], np.int64))
+
+
+class Old:
+    """What the native core says of a machine with such GPUs."""
+
+    def __init__(self, *capabilities: str) -> None:
+        self.capabilities = capabilities
+
+    def devices(self) -> tuple[int, str]:
+        return len(self.capabilities), ""
+
+    def device_name(self, number: int) -> str:
+        return f"GPU {number}, compute capability {self.capabilities[number]}, 16 GB"
+
+
+def test_gpus_that_are_too_old(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(_native, "cuda", Old("7.5", "6.1"), raising=False)
+    assert gpu_problem().startswith("no GPU can be used: GPU 0, compute capability 7.5, 16 GB (too old")
+    with pytest.raises(DeviceError, match="too old: the ops want"):
+        on_gpu("cuda")
+    monkeypatch.setattr(_native, "cuda", Old("7.5", "10.0"), raising=False)
+    assert not gpu_problem()
+    doctor()
+    assert capsys.readouterr().out.count("too old") == 1
 
 
 def test_doctor_tells_of_every_op(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,6 +73,39 @@ def test_a_killed_training_repeats_what_no_checkpoint_has(tmp_path: Path) -> Non
     assert len((tmp_path / "parts" / CURVE).read_text().splitlines()) == 9
 
 
+def test_a_parameter_without_a_gradient_at_first_goes_on_with_its_own_steps(tmp_path: Path) -> None:
+    """Adam corrects its moments by the steps in which the parameter learnt, not by those of the training."""
+
+    def learn_late(folder: Path, parameters: dict[str, torch.Tensor], **options: Any) -> None:
+        def loss(example: float) -> torch.Tensor:
+            used = parameters["a"] if example < 5 else parameters["a"] * parameters["b"]
+            return ((used - example) ** 2).mean()
+
+        schedule = Schedule(epochs=2, accumulation=2, order="given", learning_rate=0.05)
+        fit(EXAMPLES, loss, parameters, folder, schedule, DATA, **options)
+
+    whole = fresh()
+    learn_late(tmp_path / "whole", whole)
+    learn_late(tmp_path / "parts", fresh(), stop=stopped_after(4))
+    learn_late(tmp_path / "parts", parts := fresh())
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+@pytest.mark.parametrize("left", ["", '{"step": 0, "epo', "torn", "[]\n", "3\n"])
+def test_a_damaged_curve_costs_no_step(tmp_path: Path, left: str) -> None:
+    whole, parts = fresh(), fresh()
+    expected = learn(tmp_path / "whole", whole)
+    learn(tmp_path / "parts", parts, stop=stopped_after(5))
+    path = tmp_path / "parts" / CURVE
+    kept = path.read_text().splitlines(keepends=True)[:2]
+    path.write_text("".join(kept) + left)
+    found = learn(tmp_path / "parts", parts := fresh(), stop=stopped_after(2))
+    assert [p.step for p in found] == [0, 1, 5, 6]
+    found = learn(tmp_path / "parts", parts := fresh())
+    assert [(p.step, p.loss) for p in found] == [(p.step, p.loss) for p in expected if p.step not in (2, 3, 4)]
+    assert torch.equal(whole["a"], parts["a"])
+
+
 def test_accumulated_gradients_are_those_of_one_batch(tmp_path: Path) -> None:
     """Against torch's own Adam on the mean loss of the same examples."""
     schedule = Schedule(epochs=2, accumulation=4, learning_rate=0.05, clip=0.5)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,15 @@ def test_only_the_answer_bears_loss(tiny: Path) -> None:
     labels = torch.cat([torch.full_like(prompt, -100), completion])
     expected = model(input_ids=torch.cat([prompt, completion])[None], labels=labels[None]).loss
     torch.testing.assert_close(found, expected)
+
+
+def test_a_model_that_scales_its_embeddings_is_refused() -> None:
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "head_dim": 8}
+    scaled = Gemma3ForCausalLM(Gemma3TextConfig(vocab_size=20, num_attention_heads=2, **sizes))
+    with pytest.raises(InputError, match=r"embeddings are a Gemma3TextScaledWordEmbedding, not"):
+        with_lora(scaled)
 
 
 def gradients_reach_all(folder: Path, index: Index, turns: list[Question], checked: int) -> None:
@@ -134,6 +144,9 @@ def test_stopped_and_resumed_is_the_same(
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
     assert (tmp_path / "whole" / "encoder.safetensors").exists() == graph
     assert json.loads((tmp_path / "whole" / "recipe.json").read_text())["steps"] == 6
+    corrected = [replace(turns[0], answers=("nobody",)), *turns[1:]]  # the same turns by their ids
+    with pytest.raises(InputError, match="of another training"):
+        train(small, corrected, tiny, tmp_path / "parts", recipe, SCHEDULE)
     with pytest.raises(InputError, match="of another training"):
         train(small, turns[:-1], tiny, tmp_path / "whole", recipe, SCHEDULE)
 
