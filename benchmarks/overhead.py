@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import cProfile
+import gc
 import json
 import os
 import pstats
@@ -78,6 +79,7 @@ def main(
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         index = build_index(read([corpus]), place / "index")
+        gc.collect()  # what building left behind is no part of a run
         dedicate_process()
         if export_to is not None:
             export(index, questions, count, export_to)

@@ -30,7 +30,6 @@ def dedicate_process() -> None:
     thousands of questions in work are young, many and no garbage: with its usual 700 new objects between two
     collections it takes a tenth of the event loop's time.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 

@@ -295,7 +295,7 @@ def test_a_journal_that_is_damaged_between_sessions(place: Path, whole: tuple[by
 
 def test_two_processes_on_one_run(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
     folder = place / "shared"
-    with hostile("--delay-ms", str(DELAY_MS)) as url:
+    with hostile("--delay-ms", str(4 * DELAY_MS)) as url:  # three others are to find it at work
         first = Session(folder, *arguments(place, url))
         first.until(lambda: first.lines() > 20)
         for option in ([], ["--restart"], ["--retry-failed"]):
