@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -245,7 +245,7 @@ def test_a_hostile_text_changes_nothing_but_its_own_chunk(place: Callable[[], In
     assert next(hostile.rows("SELECT count(*) FROM mentions WHERE kind = 'lie'")) == (0,)
 
 
-def _slowly() -> None:
+def _slowly(told: Path) -> None:
     """In the process that is killed: an LLM that takes its time, and vectors that take none."""
     from pyfast.llm.instant import Instant
     from pyfast.retrieval import embeddings
@@ -256,15 +256,12 @@ def _slowly() -> None:
         await asyncio.sleep(0.02)
         return Completion(json.dumps(graph(request)), "stop", 1, 0, 1)
 
-    told = Path(os.environ["PYFAST_TEST_TOLD"])
     Instant.complete = complete  # type: ignore[method-assign]
     embeddings.Embedder = WordVectors  # type: ignore[misc,assignment]
 
 
 @pytest.mark.slow
-def test_killed_again_and_again(
-    place: Callable[[], Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_again_and_again(place: Callable[[], Index], tmp_path: Path) -> None:
     """Real SIGKILLs of `pyfast knowledge build`: the same store; only what was in flight is paid again."""
     whole = build(place(), Watched(graph))
     index, told = place(), tmp_path / "told"
@@ -279,17 +276,17 @@ def test_killed_again_and_again(
         "--chunk-tokens",
         TOKENS,
     ]
-    monkeypatch.setenv("PYFAST_TEST_TOLD", str(told))
+    slowly = partial(_slowly, told)
     answers = index.folder / "knowledge" / "reading" / "answers.jsonl"
     kills = 0
     for lines in range(5, 45, 8):
-        session = Session(tmp_path, *command, prepare=_slowly, command=None)
+        session = Session(tmp_path, *command, prepare=slowly, command=None)
         session.until(lambda lines=lines: answers.exists() and answers.read_bytes().count(b"\n") >= lines)
         if not session.process.is_alive():
             break
         session.kill()
         kills += 1
-    session = Session(tmp_path, *command, prepare=_slowly, command=None)
+    session = Session(tmp_path, *command, prepare=slowly, command=None)
     assert session.ended() == 0, session.told
     assert kills >= 3
     asked = Counter(told.read_text().split())
