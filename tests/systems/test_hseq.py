@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from hseq_runs import ledgers
+from hypothesis import given
+from hypothesis import strategies as st
 from scripted import Reply, Scripted, run
 
 from pyfast.corpus import Level
@@ -18,7 +20,7 @@ from pyfast.retrieval import Candidate, Index
 from pyfast.systems.hseq.actions import action_text, select_prompt
 from pyfast.systems.hseq.guidance import pattern, template
 from pyfast.systems.hseq.head import shortened
-from pyfast.systems.hseq.state import State, chosen, prompt_fields
+from pyfast.systems.hseq.state import State, chosen, excerpt, prompt_fields
 
 QUESTION = "Who discovered the moon that Huygens landed on?"
 PLAN = {"first_look": "the landing", "expansion": "the moon", "stop": "a name is stated"}
@@ -92,6 +94,25 @@ def test_labels_are_segments_one_to_one() -> None:
     assert chosen(state, [3, 1, 3, 2], 2) == (window[2], window[0])
     lines = prompt_fields(state, 2, 240)["window"].splitlines()
     assert lines == [f"[{i + 1}] paragraph: text {i}" for i in range(4)]
+
+
+@given(
+    st.text("ab wordsİ", max_size=300), st.lists(st.text("ab wordsİ", min_size=1, max_size=8)), st.integers(4, 120)
+)
+def test_an_excerpt_is_as_long_as_it_may_be(text: str, words: list[str], characters: int) -> None:
+    shown = excerpt(text, words, characters)
+    assert shown == text if len(text) <= characters else len(shown) in (characters - 1, characters)
+    assert all(part in text for part in shown.split("…"))
+
+
+def test_an_excerpt_is_where_the_question_is_spoken_of() -> None:
+    film = f"A Film directed by Anna One; {'; '.join(f'starred actors Nobody {i}' for i in range(20))}"
+    film = f"{film}; starred actors Jo Williams; release year 1986; in language Welsh"
+    assert excerpt(film, [], 60) == f"{film[:59]}…"
+    assert excerpt(film, ["film", "anna"], 60) == f"{film[:59]}…"  # what is shown anyhow
+    assert "Jo Williams" in excerpt(film, ["starred", "williams"], 60)
+    assert excerpt(film, ["welsh"], 60).endswith("in language Welsh")
+    assert excerpt(film, ["williams", "welsh", "language"], 60).startswith("A Film directed by A…")
 
 
 def test_a_window_is_left_behind_or_refilled(small: Index) -> None:

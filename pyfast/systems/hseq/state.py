@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyfast.retrieval import Candidate
+
+_WORD = re.compile(r"\w{4,}")  # most of the shorter ones tell nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +25,39 @@ class State:
 
 def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
     """What `select_prompt(len(state.window), k)` is filled with; `characters` of each segment are shown."""
-    window = (f"[{label}] {line(it, characters)}\n" for label, it in enumerate(state.window, start=1))
+    words = list(dict.fromkeys(_WORD.findall(state.question.lower())))
+    window, selected = (
+        [f"{it.level.name.lower()}: {excerpt(it.text, words, characters)}\n" for it in candidates]
+        for candidates in (state.window, state.selected)
+    )
     return {
         "question": state.question,
         "guidance": f"Guidance: {state.guidance}\n" if state.guidance else "",
-        "selected": "".join(f"- {line(it, characters)}\n" for it in state.selected) or "(nothing)\n",
-        "window": "".join(window),
+        "selected": "".join(f"- {line}" for line in selected) or "(nothing)\n",
+        "window": "".join(f"[{label}] {line}" for label, line in enumerate(window, start=1)),
         "k": str(k),
     }
 
 
-def line(candidate: Candidate, characters: int) -> str:
-    """Level and text on one line, cut after `characters` of the text."""
-    text = candidate.text
-    shown = text if len(text) <= characters else f"{text[: characters - 1]}…"
-    return f"{candidate.level.name.lower()}: {shown}"
+def excerpt(text: str, words: Sequence[str], characters: int) -> str:
+    """At most `characters` (4 or more) of a text. Where it is longer, and some of the words (in lower case) come
+    later: its beginning, a third, and a part where most of them, by their letters, come for the first time."""
+    if len(text) <= characters:
+        return text
+    head = characters // 3
+    width = characters - head - 2
+    lower = text.lower()
+    found = [(at, len(word)) for word in words if (at := lower.find(word, head)) >= 0]
+    if all(at + size < characters for at, size in found):
+        return f"{text[: characters - 1]}…"
+
+    def held(first: int) -> int:
+        return sum(size for at, size in found if first <= at and at + size <= first + width)
+
+    first = max(sorted(at for at, _ in found), key=held)
+    first = min(max(first - width // 8, head), len(text) - width)
+    last = "…" if first + width < len(text) else ""
+    return f"{text[:head]}…{text[first : first + width]}{last}"
 
 
 def chosen(state: State, labels: Iterable[int], k: int) -> tuple[Candidate, ...]:

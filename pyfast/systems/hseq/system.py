@@ -52,7 +52,7 @@ class Settings(system.Settings):
     order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = PRIORITY
     """rho: levels, best first."""
     characters: int = Field(default=240, ge=40, le=4000)
-    """Shown of each segment in the window."""
+    """Shown of each segment in the window: its beginning, and where the question is spoken of."""
     refine: int = Field(default=0, ge=0, le=1000)
     """Delta: steps of the one refinement that the verifier may ask for; 0: no verifier."""
 
