@@ -9,8 +9,8 @@ from typing import Any
 from pyfast.conversation.entities import Linear, Span
 from pyfast.conversation.graph import Chain
 from pyfast.conversation.history import SYSTEM, Parts
-from pyfast.errors import InputError
-from pyfast.llm import Message, dialogue
+from pyfast.llm import dialogue
+from pyfast.llm.template import chat
 
 _GRAPH = "\ue000"  # of Unicode's private use: where the graph's nodes go; only the first one is looked for
 
@@ -20,27 +20,6 @@ def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
     text = chat(tokenizer, dialogue(f"{around.before}{_GRAPH}{around.after}", SYSTEM))
     before, _, after = text.partition(_GRAPH)
     return tokenizer.encode(before, add_special_tokens=False), tokenizer.encode(after, add_special_tokens=False)
-
-
-def chat(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """The messages in the model's chat template, up to where the model speaks.
-
-    Where the template has no role for the system, its words stand before the user's. Raises `InputError` where
-    there is no template, or none of this can be said in it.
-    """
-    if not tokenizer.chat_template:
-        raise InputError(f"{tokenizer.name_or_path}: its tokenizer has no chat template")
-    because = "it leaves some of it out"
-    for said in (messages, [Message("user", "\n\n".join(each.content for each in messages))]):
-        turns = [{"role": each.role, "content": each.content} for each in said]
-        try:
-            text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        except Exception as error:  # templates raise what they like
-            because = " ".join(str(error).split())
-            continue
-        if all(each.content.strip() in text for each in messages):
-            return text
-    raise InputError(f"{tokenizer.name_or_path}: its chat template refuses the prompt: {because}")
 
 
 def chains(tokenizer: Any, linear: Linear) -> list[Chain]:

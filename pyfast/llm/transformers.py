@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from pyfast.errors import BackendError, CallError, ModelNotFoundError
+from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
 from pyfast.llm.chat import one_line
 from pyfast.llm.local import folder_hash
 from pyfast.llm.protocol import Completion, Request
+from pyfast.llm.template import chat_tokens
 
 
 def find_folder(text: str) -> Path:
@@ -110,14 +111,10 @@ class Transformers:
                 raise CallError("the embeddings hold values that are no finite numbers")
             prompt = {"inputs_embeds": torch.tensor(embeds)[None]}
         else:
-            messages = [{"role": said.role, "content": said.content} for said in request.messages]
             try:
-                text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-                tokens = self._tokenizer.encode(text, add_special_tokens=False)
-            except Exception as error:  # templates raise what they like
-                raise CallError(
-                    f"the chat template of {self.spec} refuses the messages: {one_line(error)}"
-                ) from None
+                tokens = chat_tokens(self._tokenizer, request.messages)
+            except InputError as error:
+                raise CallError(str(error)) from None
             prompt = {"input_ids": torch.tensor([tokens])}
         (given,) = prompt.values()
         return {**prompt, "attention_mask": torch.ones(given.shape[:2], dtype=torch.int64)}

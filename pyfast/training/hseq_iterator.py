@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from pyfast.llm.local import digest, folder_hash
+from pyfast.llm.template import chat_tokens
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.system import Settings
 from pyfast.training.loop import Point, Schedule, fit
@@ -113,15 +114,13 @@ def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[
 def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
     """A step as tokens: the prompt in the model's chat template, the action, the end of the turn."""
     prompt, fields = target.prompt(recipe.settings)
-    messages = prompt.request(fields, temperature=0.0, seed=0).messages
-    said = [{"role": it.role, "content": it.content} for it in messages]
-    text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    asked = chat_tokens(tokenizer, prompt.request(fields, temperature=0.0, seed=0).messages)
     action = target.answer(recipe.settings)
     coded = tokenizer(action, add_special_tokens=False, return_offsets_mapping=True)
     verdict = action.rindex(_SUFFICIENCY) + len(_SUFFICIENCY)
     weights = [recipe.balance if end > verdict else 1.0 for _, end in coded["offset_mapping"]]
     return Example(
-        torch.tensor(tokenizer.encode(text, add_special_tokens=False)),
+        torch.tensor(asked),
         torch.tensor([*coded["input_ids"], tokenizer.eos_token_id]),
         torch.tensor([*weights, 1.0]) * target.weight,
     )

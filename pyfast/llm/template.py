@@ -1,0 +1,50 @@
+"""Messages as one text, as a model's chat template has it: the backends in this process, and the trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyfast.errors import InputError
+from pyfast.llm.protocol import Message
+
+
+def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
+    """The messages in the model's chat template, up to where the model speaks; `options` are the template's own.
+
+    Where the template has no role for the system, its words stand before the user's. Raises `InputError` where
+    there is no template, or none of this can be said in it.
+    """
+    if not getattr(tokenizer, "chat_template", True):  # some have one of their own, in code
+        raise InputError(f"{tokenizer.name_or_path}: its tokenizer has no chat template")
+    because = "it leaves some of it out"
+    for said in (messages, _without_system(messages)):
+        turns = [{"role": each.role, "content": each.content} for each in said]
+        try:
+            text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **options)
+        except Exception as error:  # templates raise what they like
+            because = " ".join(str(error).split())
+            continue
+        # What the model itself said a template may shorten: some leave its reasoning out.
+        if all(each.content.strip() in text for each in messages if each.role != "assistant"):
+            return text
+    raise InputError(f"{tokenizer.name_or_path}: its chat template refuses the prompt: {because}")
+
+
+def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> list[int]:
+    """The tokens of `chat`. Raises `InputError` as it does, and for text that is no Unicode."""
+    text = chat(tokenizer, messages, **options)
+    try:
+        tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)  # the template has them
+    except Exception as error:  # tokenizers raise what they like
+        because = " ".join(str(error).split())
+        raise InputError(f"{tokenizer.name_or_path}: its tokenizer refuses the prompt: {because}") from None
+    return tokens
+
+
+def _without_system(messages: Sequence[Message]) -> list[Message]:
+    """What the system says stands before what the user says first."""
+    said = [each.content for each in messages if each.role == "system"]
+    left = [each for each in messages if each.role != "system"]
+    return [replace(left[0], content="\n\n".join([*said, left[0].content])), *left[1:]] if left else []
