@@ -79,10 +79,14 @@ def _best(
     ranges = [facts.about_offsets[i : i + 2] for i in (store.named_in(text) if named else ())]
     about = np.concatenate([np.empty(0, np.int32), *(facts.about[begin:end] for begin, end in ranges)])
     places = np.unique(np.concatenate([about, near])).astype(np.int32)
-    scores = store.cosines(places, query)
+    scores = -store.cosines(places, query)
     is_named = np.isin(places, about)
+    order = np.lexsort((places, scores))
+    best = np.union1d(order[:k], order[is_named[order]][:named])  # no others can be recalled: hubs have thousands
     # (cosine, whether learned, place, whether named), best first
-    found = [*zip((-scores).tolist(), repeat(False), places.tolist(), is_named.tolist(), strict=False)]
+    found = [
+        *zip(scores[best].tolist(), repeat(False), places[best].tolist(), is_named[best].tolist(), strict=False)
+    ]
     key = key_of(text)
     for i, (said, cosine) in enumerate(zip(learned.statements, learned.cosines(query), strict=False)):
         found.append((-cosine, True, i, stands_in(key_of(said.head), key) or stands_in(key_of(said.tail), key)))
@@ -96,8 +100,8 @@ def _best(
 
 
 def _recalled(store: Knowledge, fact: int) -> Recalled:
-    places = store.facts.of(fact)[:MOST_TRIPLES].tolist()
-    return Recalled(tuple(store.triple(place) for place in places), tuple(places))
+    places = store.facts.of(fact)[:MOST_TRIPLES]
+    return Recalled(tuple(store.triples(places)), tuple(places.tolist()))
 
 
 def _listed(values: Sequence[str], room: int | None) -> str:

@@ -178,8 +178,13 @@ class Knowledge:
 
     def triple(self, triple: int) -> tuple[str, str, str]:
         """Head, relation and tail, in words."""
-        named = self.entities
-        return named[self.head[triple]], self.relations[self.relation[triple]], named[self.tail[triple]]
+        return next(self.triples(np.array([triple])))
+
+    def triples(self, places: Int32) -> Iterator[tuple[str, str, str]]:
+        """Head, relation and tail of each, in words."""
+        named, relations = self.entities, self.relations
+        ids = (column[places].tolist() for column in (self.head, self.relation, self.tail))
+        return ((named[head], relations[relation], named[tail]) for head, relation, tail in zip(*ids, strict=True))
 
     def times(self, triples: Sequence[int]) -> list[str]:
         """When each triple held; empty where that is not known."""

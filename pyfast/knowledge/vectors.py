@@ -17,9 +17,9 @@ from pyfast.retrieval.embeddings import INSTALL
 
 EXACT = 20_000
 """Up to so many vectors each query is compared with all"""
-PROBED = 1 / 32  # of the cells, beyond that; benchmarks/bench_knowledge.py shows what it finds of the nearest
-_SPARE = 8  # candidates beyond k: those that rounding puts in another place
-_PER_CELL = 40  # vectors that a cell's centre is found from
+_CANDIDATES = 128  # of a search by codes; benchmarks/knowledge.py shows how many of the nearest are among them
+_SPARE = 8  # beyond k, where all are compared: those that rounding puts in another place
+_LEARNT_FROM = 16_384  # vectors
 
 
 def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
@@ -36,8 +36,8 @@ class Vectors:
     """[texts] the hash of each"""
     matrix: Float32
     """[texts, dimensions]"""
-    cells: Any
-    """faiss's index of them; None where all are compared"""
+    codes: Any
+    """faiss's index of them, by codes of four bits for four numbers; None where all are compared"""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -46,15 +46,15 @@ class Vectors:
         """(places int64[queries, k], cosines float32[queries, k]), best first, ties by place; -1 where fewer are.
 
         What is found is scored again from the vectors themselves, in a fixed order: matrix products add up in an
-        order that depends on how many queries come together, and faiss's cells hold a byte for a number.
+        order that depends on how many queries come together, and codes tell roughly.
         """
-        k, wanted = min(k, len(self)), min(k + _SPARE, len(self))
+        k, wanted = min(k, len(self)), min(k + (_SPARE if self.codes is None else _CANDIDATES), len(self))
         if not wanted or not len(queries):
             return np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
-        if self.cells is None:
+        if self.codes is None:
             found = _nearest(self.matrix, queries, wanted)
         else:
-            found = self.cells.search(np.ascontiguousarray(queries), wanted)[1]
+            found = self.codes.search(np.ascontiguousarray(queries), wanted)[1]
         scores = self.cosines(found, queries[:, None])
         scores[found < 0] = -np.inf
         order = np.lexsort((found, -scores))[:, :k]
@@ -62,7 +62,7 @@ class Vectors:
 
     def cosines(self, places: npt.NDArray[np.integer[Any]], query: Float32) -> Float32:
         """float32, of the vectors at `places` to a query's, added up in an order that depends on nothing else."""
-        found: Float32 = (self.matrix[places] * query).sum(axis=-1, dtype=np.float64).astype(np.float32)
+        found: Float32 = np.einsum("...d,...d->...", self.matrix[places], query)
         return found
 
 
@@ -83,34 +83,33 @@ def make(texts: Sequence[str], encode: Callable[[Sequence[str]], Float32], known
     for row, i in enumerate(first.tolist()):
         distinct[row] = new[i] if known is None or i in new else known.matrix[held[bytes(names[i])]]
     matrix = distinct[place.reshape(-1)]
-    return Vectors(names, matrix, _cells(matrix))
+    return Vectors(names, matrix, _codes(matrix))
 
 
-def _cells(matrix: Float32) -> Any:
-    """An inverted file of cells for many vectors. Seeded: the same vectors make the same cells."""
+def _codes(matrix: Float32) -> Any:
+    """Product quantisation for many vectors: all are compared with a query, by their codes.
+
+    Seeded: the same vectors make the same codes. No cells that leave most of them out: questions lie elsewhere than
+    what they ask for, and cells that are near them miss a third of it.
+    """
     if len(matrix) <= EXACT:
         return None
     faiss = _faiss()
-    count = int(4 * len(matrix) ** 0.5)
-    cells = faiss.index_factory(matrix.shape[1], f"IVF{count},SQ8", faiss.METRIC_INNER_PRODUCT)
-    cells.cp.seed, cells.cp.niter, cells.cp.spherical = 1, 8, True
-    chosen = np.random.default_rng(1).permutation(len(matrix))[: _PER_CELL * count]
-    cells.train(matrix[np.sort(chosen)])
-    cells.add(matrix)
-    return _probing(cells)
-
-
-def _probing(cells: Any) -> Any:
-    cells.nprobe = max(int(cells.nlist * PROBED), 1)
-    return cells
+    dimensions = matrix.shape[1]
+    parts = next(parts for parts in range(max(dimensions // 4, 1), 0, -1) if dimensions % parts == 0)
+    codes = faiss.index_factory(dimensions, f"PQ{parts}x4fs", faiss.METRIC_INNER_PRODUCT)
+    chosen = np.random.default_rng(1).permutation(len(matrix))[:_LEARNT_FROM]
+    codes.train(matrix[np.sort(chosen)])
+    codes.add(matrix)
+    return codes
 
 
 def save(folder: Path, name: str, vectors: Vectors) -> None:
-    """Write them: hashes, and either the vectors or faiss's index that holds them."""
+    """Write them: hashes, vectors and, where there are many, faiss's index."""
     np.save(folder / f"{name}.hashes.npy", vectors.names)
     np.save(folder / f"{name}.vectors.npy", vectors.matrix)
-    if vectors.cells is not None:
-        _faiss().write_index(vectors.cells, str(folder / f"{name}.faiss"))
+    if vectors.codes is not None:
+        _faiss().write_index(vectors.codes, str(folder / f"{name}.codes.faiss"))
 
 
 def load(folder: Path, name: str) -> Vectors:
@@ -122,10 +121,8 @@ def load(folder: Path, name: str) -> Vectors:
         )
     except (OSError, ValueError) as error:
         raise IndexFormatError(f"{folder}: {name}: {error}") from None
-    path = folder / f"{name}.faiss"
-    if not path.exists():
-        return Vectors(names, matrix, None)
-    return Vectors(names, matrix, _probing(_faiss().read_index(str(path))))
+    path = folder / f"{name}.codes.faiss"
+    return Vectors(names, matrix, _faiss().read_index(str(path)) if path.exists() else None)
 
 
 def _faiss() -> Any:

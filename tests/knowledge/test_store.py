@@ -104,19 +104,18 @@ def test_a_search_finds_the_nearest_whatever_comes_with_it(store: Knowledge) -> 
         np.testing.assert_array_equal(alone[1][0], cosines[i])
 
 
-def test_cells_find_nearly_all_of_the_nearest(
+def test_codes_find_nearly_all_of_the_nearest(
     index: Index, store: Knowledge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("faiss")
     monkeypatch.setattr("pyfast.knowledge.vectors.EXACT", 100)
-    monkeypatch.setattr("pyfast.knowledge.vectors.PROBED", 0.3)
     queries = store.encode(store.wordings("facts")[::5])
     exact, _ = store.search("facts", queries, 1)
-    celled = change(index, store.embedder, add(ONE))  # type: ignore[arg-type]
-    assert celled._vectors["facts"].cells is not None
-    found, cosines = celled.search("facts", queries, 1)
+    coded = change(index, store.embedder, add(ONE))  # type: ignore[arg-type]
+    assert coded._vectors["facts"].codes is not None
+    found, cosines = coded.search("facts", queries, 1)
     assert np.mean(cosines > 0.999) > 0.95
-    alone = [celled.search("facts", query[None], 1)[1][0, 0] for query in queries]
+    alone = [coded.search("facts", query[None], 1)[1][0, 0] for query in queries]
     np.testing.assert_array_equal(cosines[:, 0], alone)
     assert len(exact) == len(found)
 
