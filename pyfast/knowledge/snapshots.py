@@ -12,19 +12,21 @@ import fcntl
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyfast.errors import IndexFormatError
 from pyfast.knowledge import records, vectors
+from pyfast.knowledge.computed import remembering
 from pyfast.knowledge.store import RECORDS, SEARCHED, Knowledge
+from pyfast.ops.arrays import Float32
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.index import KNOWLEDGE, link_folder
 from pyfast.retrieval.manifest import write_manifest
 
-_CURRENT = "current"
+_CURRENT, _COMPUTED = "current", "computed"
 _NOTED = ("corpus", "chunk_tokens")
 """In a manifest: which documents were read last, and in chunks of what size where a language model read them"""
 
@@ -69,8 +71,9 @@ def change(
 ) -> Knowledge:
     """Make the next snapshot: the records after `write`, and the vectors of what they say; then open it.
 
-    All or nothing; where `write` changes nothing, no new snapshot is made. One process at a time. `noted` are
-    values of the manifest that are others now (see `_NOTED`).
+    All or nothing; where `write` changes nothing, no new snapshot is made. Vectors that were computed for a change
+    that was stopped are there for the next one. One process at a time. `noted` are values of the manifest that are
+    others now (see `_NOTED`).
     """
     home = index.folder / KNOWLEDGE
     home.mkdir(exist_ok=True)
@@ -89,7 +92,7 @@ def change(
             if base is not None and base.fingerprint == contents and now == before:
                 shutil.rmtree(aside)
                 return Knowledge.open(base.folder, embedder)
-            _write_vectors(aside, base, embedder)
+            _write_vectors(aside, base, embedder, remembering(home / _COMPUTED, embedder))
             facts = {"contents": contents, "embedder": embedder.fingerprint}
             write_manifest(aside, {**facts, **now}, "knowledge")
             aside.rename(home / str(number + 1))
@@ -97,6 +100,7 @@ def change(
             shutil.rmtree(aside, ignore_errors=True)
             raise
         _point_at(home, number + 1)
+        (home / _COMPUTED).unlink(missing_ok=True)
         return Knowledge.open(home / str(number + 1), embedder)
 
 
@@ -112,12 +116,14 @@ def _write_records(
         return f"{records.digest_of(database)}-{embedder.fingerprint}"
 
 
-def _write_vectors(aside: Path, base: Knowledge | None, embedder: Embedder) -> None:
+def _write_vectors(
+    aside: Path, base: Knowledge | None, embedder: Embedder, encode: Callable[[Sequence[str]], Float32]
+) -> None:
     fresh = Knowledge(aside, {})
     same = base is not None and base.manifest["embedder"] == embedder.fingerprint
     for name in SEARCHED:
         known = vectors.load(base.folder, name) if base is not None and same else None
-        vectors.save(aside, name, vectors.make(fresh.wordings(name), embedder.encode, known))
+        vectors.save(aside, name, vectors.make(fresh.wordings(name), encode, known))
 
 
 def _point_at(home: Path, number: int) -> None:
