@@ -44,6 +44,7 @@ def build(
     """
     from pyfast.engine import Budget
     from pyfast.knowledge.extraction import _begun, _folder, chunk_size, job, prepare, take_over, unread
+    from pyfast.knowledge.snapshots import mend
     from pyfast.llm import open_llm
     from pyfast.retrieval import Index
     from pyfast.retrieval.embeddings import Embedder
@@ -58,6 +59,7 @@ def build(
 
     if llm is not None:
         open_llm(llm, **options)  # refused before anything is dropped
+    mend(opened)
     if restart:
         drop(_folder(opened))
     chunk_size(opened, chunk_tokens)  # refused before anything is paid for

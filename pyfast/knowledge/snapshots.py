@@ -1,8 +1,9 @@
 """The folder of snapshots in the index, one of them current.
 
 A snapshot is never changed. A change makes the next one aside, whole, with the checksums of its files; the file
-`current` then names it, in one rename. So whatever ends a process, the store is as it was or as it was to be. The
-snapshot before the current one stays for processes that have it open; a run keeps the one that it was begun with.
+`current` then names it, in one rename. So whatever ends a process, a power cut too, the store is as it was or as it
+was to be. The snapshot before the current one stays for processes that have it open; a run keeps the one that it was
+begun with.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import os
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from pyfast.ops.arrays import Float32
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.index import KNOWLEDGE, link_folder
-from pyfast.retrieval.manifest import write_manifest
+from pyfast.retrieval.manifest import read_manifest, to_disk, write_manifest
 
 _CURRENT, _COMPUTED = "current", "computed"
 _NOTED = ("corpus", "chunk_tokens")
@@ -43,11 +45,39 @@ def open_knowledge(index: Index, embedder: Embedder | None = None, begun_with: s
     """
     home = index.folder / KNOWLEDGE
     number = _current(home)
-    store = Knowledge.open(home / str(number), embedder)
+    store = _open(home, number, embedder)
     if begun_with not in (None, store.fingerprint) and (home / str(number - 1)).is_dir():
         before = Knowledge.open(home / str(number - 1), embedder)
         return before if before.fingerprint == begun_with else store
     return store
+
+
+def mend(index: Index) -> None:
+    """Where the current snapshot is damaged, put it aside, go back to the one before, and say so.
+
+    Raises `IndexFormatError` where that one is not whole.
+    """
+    home = index.folder / KNOWLEDGE
+    if not has_knowledge(index):
+        return
+    with _alone(home):
+        try:
+            read_manifest(home / str(_current(home)), "knowledge")
+            return
+        except IndexFormatError as error:
+            damage = error
+        snapshots = sorted((int(folder.name) for folder in home.iterdir() if folder.name.isdigit()), reverse=True)
+        for place, number in enumerate(snapshots):
+            with contextlib.suppress(IndexFormatError):
+                read_manifest(home / str(number), "knowledge")
+                _name(home, number)
+                for broken in snapshots[:place]:
+                    aside = home / f"{broken}.damaged"
+                    shutil.rmtree(aside, ignore_errors=True)
+                    (home / str(broken)).rename(aside)
+                print(f"{damage}: going on with snapshot {number}; what it lacks is read again", file=sys.stderr)
+                return
+        raise IndexFormatError(f"{damage}; no other snapshot is whole: remove {home} to begin anew")
 
 
 def keep(store: Knowledge, folder: Path) -> Knowledge:
@@ -79,7 +109,7 @@ def change(
     home.mkdir(exist_ok=True)
     with _alone(home):
         number = _current(home) if (home / _CURRENT).is_file() else 0
-        base = Knowledge.open(home / str(number)) if number else None
+        base = _open(home, number) if number else None
         for rest in home.glob("*.building"):  # of a process that was killed
             shutil.rmtree(rest)
         before = {} if base is None else {name: base.manifest.get(name) for name in _NOTED}
@@ -96,6 +126,7 @@ def change(
             facts = {"contents": contents, "embedder": embedder.fingerprint}
             write_manifest(aside, {**facts, **now}, "knowledge")
             aside.rename(home / str(number + 1))
+            to_disk(home)
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
@@ -126,10 +157,24 @@ def _write_vectors(
         vectors.save(aside, name, vectors.make(fresh.wordings(name), encode, known))
 
 
-def _point_at(home: Path, number: int) -> None:
+def _open(home: Path, number: int, embedder: Embedder | None = None) -> Knowledge:
+    try:
+        return Knowledge.open(home / str(number), embedder)
+    except IndexFormatError as error:
+        raise IndexFormatError(f"{error} (`pyfast knowledge build {home.parent}`)") from None
+
+
+def _name(home: Path, number: int) -> None:
+    """Make a snapshot the current one."""
     aside = home / f"{_CURRENT}.new"
     aside.write_text(f"{number}\n")
+    to_disk(aside)
     aside.rename(home / _CURRENT)
+    to_disk(home)
+
+
+def _point_at(home: Path, number: int) -> None:
+    _name(home, number)
     for folder in home.iterdir():
         if folder.name.isdigit() and int(folder.name) < number - 1:
             shutil.rmtree(folder)
@@ -143,7 +188,9 @@ def _current(home: Path) -> int:
             f"{home.parent}: holds no knowledge; make it with `pyfast knowledge build {home.parent}`"
         ) from None
     except ValueError:
-        raise IndexFormatError(f"{home / _CURRENT} is damaged: build the knowledge again") from None
+        raise IndexFormatError(
+            f"{home / _CURRENT} is damaged; build the knowledge again (`pyfast knowledge build {home.parent}`)"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -214,6 +214,72 @@ def test_a_damaged_file_is_refused(index: Index, store: Knowledge) -> None:
         open_knowledge(index)
 
 
+def damage(path: Path) -> None:
+    contents = bytearray(path.read_bytes())
+    contents[len(contents) // 2] ^= 64
+    path.write_bytes(contents)
+
+
+@pytest.mark.parametrize("damaged", ["2/records.sqlite", "2/facts.vectors.npy", "2/manifest.json", "current"])
+def test_a_damaged_snapshot_is_put_aside_by_the_next_build(
+    index: Index, store: Knowledge, damaged: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody works with it, or with the one before unasked; the error says what to do, and that does it."""
+    grown = change(index, WordVectors(), add(ONE))
+    home = index.folder / "knowledge"
+    if damaged == "current":
+        (home / damaged).write_text("\0\0")
+    else:
+        damage(home / damaged)
+    for attempt in (lambda: open_knowledge(index), lambda: change(index, WordVectors(), add(ONE))):
+        with pytest.raises(IndexFormatError, match=rf"damaged.*`pyfast knowledge build {index.folder}`"):
+            attempt()
+    snapshots.mend(index)
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "damaged" in told
+    left = grown if damaged == "current" else store  # only the name was damaged: nothing is lost
+    assert open_knowledge(index).fingerprint == left.fingerprint
+    assert (home / "2.damaged").exists() == (damaged != "current")
+    assert change(index, WordVectors(), add(ONE)).fingerprint == grown.fingerprint
+    snapshots.mend(index)
+    assert capsys.readouterr().err == "" and open_knowledge(index).fingerprint == grown.fingerprint
+
+
+def test_where_no_snapshot_is_whole_all_stays_as_it_is(index: Index, store: Knowledge) -> None:
+    damage(store.folder / "records.sqlite")
+    before = sorted(path.name for path in store.folder.parent.rglob("*"))
+    with pytest.raises(IndexFormatError, match=rf"damaged.*remove {store.folder.parent} to begin anew"):
+        snapshots.mend(index)
+    assert sorted(path.name for path in store.folder.parent.rglob("*")) == before
+
+
+def test_a_snapshot_is_on_the_disk_before_it_is_named(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file as it is to stay; then the folder's new name; then `current`, and its name."""
+    done: list[tuple[str, str, int]] = []  # (what, path, bytes)
+    fsync, rename = os.fsync, Path.rename
+
+    def synced(file: int) -> None:
+        fsync(file)
+        path = Path(f"/proc/self/fd/{file}").readlink()
+        done.append(("fsync", str(path), path.stat().st_size if path.is_file() else 0))
+
+    def renamed(path: Path, target: Path) -> Path:
+        done.append(("rename", str(path), 0))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    store = change(index, WordVectors(), add(ONE))
+    home = store.folder.parent
+    built = done.index(("rename", str(home / "1.building"), 0))
+    files = {("fsync", str(home / "1.building" / f.name), f.stat().st_size) for f in store.folder.iterdir()}
+    assert len(files) > 5 and files | {("fsync", str(home / "1.building"), 0)} == set(done[:built])
+    new = str(home / "current.new")
+    assert done[built + 1 :] == [
+        ("fsync", str(home), 0), ("fsync", new, 2), ("rename", new, 0), ("fsync", str(home), 0)
+    ]  # fmt: skip
+
+
 def test_what_cannot_be_opened(index: Index, store: Knowledge) -> None:
     other = WordVectors()
     other.fingerprint = "another"  # type: ignore[misc]
