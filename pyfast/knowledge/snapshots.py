@@ -1,9 +1,9 @@
 """The folder of snapshots in the index, one of them current.
 
 A snapshot is never changed. A change makes the next one aside, whole, with the checksums of its files; the file
-`current` then names it, in one rename. So whatever ends a process, a power cut too, the store is as it was or as it
-was to be. The snapshot before the current one stays for processes that have it open; a run keeps the one that it was
-begun with.
+`current` then names it, in one rename. So whatever ends a process, a power cut too, the store is as it was or as
+it was to be. The snapshot before the current one stays for processes that have it open; a run keeps the one that
+it was begun with.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from pyfast.retrieval.manifest import read_manifest, to_disk, write_manifest
 
 _CURRENT, _COMPUTED = "current", "computed"
 _NOTED = ("corpus", "chunk_tokens")
-"""In a manifest: which documents were read last, and in chunks of what size where a language model read them"""
+"""In a manifest: which documents were read last, and in chunks of what size where a language model read them; None
+where none were"""
 
 
 def has_knowledge(index: Index) -> bool:

@@ -21,6 +21,7 @@ from pyfast.knowledge import (
     Writer,
     change,
     open_knowledge,
+    open_session,
     read_straight,
     snapshots,
 )
@@ -307,6 +308,36 @@ def test_union(index: Index, store: Knowledge, small: Index, tmp_path: Path) -> 
     ada = both.entity("Ada")
     assert ada is not None and both.keys[-1] == "knows, friends"
     assert unite(index, WordVectors(), first).fingerprint == both.fingerprint
+
+
+def test_in_a_union_names_mean_what_they_mean_in_each_store(index: Index, small: Index, tmp_path: Path) -> None:
+    """Case and spaces make no other entity, but where the other store tells two apart by them."""
+    change(index, WordVectors(), add(ONE, Extract("e", "test", (Statement("ONE", "is", "eve", 1),))))
+    said = [("ADA", "BOB  Ross"), ("bob", "Eve"), ("Zoe", "zoe"), ("Eve", "one"), ("Bob ross", "ada")]
+    extract = Extract("o", "test", tuple(Statement(head, "met", tail, 9) for head, tail in said[:2]))
+    exact = Extract("x", "test", tuple(Statement(head, "met", tail, 9) for head, tail in said[2:]), exact=True)
+    other = Index(shutil.copytree(small.folder, tmp_path / "other"))
+    both = unite(index, WordVectors(), change(other, WordVectors(), add(extract, exact)))
+    met = [both.triple(i) for i in range(len(both)) if both.triple(i)[1] == "met"]
+    assert met[:2] == [("ADA", "met", "BOB Ross"), ("Bob", "met", "eve")]  # other has both ADA and ada
+    assert sorted(met[2:]) == [("Bob ross", "met", "ada"), ("Zoe", "met", "zoe"), ("eve", "met", "ONE")]
+    assert unite(index, WordVectors(), open_knowledge(other)).fingerprint == both.fingerprint
+
+
+def test_a_union_is_not_of_documents_that_nobody_read(
+    index: Index, small: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the index's own documents say is read by the next run, beside what came from elsewhere."""
+    monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
+    other = Index(shutil.copytree(small.folder, tmp_path / "other"))
+    united = unite(index, WordVectors(), change(other, WordVectors(), add(ONE)))
+    assert len(united) == 1 and united.manifest["corpus"] is None
+    store = open_session(index, "words").store
+    assert "bringing its knowledge up to date" in capsys.readouterr().err
+    assert store.entity("Neil Armstrong") is not None and store.entity("Ada") is not None
+    assert store.manifest["corpus"] == index.manifest["corpus"]
+    assert unite(index, WordVectors(), united).fingerprint == store.fingerprint
+    assert open_knowledge(index).manifest["corpus"] == index.manifest["corpus"]
 
 
 def test_export_is_read_back_by_the_libraries(store: Knowledge, tmp_path: Path) -> None:
