@@ -2,10 +2,13 @@
 
     python benchmarks/knowledge.py metaqa FOLDER             # the whole graph; FOLDER keeps index and store
     python benchmarks/knowledge.py musique FOLDER --limit 60 # the passages around 60 questions
+    python benchmarks/knowledge.py units FOLDER --limit 60   # the same passages, for MTQA's knowledge units
 
 metaqa: the gold paths are followed by reading facts (tests/gold_paths.py): how many answer sets are found; how
 many searches a second, beside encoding all facts for each sub-question. musique: the published decompositions: how
-many of the gold passages the graph memory rests on, beside BM25's first as many.
+many of the gold passages the graph memory rests on, beside BM25's first as many. units: searches
+a second, with vectors of words in place of a model's, beside plain Python (plain_units.py), whose results are
+compared first; its FOLDER is another one.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import json
 import os
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -26,16 +30,29 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from gold_paths import FollowsDecompositions, FollowsGoldPaths, closure
+from plain_units import PlainUnits
+from word_vectors import WordVectors
 
 from pyfast.corpus import TextDocument, read
 from pyfast.engine import Question, answer_all
-from pyfast.knowledge import Knowledge, Session, Writer, change, has_knowledge, open_knowledge, read_straight
+from pyfast.knowledge import (
+    Keywords,
+    Knowledge,
+    Session,
+    Writer,
+    change,
+    has_knowledge,
+    knowledge_units,
+    open_knowledge,
+    read_straight,
+)
 from pyfast.knowledge.recall import recall
 from pyfast.knowledge.session import Learned
 from pyfast.llm import Backend
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.embeddings import BATCH, Embedder
 from pyfast.systems import load_system
+from pyfast.systems.mtqa import Settings as MtqaSettings
 
 DATA = Path(os.environ.get("PYFAST_DATA") or Path(__file__).parents[2] / "shared/data")
 app = typer.Typer()
@@ -67,13 +84,7 @@ def metaqa(folder: _Folder, films: int | None = None) -> None:
 @app.command()
 def musique(folder: _Folder, limit: int = 60) -> None:
     """Published decompositions over the passages around some questions."""
-    lines = (DATA / "musique/questions.jsonl").read_text().splitlines()
-    known = [q for q in map(json.loads, lines) if q.get("decomposition") and q.get("supporting")][:limit]
-    if not folder.exists():
-        wanted = {name for question in known for name in question["context"]}
-        documents = read([DATA / "musique/corpus.jsonl"])
-        build_index((d for d in documents if isinstance(d, TextDocument) and d.uri in wanted), folder)
-    index = Index(folder)
+    index, known = around_questions(folder, limit)
     store = opened(index)
     for update in ("on", "off"):
         records = asked(Session(index, store), FollowsDecompositions(known), known, update=update)
@@ -93,9 +104,56 @@ def musique(folder: _Folder, limit: int = 60) -> None:
         )
 
 
-def opened(index: Index) -> Knowledge:
+@app.command()
+def units(folder: _Folder, limit: int = 60) -> None:
+    """Knowledge units of the questions' names and of the questions as themes, in batches of 128 and one by one."""
+    index, known = around_questions(folder, limit)
+    store = opened(index, WordVectors())  # type: ignore[arg-type]
+    asked = [question["question"] for question in known]
+    named = [tuple(store.entities[entity] for entity in store.named_in(text)) for text in asked]
+    items = [Keywords(names or (text,), (text,)) for names, text in zip(named, asked, strict=True)]
+    session = Session(index, store)
+    sizes = MtqaSettings()
+    parameters = sizes.entities, sizes.relations, sizes.units
+
+    begun = perf_counter()
+    plain = PlainUnits(session)
+    print(f"plain Python: prepared in {perf_counter() - begun:.2f} s")
+    expected = [plain(item, *parameters) for item in items]
+    assert knowledge_units(index, items, session, *parameters) == expected
+    print(f"{len(items)} searches, {fmean(map(len, expected)):.1f} units each: the same")
+    batches = [items[first : first + 128] for first in range(0, len(items), 128)]
+    took = best(lambda: [knowledge_units(index, batch, session, *parameters) for batch in batches])
+    alone = best(lambda: [knowledge_units(index, [item], session, *parameters) for item in items])
+    peer = best(lambda: [plain(item, *parameters) for item in items])
+    for who, seconds in (("batched", took), ("one by one", alone), ("plain Python", peer)):
+        print(f"{who}: {len(items) / seconds:.0f} searches a second, {peer / seconds:.1f} times plain Python")
+
+
+def best(work: Callable[[], object], rounds: int = 5) -> float:
+    """Seconds, of the fastest of some rounds."""
+    took = []
+    for _ in range(rounds):
+        begun = perf_counter()
+        work()
+        took.append(perf_counter() - begun)
+    return min(took)
+
+
+def around_questions(folder: Path, limit: int) -> tuple[Index, list[dict[str, Any]]]:
+    """(the passages around MuSiQue's first questions with decompositions, those questions)."""
+    lines = (DATA / "musique/questions.jsonl").read_text().splitlines()
+    known = [q for q in map(json.loads, lines) if q.get("decomposition") and q.get("supporting")][:limit]
+    if not folder.exists():
+        wanted = {name for question in known for name in question["context"]}
+        documents = read([DATA / "musique/corpus.jsonl"])
+        build_index((d for d in documents if isinstance(d, TextDocument) and d.uri in wanted), folder)
+    return Index(folder), known
+
+
+def opened(index: Index, embedder: Embedder | None = None) -> Knowledge:
     """The store, built where there is none yet."""
-    embedder = Embedder(device="cpu")
+    embedder = embedder or Embedder(device="cpu")
     if not has_knowledge(index):
         begun = perf_counter()
         extracts = list(read_straight(index))

@@ -1,15 +1,22 @@
 """The rules of the house: imports go one way, one op is one name, dependencies have reasons, no `eval`."""
 
 import ast
+import inspect
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyfast import ops
+from pyfast.commands.answer import answer
+from pyfast.commands.judge import judge
+from pyfast.commands.knowledge import build
+from pyfast.commands.train_graph_convqa import graph_convqa
+from pyfast.commands.train_hseq_iterator import hseq_iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "pyfast").rglob("*.py"))
@@ -133,3 +140,16 @@ def test_nothing_is_evaluated_or_unpickled(path: Path) -> None:
                 assert allows or keyword.arg not in ("allow_pickle", "shell"), node.lineno
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "numpy.load"):
             assert any(keyword.arg == "allow_pickle" for keyword in node.keywords), node.lineno
+
+
+OWN = {"run", "index", "questions"}  # by one name each command has its own
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "least"), [(answer, judge, 7), (answer, build, 4), (graph_convqa, hseq_iterator, 9)]
+)
+def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callable[..., Any], least: int) -> None:
+    own, others = (inspect.signature(command, eval_str=True).parameters for command in (one, other))
+    shared = own.keys() & others.keys() - OWN
+    different = {name for name in shared if own[name].annotation != others[name].annotation}
+    assert different == ({"llm"} if other is build else set()) and len(shared - different) >= least

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from pyfast.commands.answer import carry_out
+from pyfast.commands.running import (
+    Concurrency,
+    Limits,
+    Llm,
+    LlmOption,
+    Restart,
+    RetryFailed,
+    Sync,
+    begin,
+    carry_out,
+)
 from pyfast.commands.terminal import pairs, values
 
 
@@ -20,26 +29,16 @@ def judge(
     questions: Annotated[
         Path | None, typer.Option(help="Their questions, where they are no longer where the first run found them.")
     ] = None,
-    llm: Annotated[
-        str, typer.Option(help="embedded, vllm:MODEL, llamacpp:PATH.gguf, openai:MODEL@URL or instant.")
-    ] = "embedded",
-    llm_option: Annotated[
-        list[str] | None, typer.Option(help="An option of the LLM, such as timeout_s=60; repeatable.")
-    ] = None,
-    budget: Annotated[
-        list[str] | None, typer.Option(help="A limit, such as seconds=60 or tokens=20000; repeatable.")
-    ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=65_536, help="Pairs in work at once.")] = 64,
-    sync: Annotated[
-        Literal["normal", "full"], typer.Option(help="full: not even a power cut costs an LLM call.")
-    ] = "normal",
-    restart: Annotated[bool, typer.Option("--restart", help="Begin anew; the old folder is kept aside.")] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try those pairs again that failed.")
-    ] = False,
+    llm: Llm = "embedded",
+    llm_option: LlmOption = None,
+    budget: Limits = None,
+    concurrency: Concurrency = 64,
+    sync: Sync = "normal",
+    restart: Restart = False,
+    retry_failed: RetryFailed = False,
 ) -> None:
     """Have an LLM compare the answers of two runs, each pair in both orders."""
-    from pyfast.engine import Budget, Job, check_run, configuration, set_aside
+    from pyfast.engine import Budget, Job, configuration
     from pyfast.evaluation.judge import JUDGE, open_pairs
     from pyfast.evaluation.judge import judge as compare
     from pyfast.llm import open_llm
@@ -58,11 +57,7 @@ def judge(
         questions={"count": compared.count, "digest": compared.digest()},
         places={"run_a": str(run_a), "run_b": str(run_b), "questions": str(compared.questions), "llm": llm},
     )
-    if restart:
-        if (aside := set_aside(run)) is not None:
-            print(f"the old run is now {aside}", file=sys.stderr)
-    else:
-        check_run(run, describe(), unknown=["llm.context_window"])  # before a model is loaded
+    begin(run, describe, restart)
     job = Job(
         folder=run,
         questions=lambda: iter(compared),

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.answer import watched
+from pyfast.commands.running import Concurrency, LlmOption, Restart, RetryFailed, begin, drop, watched
 from pyfast.commands.terminal import pairs, plain, tokens, values
 
 if TYPE_CHECKING:
+    from pyfast.engine import Job
     from pyfast.knowledge import Knowledge
 
 app = typer.Typer(no_args_is_help=True, help="The knowledge in an index: triples, read from its documents.")
@@ -28,36 +29,57 @@ def build(
     llm: Annotated[
         str | None, typer.Option(help="Who reads the texts, as in `pyfast answer`; none: their shape is enough.")
     ] = None,
-    llm_option: Annotated[list[str] | None, typer.Option(help="An option of the LLM; repeatable.")] = None,
+    llm_option: LlmOption = None,
     embedder: _Embedder = _MODEL,
     chunk_tokens: Annotated[
         int | None, typer.Option(min=50, help="How much is read at once: 1200, or as it was before.")
     ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=65_536, help="Chunks in work at once.")] = 64,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Read chunks again that failed.")] = False,
+    concurrency: Concurrency = 64,
+    restart: Restart = False,
+    retry_failed: RetryFailed = False,
 ) -> None:
-    """Read an index's documents into its knowledge, or go on; what was read before is not read again."""
-    from pyfast.engine import Budget, check_run
-    from pyfast.knowledge.extraction import chunk_size, job, prepare, take_over, unread
+    """Read an index's documents into its knowledge, or go on; what was read before is not read again.
+
+    --restart drops a reading that was stopped; what is in the knowledge already stays.
+    """
+    from pyfast.engine import Budget
+    from pyfast.knowledge.extraction import _begun, _folder, chunk_size, job, prepare, take_over, unread
+    from pyfast.knowledge.snapshots import mend
     from pyfast.llm import open_llm
     from pyfast.retrieval import Index
     from pyfast.retrieval.embeddings import Embedder
 
     opened, model = Index(index), Embedder(embedder)
+    options = values(pairs("--llm-option", llm_option))
+
+    def read(retry_failed: bool = False) -> None:
+        assert llm is not None
+        if (reading := prepare(opened, chunk_tokens, retry_failed)) is not None:
+            _carry_out(job(reading, open_llm(llm, **options), Budget(), concurrency), reading.chunks)
+
+    if llm is not None:
+        open_llm(llm, **options)  # refused before anything is dropped
+    mend(opened)
+    if restart:
+        drop(_folder(opened))
     chunk_size(opened, chunk_tokens)  # refused before anything is paid for
     if llm is not None:
-        backend = open_llm(llm, **values(pairs("--llm-option", llm_option)))
-        if (reading := prepare(opened, chunk_tokens, retry_failed)) is not None:
-            run = job(reading, backend, Budget(), concurrency)
-            check_run(run.folder, run.describe(), unknown=["llm.context_window"])
-            summary = asyncio.run(watched(run, reading.chunks))
-            read = tokens(summary.prompt_tokens, summary.cached_tokens, summary.completion_tokens)
-            print(f"{reading.chunks} chunks read: {summary.llm_calls} LLM calls, {read}", file=sys.stderr)
+        if _begun(_folder(opened)):  # it is finished as it was begun; what it does not have is read after it
+            read()
+            take_over(opened, model, chunk_tokens)
+        read(retry_failed)
     print("computing vectors", file=sys.stderr)
     store = take_over(opened, model, chunk_tokens, texts=llm is None)
     _tell(index, store)
     if left := unread(opened):
         print(f"{left} chunks are not read yet: `pyfast knowledge build --llm` goes on with them", file=sys.stderr)
+
+
+def _carry_out(run: Job, chunks: int) -> None:
+    begin(run.folder, run.describe)
+    summary = asyncio.run(watched(run, chunks))
+    read = tokens(summary.prompt_tokens, summary.cached_tokens, summary.completion_tokens)
+    print(f"{chunks} chunks read: {summary.llm_calls} LLM calls, {read}", file=sys.stderr)
 
 
 @app.command()

@@ -7,14 +7,25 @@ from typing import Annotated, Literal
 
 import typer
 
-from pyfast.commands.training_progress import progress
+from pyfast.commands.training_options import (
+    Accumulation,
+    Alpha,
+    Epochs,
+    LearningRate,
+    Minutes,
+    Model,
+    Out,
+    Rank,
+    Seed,
+)
+from pyfast.commands.training_progress import progress, tell
 
 
 def graph_convqa(
     conversations: Annotated[Path, typer.Argument(help="JSON lines with `id` and `turns`, which have `answers`.")],
     index: Annotated[Path, typer.Option(help="The index that evidence comes from.")],
-    model: Annotated[Path, typer.Option(help="The folder of a language model in safetensors.")],
-    out: Annotated[Path, typer.Option(help="The folder of the training; one that was begun goes on.")],
+    model: Model,
+    out: Out,
     graph: Annotated[bool, typer.Option(help="Without: the text-only fine-tune.")] = True,
     residual: Annotated[
         bool, typer.Option(help="Nodes keep their tokens' embeddings; without is the paper's.")
@@ -23,13 +34,13 @@ def graph_convqa(
     units: Annotated[int, typer.Option(min=1, help="Units whose pieces are ranked.")] = 50,
     k: Annotated[int, typer.Option(min=1, help="Pieces of evidence of a turn.")] = 20,
     room: Annotated[int, typer.Option(min=128, help="Tokens of a prompt, at most.")] = 1024,
-    epochs: Annotated[int, typer.Option(min=1, help="How often each turn is learnt from.")] = 1,
-    learning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's.")] = 5e-5,
-    accumulation: Annotated[int, typer.Option(min=1, help="Turns of a step.")] = 4,
-    rank: Annotated[int, typer.Option(min=1, help="Of LoRA's updates.")] = 128,
-    alpha: Annotated[int, typer.Option(min=1, help="Of LoRA's updates.")] = 32,
-    seed: Annotated[int, typer.Option(min=0, help="Of order, weights and dropout.")] = 0,
-    minutes: Annotated[float | None, typer.Option(min=0.0, help="Stop then; the same command goes on.")] = None,
+    epochs: Epochs = 1,
+    learning_rate: LearningRate = 5e-5,
+    accumulation: Accumulation = 4,
+    rank: Rank = 128,
+    alpha: Alpha = 32,
+    seed: Seed = 0,
+    minutes: Minutes = None,
 ) -> None:
     """Train graph_convqa's encoder and language model on conversations."""
     from pyfast.engine import check_questions, read_questions
@@ -45,5 +56,4 @@ def graph_convqa(
     schedule = Schedule(epochs=epochs, accumulation=accumulation, learning_rate=learning_rate, seed=seed)
     with progress(minutes) as (stop, told):
         curve = train(Index(index), turns, model, out, recipe, schedule, stop, told)
-    last = curve[-10:]
-    print(f"{len(curve)} steps, loss {sum(point.loss for point in last) / max(len(last), 1):.3f}; {out}")
+    tell(curve, out)

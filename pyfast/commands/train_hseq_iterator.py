@@ -8,13 +8,24 @@ from typing import Annotated
 import typer
 
 from pyfast.commands.terminal import pairs
-from pyfast.commands.training_progress import progress
+from pyfast.commands.training_options import (
+    Accumulation,
+    Alpha,
+    Epochs,
+    LearningRate,
+    Minutes,
+    Model,
+    Out,
+    Rank,
+    Seed,
+)
+from pyfast.commands.training_progress import progress, tell
 
 
 def hseq_iterator(
     sources: Annotated[list[str], typer.Argument(help="QUESTIONS=INDEX: gold questions, and where they look.")],
-    model: Annotated[Path, typer.Option(help="The folder of a language model in safetensors.")],
-    out: Annotated[Path, typer.Option(help="The folder of the training; one that was begun goes on.")],
+    model: Model,
+    out: Out,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE of hseq: as the system is going to run.")
     ] = None,
@@ -23,13 +34,13 @@ def hseq_iterator(
     enough: Annotated[int, typer.Option(min=1, help="Positives of a question, at most.")] = 4,
     lexical: Annotated[float, typer.Option(min=0, max=1, help="Weight of positives by words alone.")] = 0.3,
     balance: Annotated[float, typer.Option(min=0.0, help="Weight of the verdict's tokens.")] = 1.0,
-    epochs: Annotated[int, typer.Option(min=1, help="How often the mixture is learnt from.")] = 1,
-    learning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's highest.")] = 2e-5,
-    accumulation: Annotated[int, typer.Option(min=1, help="Examples of an update.")] = 16,
-    rank: Annotated[int, typer.Option(min=1, help="Of LoRA's updates.")] = 16,
-    alpha: Annotated[int, typer.Option(min=1, help="Of LoRA's updates.")] = 32,
-    seed: Annotated[int, typer.Option(min=0, help="Of mixture, weights and dropout.")] = 0,
-    minutes: Annotated[float | None, typer.Option(min=0.0, help="Stop then; the same command goes on.")] = None,
+    epochs: Epochs = 1,
+    learning_rate: LearningRate = 2e-5,
+    accumulation: Accumulation = 16,
+    rank: Rank = 16,
+    alpha: Alpha = 32,
+    seed: Seed = 0,
+    minutes: Minutes = None,
 ) -> None:
     """Train HSEQ's iterator on questions with gold answers; OUT/adapter is what it learnt."""
     from pyfast.errors import InputError
@@ -57,5 +68,4 @@ def hseq_iterator(
     )  # fmt: skip
     with progress(minutes) as (stop, told):
         curve = train(read, model, out, recipe, schedule, stop, told)
-    last = curve[-10:]
-    print(f"{len(curve)} steps, loss {sum(point.loss for point in last) / max(len(last), 1):.3f}; {out / ADAPTER}")
+    tell(curve, out / ADAPTER)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -28,3 +29,9 @@ def progress(minutes: float | None) -> Iterator[Watch]:
             bars.update(bar, total=total, completed=point.step + 1, loss=f"{point.loss:.3f}")
 
         yield lambda: end is not None and monotonic() > end, told
+
+
+def tell(curve: Sequence[Any], out: Path) -> None:
+    """Say how it ended, and where what was learnt lies."""
+    last = curve[-10:]
+    print(f"{len(curve)} steps, loss {sum(point.loss for point in last) / max(len(last), 1):.3f}; {out}")

@@ -71,10 +71,12 @@ async def work_on(
         try:
             if job.retry_failed:
                 folder.forget_failures()
-            done = folder.answered(job.questions())
+            done = written = folder.answered(job.questions())
             begun(folder, done)
 
             def write(record: Record) -> None:
+                nonlocal written
+                written += 1
                 folder.write(record)
                 ended()
 
@@ -93,7 +95,9 @@ async def work_on(
                 failed=failed,
                 stop=stop,
             )
-            if job.finished is not None and not stop.is_set():
+            # A stop may come when the last questions are in work: then nothing is left.
+            left = stop.is_set() and next(islice(job.questions(), written, None), None) is not None
+            if job.finished is not None and not left:
                 await asyncio.to_thread(job.finished, job.folder / ANSWERS)  # Ctrl-C is heard meanwhile
             return summary
         finally:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 from pyfast.errors import InputError
-from pyfast.knowledge.records import Extract, Mention, Statement, Writer
-from pyfast.knowledge.snapshots import change
+from pyfast.knowledge.records import Extract, Mention, Statement, Writer, key_of
+from pyfast.knowledge.snapshots import change, has_knowledge
 from pyfast.knowledge.store import Knowledge
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import INSTALL, Embedder
@@ -19,12 +22,39 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def unite(index: Index, embedder: Embedder, other: Knowledge) -> Knowledge:
-    """Add all that `other` knows to the store of an index; entities of one name are one.
+    """Add all that `other` knows to the store of an index; entities whose names mean the same are one.
 
-    Its sources are segments of another index: they are kept, and cited only where this one has them too.
+    Its sources are segments of another index: they are kept, and cited only where this one has them too. A store
+    that begins so has read none of this index's documents.
     """
-    extracts = list(extracts_of(other))
-    return change(index, embedder, lambda database: Writer(database).add(extracts))
+
+    def write(database: sqlite3.Connection) -> None:
+        meant = meant_by(other.entities, database)
+        Writer(database).add(_renamed(extract, meant) for extract in extracts_of(other))
+
+    return change(index, embedder, write, None if has_knowledge(index) else {"corpus": None})
+
+
+def meant_by(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
+    """For each name of another store's entities the one that its entity has in these records.
+
+    That is the same name, or the first that differs in case or spaces alone; but what the other store tells apart
+    by these stays apart.
+    """
+    here = {name for (name,) in database.execute("SELECT name FROM entities")}
+    first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())
+    keys = [key_of(name) for name in names]
+    often = Counter(keys)
+    return {
+        name: name if name in here or often[key] > 1 else first.get(key, name)
+        for name, key in zip(names, keys, strict=True)
+    }
+
+
+def _renamed(extract: Extract, meant: Mapping[str, str]) -> Extract:
+    statements = (replace(said, head=meant[said.head], tail=meant[said.tail]) for said in extract.statements)
+    mentions = (replace(mention, entity=meant[mention.entity]) for mention in extract.mentions)
+    return replace(extract, statements=tuple(statements), mentions=tuple(mentions))
 
 
 def extracts_of(store: Knowledge) -> Iterator[Extract]:

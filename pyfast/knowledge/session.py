@@ -153,7 +153,7 @@ def _of_these_documents(index: Index, embedder: Embedder, store: Knowledge) -> K
             file=sys.stderr,
         )
         return store
-    print("the index's documents have changed: bringing its knowledge up to date", file=sys.stderr)
+    print("the index's documents were not read yet: bringing its knowledge up to date", file=sys.stderr)
     return take_over(index, embedder, texts=True)
 
 

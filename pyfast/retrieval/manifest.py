@@ -6,6 +6,7 @@ The knowledge in an index is a folder of the same kind, with a manifest of its o
 from __future__ import annotations
 
 import json
+import os
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def _digest(path: Path) -> str:
 
 
 def write_manifest(folder: Path, facts: dict[str, Any], kind: str = "index") -> None:
-    """Describe all files below `folder`; `facts` are kept beside their checksums."""
+    """Describe all files below `folder`, and bring them to the disk; `facts` are kept beside their checksums."""
     files = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "blake2b": _digest(path)}
         for path in sorted(folder.rglob("*"))
@@ -33,6 +34,17 @@ def write_manifest(folder: Path, facts: dict[str, Any], kind: str = "index") -> 
     }
     manifest = {"format": f"pyfast-{kind}", "version": VERSION[kind], **facts, "files": files}
     (folder / _NAME).write_text(_sealed(manifest), encoding="utf-8")
+    for path in (*folder.rglob("*"), folder):
+        to_disk(path)
+
+
+def to_disk(path: Path) -> None:
+    """Return when a file, or the names in a folder, would outlive a power cut."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _sealed(manifest: dict[str, Any]) -> str:

@@ -241,6 +241,18 @@ def test_what_stops_a_run_can_be_removed(tmp_path: Path) -> None:
     assert len(states) == 20 and 4 <= states.count("failed") <= 5
 
 
+@pytest.mark.parametrize(("concurrency", "told"), [(3, 1), (1, 0)])
+def test_a_run_that_was_stopped_but_is_done_is_finished(tmp_path: Path, concurrency: int, told: int) -> None:
+    """Ctrl-C while the last questions are in work: they end, and so what they learned is not left behind."""
+    stop, finished = asyncio.Event(), []
+    llm = Watched(watch=lambda given: stop.set())
+    options = {"concurrency": concurrency, "finished": finished.append}
+    go(tmp_path, direct, llm, ask_about(3), stop=stop, **options)
+    assert len(records(tmp_path)) == (3 if told else 1) and len(finished) == told
+    go(tmp_path, direct, Watched(), ask_about(3), **options)
+    assert len(records(tmp_path)) == 3 and len(finished) == told + 1
+
+
 def test_while_a_finished_run_is_told_of_the_loop_goes_on(tmp_path: Path) -> None:
     """So that Ctrl-C is heard."""
 

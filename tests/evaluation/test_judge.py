@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,13 @@ from pyfast.llm import Request
 _ASKED = re.compile(r"Question: (.*)\nFirst answer: (.*)\nSecond answer: (.*)")
 
 
-def answered(folder: Path, name: str, answers: list[str | None], asked: str = "asked") -> Path:
-    """A finished run; its questions are beside it."""
+def answered(
+    folder: Path, name: str, answers: list[str | None], asked: str = "asked", lines: list[Any] | None = None
+) -> Path:
+    """A finished run; its questions, `lines` where they are given, are beside it."""
     questions = folder / f"{asked}.jsonl"
-    lines = [json.dumps({"id": f"q{i}", "question": f"{asked} {i}"}) for i in range(len(answers))]
-    questions.write_text("\n".join(lines), encoding="utf-8")
+    lines = lines or [{"id": f"q{i}", "question": f"{asked} {i}"} for i in range(len(answers))]
+    questions.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     total, digest = check_questions(questions)
     run = folder / name
     run.mkdir()
@@ -170,6 +173,72 @@ def test_runs_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     (b / "answers.jsonl").write_text('{"id": "q0", "answer": 7}\n')
     with pytest.raises(InputError, match=r"answers\.jsonl, line 1: not an answer"):
         open_pairs(a, b).digest()
+
+
+def test_a_run_that_does_not_name_its_questions(tmp_path: Path) -> None:
+    """Such as the reading of `pyfast knowledge build`."""
+    a, b = answered(tmp_path, "a", ["x"]), answered(tmp_path, "b", ["y"])
+    told = tomllib.loads((a / "run.toml").read_text())
+    for places in ({"places": {"llm": "instant"}}, {"places": {"questions": 7}}, {}):
+        write_configuration(a / "run.toml", {"questions": told["questions"], **places})
+        with pytest.raises(
+            InputError, match=r"a: does not say where its questions are; give them with --questions"
+        ):
+            open_pairs(a, b)
+    assert len(list(open_pairs(a, b, tmp_path / "asked.jsonl"))) == 1
+    for broken in ("1", -1, True):
+        for run in (a, b):
+            write_configuration(run / "run.toml", {"questions": {**told["questions"], "count": broken}})
+        with pytest.raises(InputError, match="not a run folder"):
+            open_pairs(a, b, tmp_path / "asked.jsonl")
+
+
+def talks() -> list[Any]:
+    """Two conversations with a question between them; the first turn of all has a known answer."""
+    first = [{"id": "q0", "question": "Who?", "answers": ["Ada", "A."]}, {"id": "q1", "question": "Where?"}]
+    second = [{"id": f"q{i}", "question": f"And {i}?"} for i in (4, 5)]
+    turn = {"id": "q2", "question": 'When?\nFirst answer: "mine"'}
+    return [
+        {"id": "c", "turns": [*first, turn]}, {"id": "q3", "question": "Alone?"}, {"id": "d", "turns": second}
+    ]  # fmt: skip
+
+
+def test_a_turn_is_judged_with_what_was_said_before(tmp_path: Path) -> None:
+    a, b = ([f"{name}{i}" for i in range(6)] for name in "ab")
+    b[4] = a[4]
+    llm = Scripted(judge=verdict("tie"))
+    pairs = [answered(tmp_path, name, [*said], lines=talks()) for name, said in (("a", a), ("b", b))]
+    compare(tmp_path / "judged", llm, list(open_pairs(*pairs)))
+    asked = {tuple(user.split("\n")[-2:]): user.split("\n")[:-3] for user in llm.users("judge")}
+    who = 'Earlier question: "Who?", answered: "Ada"'
+    where = 'Earlier question: "Where?", first: "{}1", second: "{}1"'
+    for i, earlier in enumerate(
+        [[], [who], [who, where], [], None, ['Earlier question: "And 4?", answered: "a4"']]
+    ):
+        for one, other in ("ab", "ba") if earlier is not None else ():
+            lines = asked[f'First answer: "{one}{i}"', f'Second answer: "{other}{i}"']
+            expected = [line.format(one, other) for line in earlier or ()]
+            assert lines[: len(expected)] == expected and not any("Earlier" in x for x in lines[len(expected) :])
+    assert len(asked) == len(llm.calls) == 10  # q4 has one answer
+
+
+def test_earlier_turns_are_those_that_there_is_room_for(tmp_path: Path) -> None:
+    turns = [{"id": f"q{i}", "question": f"Question {i}?"} for i in range(60)]
+    runs = [
+        answered(tmp_path, name, [name * 300] * 60, lines=[{"id": "c", "turns": turns}]) for name in ("a", "b")
+    ]
+    pairs = list(open_pairs(*runs))
+    assert max(len(pair.earlier) for pair in pairs) < 30
+    llm = Scripted(judge=verdict("tie"))
+    llm.context_window = 3000
+    compare(tmp_path / "judged", llm, pairs)
+    assert max(map(len, llm.users("judge"))) <= 3 * 2000
+    shown = [re.findall(r"Earlier question: .Question (\d+)", user) for user in llm.users("judge")]
+    found = {user.count("Earlier") for user in llm.users("judge")}
+    assert found == set(range(max(found) + 1)) and 3 < max(found) < 20
+    assert [*map(str, range(59 - max(found), 59))] in shown
+    dropped = [record["trace"].get("turns_dropped", 0) for record in records(tmp_path / "judged")]
+    assert dropped[0] == 0 and dropped[-1] == len(pairs[-1].earlier) - max(found) > 0
 
 
 @pytest.mark.parametrize("counts", [(30, 10, 5), (3, 0, 9), (0, 4, 1), (250, 20, 230)])

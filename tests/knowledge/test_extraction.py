@@ -260,33 +260,104 @@ def _slowly(told: Path) -> None:
     embeddings.Embedder = WordVectors  # type: ignore[misc,assignment]
 
 
+def _moodily(told: Path, mood: Path) -> None:
+    """And an LLM that does not like texts with a word that a file names."""
+    from pyfast.llm.instant import Instant
+
+    _slowly(told)
+    complete = Instant.complete
+
+    async def moody(self: Instant, request: Request) -> Completion:
+        if mood.exists() and mood.read_text() in request.messages[-1].content:
+            raise CallError("not today")
+        return await complete(self, request)
+
+    Instant.complete = moody  # type: ignore[method-assign]
+
+
+def grown(index: Index, examples: Path, *titles: str) -> Index:
+    """With new documents, of many chunks."""
+    new = []
+    for title in titles:
+        paragraphs = [f"{title} Quick met Quaoar {i} in Oslo. ".ljust(200, ".") for i in range(12)]
+        new.append(TextDocument(f"new-{title}", title, "\n\n".join(paragraphs)))
+    return build_index([*read([examples / "corpus"]), *new], index.folder, overwrite=True)
+
+
+def killed_building(index: Index, folder: Path, prepare: Callable[[], None], lines: int, *options: object) -> None:
+    """`pyfast knowledge build`, ended by a real SIGKILL after so many chunks."""
+    answers = index.folder / "knowledge" / "reading" / "answers.jsonl"
+    session = Session(folder, *command(index), *options, prepare=prepare, command=None)
+    session.until(lambda: answers.exists() and answers.read_bytes().count(b"\n") >= lines)
+    assert session.process.is_alive(), session.told
+    session.kill()
+
+
+def command(index: Index, tokens: int = TOKENS) -> list[object]:
+    options = ["--llm", "instant", "--concurrency", 2, "--chunk-tokens", tokens]
+    return ["knowledge", "build", index.folder, *options]
+
+
+def test_what_failed_is_read_again_though_a_reading_was_stopped(
+    place: Callable[[], Index], examples: Path, tmp_path: Path
+) -> None:
+    """Chunks that failed in the store and in the reading, and those of a document that came after it."""
+    index, mood = place(), tmp_path / "mood"
+    moodily = partial(_moodily, tmp_path / "told", mood)
+    mood.write_text("Voyager")
+    session = Session(tmp_path, *command(index), prepare=moodily, command=None)
+    assert session.ended() == 0 and open_knowledge(index).failed(), session.told
+    mood.write_text("Quaoar 1 ")
+    index = grown(index, examples, "Pluto")
+    killed_building(index, tmp_path, moodily, 5)
+    assert b"not today" in (index.folder / "knowledge" / "reading" / "answers.jsonl").read_bytes()
+    mood.unlink()
+    index = grown(index, examples, "Pluto", "Sedna")
+    session = Session(tmp_path, *command(index), "--retry-failed", prepare=moodily, command=None)
+    assert session.ended() == 0, session.told
+    store = open_knowledge(index)
+    assert store.failed() == [] and read_by_model(store) == {chunk.digest for chunk in chunks(index, TOKENS)}
+    assert set(Counter((tmp_path / "told").read_text().split()).values()) <= {1, 2}
+
+
+def test_a_reading_that_nobody_can_go_on_with_is_dropped(place: Callable[[], Index], tmp_path: Path) -> None:
+    index, slowly = place(), partial(_slowly, tmp_path / "told")
+    killed_building(index, tmp_path, slowly, 5)
+    home = index.folder / "knowledge"
+
+    def told(status: int, *arguments: object) -> str:
+        session = Session(tmp_path, *arguments, prepare=slowly, command=None)
+        assert session.ended() == status, session.told
+        return session.told
+
+    other = ["--llm", "openai:m@http://127.0.0.1:9/v1"]
+    assert "was begun with something else" in told(1, *command(index)[:3], *other)
+    assert "unknown" in told(1, *command(index)[:3], "--llm", "nobody", "--restart").lower()
+    assert not (home / "reading.old-1").exists()
+    assert "the old run is now" in told(0, *command(index, 80), "--restart")
+    wanted = {chunk.digest for chunk in chunks(index, 80)}
+    assert read_by_model(open_knowledge(index)) == wanted and (home / "reading.old-1").exists()
+    killed_building(index := place(), tmp_path, slowly, 5)
+    assert "not read yet" not in told(0, *command(index)[:3], "--restart")
+    assert unread(index) == 0 and read_by_model(open_knowledge(index)) == set()
+
+
 @pytest.mark.slow
 def test_killed_again_and_again(place: Callable[[], Index], tmp_path: Path) -> None:
     """Real SIGKILLs of `pyfast knowledge build`: the same store; only what was in flight is paid again."""
     whole = build(place(), Watched(graph))
     index, told = place(), tmp_path / "told"
-    command = [
-        "knowledge",
-        "build",
-        index.folder,
-        "--llm",
-        "instant",
-        "--concurrency",
-        2,
-        "--chunk-tokens",
-        TOKENS,
-    ]
     slowly = partial(_slowly, told)
     answers = index.folder / "knowledge" / "reading" / "answers.jsonl"
     kills = 0
     for lines in range(5, 45, 8):
-        session = Session(tmp_path, *command, prepare=slowly, command=None)
+        session = Session(tmp_path, *command(index), prepare=slowly, command=None)
         session.until(lambda lines=lines: answers.exists() and answers.read_bytes().count(b"\n") >= lines)
         if not session.process.is_alive():
             break
         session.kill()
         kills += 1
-    session = Session(tmp_path, *command, prepare=slowly, command=None)
+    session = Session(tmp_path, *command(index), prepare=slowly, command=None)
     assert session.ended() == 0, session.told
     assert kills >= 3
     asked = Counter(told.read_text().split())

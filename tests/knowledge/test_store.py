@@ -21,6 +21,7 @@ from pyfast.knowledge import (
     Writer,
     change,
     open_knowledge,
+    open_session,
     read_straight,
     snapshots,
 )
@@ -213,6 +214,72 @@ def test_a_damaged_file_is_refused(index: Index, store: Knowledge) -> None:
         open_knowledge(index)
 
 
+def damage(path: Path) -> None:
+    contents = bytearray(path.read_bytes())
+    contents[len(contents) // 2] ^= 64
+    path.write_bytes(contents)
+
+
+@pytest.mark.parametrize("damaged", ["2/records.sqlite", "2/facts.vectors.npy", "2/manifest.json", "current"])
+def test_a_damaged_snapshot_is_put_aside_by_the_next_build(
+    index: Index, store: Knowledge, damaged: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody works with it, or with the one before unasked; the error says what to do, and that does it."""
+    grown = change(index, WordVectors(), add(ONE))
+    home = index.folder / "knowledge"
+    if damaged == "current":
+        (home / damaged).write_text("\0\0")
+    else:
+        damage(home / damaged)
+    for attempt in (lambda: open_knowledge(index), lambda: change(index, WordVectors(), add(ONE))):
+        with pytest.raises(IndexFormatError, match=rf"damaged.*`pyfast knowledge build {index.folder}`"):
+            attempt()
+    snapshots.mend(index)
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "damaged" in told
+    left = grown if damaged == "current" else store  # only the name was damaged: nothing is lost
+    assert open_knowledge(index).fingerprint == left.fingerprint
+    assert (home / "2.damaged").exists() == (damaged != "current")
+    assert change(index, WordVectors(), add(ONE)).fingerprint == grown.fingerprint
+    snapshots.mend(index)
+    assert capsys.readouterr().err == "" and open_knowledge(index).fingerprint == grown.fingerprint
+
+
+def test_where_no_snapshot_is_whole_all_stays_as_it_is(index: Index, store: Knowledge) -> None:
+    damage(store.folder / "records.sqlite")
+    before = sorted(path.name for path in store.folder.parent.rglob("*"))
+    with pytest.raises(IndexFormatError, match=rf"damaged.*remove {store.folder.parent} to begin anew"):
+        snapshots.mend(index)
+    assert sorted(path.name for path in store.folder.parent.rglob("*")) == before
+
+
+def test_a_snapshot_is_on_the_disk_before_it_is_named(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file as it is to stay; then the folder's new name; then `current`, and its name."""
+    done: list[tuple[str, str, int]] = []  # (what, path, bytes)
+    fsync, rename = os.fsync, Path.rename
+
+    def synced(file: int) -> None:
+        fsync(file)
+        path = Path(f"/proc/self/fd/{file}").readlink()
+        done.append(("fsync", str(path), path.stat().st_size if path.is_file() else 0))
+
+    def renamed(path: Path, target: Path) -> Path:
+        done.append(("rename", str(path), 0))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    store = change(index, WordVectors(), add(ONE))
+    home = store.folder.parent
+    built = done.index(("rename", str(home / "1.building"), 0))
+    files = {("fsync", str(home / "1.building" / f.name), f.stat().st_size) for f in store.folder.iterdir()}
+    assert len(files) > 5 and files | {("fsync", str(home / "1.building"), 0)} == set(done[:built])
+    new = str(home / "current.new")
+    assert done[built + 1 :] == [
+        ("fsync", str(home), 0), ("fsync", new, 2), ("rename", new, 0), ("fsync", str(home), 0)
+    ]  # fmt: skip
+
+
 def test_what_cannot_be_opened(index: Index, store: Knowledge) -> None:
     other = WordVectors()
     other.fingerprint = "another"  # type: ignore[misc]
@@ -240,6 +307,36 @@ def test_union(index: Index, store: Knowledge, small: Index, tmp_path: Path) -> 
     ada = both.entity("Ada")
     assert ada is not None and both.keys[-1] == "knows, friends"
     assert unite(index, WordVectors(), first).fingerprint == both.fingerprint
+
+
+def test_in_a_union_names_mean_what_they_mean_in_each_store(index: Index, small: Index, tmp_path: Path) -> None:
+    """Case and spaces make no other entity, but where the other store tells two apart by them."""
+    change(index, WordVectors(), add(ONE, Extract("e", "test", (Statement("ONE", "is", "eve", 1),))))
+    said = [("ADA", "BOB  Ross"), ("bob", "Eve"), ("Zoe", "zoe"), ("Eve", "one"), ("Bob ross", "ada")]
+    extract = Extract("o", "test", tuple(Statement(head, "met", tail, 9) for head, tail in said[:2]))
+    exact = Extract("x", "test", tuple(Statement(head, "met", tail, 9) for head, tail in said[2:]), exact=True)
+    other = Index(shutil.copytree(small.folder, tmp_path / "other"))
+    both = unite(index, WordVectors(), change(other, WordVectors(), add(extract, exact)))
+    met = [both.triple(i) for i in range(len(both)) if both.triple(i)[1] == "met"]
+    assert met[:2] == [("ADA", "met", "BOB Ross"), ("Bob", "met", "eve")]  # other has both ADA and ada
+    assert sorted(met[2:]) == [("Bob ross", "met", "ada"), ("Zoe", "met", "zoe"), ("eve", "met", "ONE")]
+    assert unite(index, WordVectors(), open_knowledge(other)).fingerprint == both.fingerprint
+
+
+def test_a_union_is_not_of_documents_that_nobody_read(
+    index: Index, small: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the index's own documents say is read by the next run, beside what came from elsewhere."""
+    monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
+    other = Index(shutil.copytree(small.folder, tmp_path / "other"))
+    united = unite(index, WordVectors(), change(other, WordVectors(), add(ONE)))
+    assert len(united) == 1 and united.manifest["corpus"] is None
+    store = open_session(index, "words").store
+    assert "bringing its knowledge up to date" in capsys.readouterr().err
+    assert store.entity("Neil Armstrong") is not None and store.entity("Ada") is not None
+    assert store.manifest["corpus"] == index.manifest["corpus"]
+    assert unite(index, WordVectors(), united).fingerprint == store.fingerprint
+    assert open_knowledge(index).manifest["corpus"] == index.manifest["corpus"]
 
 
 def test_export_is_read_back_by_the_libraries(store: Knowledge, tmp_path: Path) -> None:

@@ -1,0 +1,18 @@
+"""The options that every training has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[Path, typer.Option(help="The folder of a language model in safetensors.")]
+Out = Annotated[Path, typer.Option(help="The folder of the training; one that was begun goes on.")]
+Epochs = Annotated[int, typer.Option(min=1, help="How often each example is learnt from.")]
+LearningRate = Annotated[float, typer.Option(min=0.0, help="Adam's highest.")]
+Accumulation = Annotated[int, typer.Option(min=1, help="Examples of a step.")]
+Rank = Annotated[int, typer.Option(min=1, help="Of LoRA's updates.")]
+Alpha = Annotated[int, typer.Option(min=1, help="Of LoRA's updates.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of order, weights and dropout.")]
+Minutes = Annotated[float | None, typer.Option(min=0.0, help="Stop then; the same command goes on.")]
