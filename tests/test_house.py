@@ -133,3 +133,14 @@ def test_nothing_is_evaluated_or_unpickled(path: Path) -> None:
                 assert allows or keyword.arg not in ("allow_pickle", "shell"), node.lineno
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "numpy.load"):
             assert any(keyword.arg == "allow_pickle" for keyword in node.keywords), node.lineno
+
+
+def test_no_function_stands_in_two_files() -> None:
+    places: dict[tuple[str, str], set[str]] = {}
+    for path, name in zip(SOURCES, NAMES, strict=True):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                does = node.body[1:] if ast.get_docstring(node) else node.body
+                body = "\n".join(map(ast.unparse, does))
+                places.setdefault((node.name, body), set()).add(name)
+    assert [found for (_, body), found in places.items() if body not in ("", "...") and len(found) > 1] == []

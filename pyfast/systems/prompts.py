@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import BaseModel, Field
@@ -119,3 +120,8 @@ def final_text(answer: str) -> str | None:
     """The answer as it is given, or None where the model said that the evidence does not tell."""
     text = answer.strip()
     return None if text.lower().rstrip(".") in ("", INSUFFICIENT) else text
+
+
+def tidied(texts: Iterable[str]) -> list[str]:
+    """Names or words that a model gave, without blanks around them, each once."""
+    return list(dict.fromkeys(text.strip() for text in texts if text.strip()))

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pyfast.engine import Answer, Ask, Prompt
 from pyfast.errors import InputError, first_fault
-from pyfast.knowledge import Session
+from pyfast.knowledge import Session, open_session
 from pyfast.retrieval import Index
+from pyfast.retrieval.embeddings import DEFAULT
 
 
 class Settings(BaseModel):
@@ -22,9 +23,21 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class WithKnowledge(Settings):
+    """Base of the settings of systems that draw on a store of knowledge."""
+
+    embedder: str = DEFAULT
+    """A model of sentence-transformers: its name or folder."""
+
+
+def opens(index: Index, settings: WithKnowledge, run: Path | None) -> Session:
+    """The store of the index, as it was when the run began."""
+    return open_session(index, settings.embedder, run)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class System:
-    """One system, in one file."""
+    """One system, in one file or folder."""
 
     name: str
     answer: Callable[..., Coroutine[Any, Any, Answer]]
