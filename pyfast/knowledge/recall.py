@@ -38,8 +38,8 @@ class Recalled:
         heads, tails = (list(dict.fromkeys(shown(triple[end]) for triple in self.triples)) for end in (0, 2))
         relation = shown(self.triples[0][1])
         if len(heads) > 1:
-            return f"{_listed(heads, room)} | {relation} | {tails[0]}"
-        return f"{heads[0]} | {relation} | {_listed(tails, room)}"
+            return f"{listed(heads, room)} | {relation} | {tails[0]}"
+        return f"{heads[0]} | {relation} | {listed(tails, room)}"
 
     def triples_with(self, answers: Sequence[str], or_all: bool = True) -> Iterator[Recalled]:
         """Each of its triples that has an answer as an end; where none has, a few of them."""
@@ -100,7 +100,8 @@ def _recalled(store: Knowledge, fact: int) -> Recalled:
     return Recalled(tuple(store.triple(place) for place in places), tuple(places))
 
 
-def _listed(values: Sequence[str], room: int | None) -> str:
+def listed(values: Sequence[str], room: int | None) -> str:
+    """``value; value``; in about `room` characters, but for the first of them, saying how many are left out."""
     kept: list[str] = []
     for value in values:
         room = None if room is None else room - len(value) - 2

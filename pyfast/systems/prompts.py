@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Prompt
+from pyfast.knowledge.records import tidy
 
 INSUFFICIENT = "insufficient evidence"
 
@@ -123,5 +124,5 @@ def final_text(answer: str) -> str | None:
 
 
 def tidied(texts: Iterable[str]) -> list[str]:
-    """Names or words that a model gave, without blanks around them, each once."""
-    return list(dict.fromkeys(text.strip() for text in texts if text.strip()))
+    """Names or words that a model gave, each on one line, and once."""
+    return [text for text in dict.fromkeys(map(tidy, texts)) if text]

@@ -18,7 +18,7 @@ from word_vectors import WordVectors
 from pyfast.corpus import KnowledgeGraph, TextDocument, Triple, read
 from pyfast.engine import Budget, Question, Record, answer_all
 from pyfast.engine.configuration import write_configuration
-from pyfast.errors import BackendError, InputError
+from pyfast.errors import BackendError, CallError, InputError
 from pyfast.knowledge import (
     Extract,
     Knowledge,
@@ -76,6 +76,20 @@ class Scripted:
         reply = self.replies[kind]
         reply = reply(said) if callable(reply) else reply
         return reply if isinstance(reply, Completion) else Completion(json.dumps(reply), "stop")
+
+
+class Windowed(Scripted):
+    """With a context window, a token for three characters: what does not fit is refused."""
+
+    def __init__(self, context_window: int, **replies: Any) -> None:
+        super().__init__(**replies)
+        self.context_window = context_window
+
+    async def complete(self, request: Request) -> Completion:
+        tokens = sum(len(said.content) for said in request.messages) / 3 + request.max_tokens
+        if tokens > self.context_window:
+            raise CallError(f"{tokens:.0f} tokens do not fit")
+        return await super().complete(request)
 
 
 @pytest.fixture
@@ -159,6 +173,23 @@ def test_each_of_several_answers_is_asked_about(session: Session) -> None:
     assert [step["question"] for step in record.trace["path"][1]] == ["What is Mars?", "What is Neptune?"]
     (record,) = run(session, Scripted(from_facts=two), ["q"], branches="1")
     assert len(record.trace["path"][1]) == 1
+
+
+@pytest.mark.parametrize("window", [1400, 2048, 4096, 1_000_000])
+def test_earlier_answers_are_cut_to_the_window_and_what_a_question_can_hold(session: Session, window: int) -> None:
+    """Of hubs: what a sub-question refers to is there whole, of the rest as much as a question has characters."""
+    hub = {"answers": [f"Person {i} of the long list" for i in range(400)], "used": [1]}
+    chain = ["Who is listed?", "Who else is listed?", "Who of them knows #2?"]
+    llm = Windowed(window, sub_questions={"questions": chain}, from_facts=hub, rewrite={"question": "Who?"})
+    (record,) = run(session, llm, ["q"], branches="3")
+    assert record.state == "answered", record.reason
+    first, *others = llm.said("rewrite")
+    assert first.startswith("Found before:\n#1: Who is listed? -> Person 0 of the long list; Person 1 of")
+    for i, said in enumerate(others):
+        lines = said.partition("\nQuestion")[0].splitlines()[1:]
+        assert lines[-1] == f"#2: Who else is listed? -> Person {i} of the long list" and len(lines) == 2
+        assert lines[0].endswith(" more") and len(lines[0]) < 360
+    assert len(others) == 3
 
 
 def test_what_the_model_gets_wrong_costs_no_more_than_it_must(session: Session) -> None:

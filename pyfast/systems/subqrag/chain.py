@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice, product
 
 from pyfast.engine import Context
 from pyfast.errors import AnswerError
+from pyfast.knowledge.recall import listed
+from pyfast.systems.prompts import tidied
+from pyfast.systems.subqrag.memory import within
 from pyfast.systems.subqrag.prompts import REWRITE, SUB_QUESTIONS, RewrittenFields
 from pyfast.systems.subqrag.settings import Settings
 from pyfast.systems.subqrag.steps import Step, together
 
 _PLACE = re.compile(r"#(\d+)")
+_MOST = 300  # characters of an earlier answer: a rewritten question holds no more
 
 
 async def sub_questions(question: str, ctx: Context, settings: Settings) -> tuple[list[str], str | None]:
@@ -37,26 +41,28 @@ async def on_its_own(
     """
     if not steps or not settings.rewrite:
         return [text]
-    answers = [list(dict.fromkeys(name for step in found for name in step.answers)) for found in steps]
+    answers = [tidied(name for step in found for name in step.answers) for found in steps]
     named = sorted({int(place) - 1 for place in _PLACE.findall(text)} & set(range(len(steps))))
     chosen = [answers[i] for i in named]
     if not all(chosen):
         return [text]
-    combinations = islice(product(*chosen), settings.branches)
-    before = [", ".join(names) for names in answers]
+    others = {i: names for i, names in enumerate(answers) if names and i not in named}
     return await together(
-        _rewritten(text, chain, {**dict(enumerate(before)), **dict(zip(named, combination, strict=True))}, ctx)
-        for combination in combinations
+        _rewritten(text, chain, {**others, **{i: [name] for i, name in zip(named, names, strict=True)}}, ctx)
+        for names in islice(product(*chosen), settings.branches)
     )
 
 
-async def _rewritten(text: str, chain: Sequence[str], found: dict[int, str], ctx: Context) -> str:
-    lines = [f"#{i + 1}: {chain[i]} -> {name}" for i, name in found.items() if name]
-    if not lines:
+async def _rewritten(text: str, chain: Sequence[str], found: Mapping[int, Sequence[str]], ctx: Context) -> str:
+    """`found`: the answers to earlier sub-questions, last those that `text` refers to, one to each."""
+    if not found:
         return text
+    room = ctx.room(REWRITE)
+    share = min(room // len(found), _MOST)
+    lines = [f"#{i + 1}: {chain[i]} -> {listed(names, share)}" for i, names in found.items()]
     try:
-        fields = await ctx.generate(REWRITE, found="\n".join(lines), question=text)
+        fields = await ctx.generate(REWRITE, found="\n".join(within(lines[::-1], room)[::-1]), question=text)
     except AnswerError:
         fields = RewrittenFields(question="")
-    filled = _PLACE.sub(lambda place: found.get(int(place[1]) - 1) or place[0], text)
+    filled = _PLACE.sub(lambda place: found.get(int(place[1]) - 1, place)[0], text)
     return fields.question.strip() or filled

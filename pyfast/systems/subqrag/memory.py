@@ -19,15 +19,15 @@ def memory_of(step: Step) -> list[str]:
     return [f"{step.question} -> {'; '.join(step.answers)}"] if step.answers else []
 
 
-def within(lines: Iterable[str], room: int) -> str:
-    """As many lines as fit, at least one."""
+def within(lines: Iterable[str], room: int) -> list[str]:
+    """As many lines, from the first on, as fit; at least one."""
     kept: list[str] = []
     for line in lines:
         room -= len(line) + 1
         if room < 0 and kept:
             break
         kept.append(line)
-    return "\n".join(kept)
+    return kept
 
 
 def evidence(steps: Sequence[Step], session: Session) -> Evidence:

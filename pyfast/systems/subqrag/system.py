@@ -30,7 +30,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     if not memory:
         return Answer(None, trace=trace(steps, degraded))
     room = ctx.room(FROM_MEMORY)
-    reply = await ctx.generate(FROM_MEMORY, memory=within(memory, room), question=question.text)
+    reply = await ctx.generate(FROM_MEMORY, memory="\n".join(within(memory, room)), question=question.text)
     return Answer(final_text(reply.answer), evidence(flat, session), trace(steps, degraded))
 
 
