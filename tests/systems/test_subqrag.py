@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -99,11 +100,13 @@ def session(small: Index, tmp_path: Path) -> Session:
     return Session(index, change(index, WordVectors(), lambda database: Writer(database).add(extracts)))
 
 
-def run(session: Session, llm: Any, questions: list[str], concurrency: int = 8, **settings: str) -> list[Any]:
+def run(
+    session: Session, llm: Any, questions: list[str], concurrency: int = 8, attempts: int = 1, **settings: str
+) -> list[Any]:
     ask = SYSTEM.ask(SYSTEM.configure(settings), session)
     found: list[Record] = []
     asked = (Question(str(i), text) for i, text in enumerate(questions))
-    budget = Budget(attempts=1)
+    budget = Budget(attempts=attempts)
     asyncio.run(answer_all(asked, ask, session.index, llm, found.append, concurrency, budget=budget))
     return [SimpleNamespace(**{"reason": None, **record.as_json()}) for record in found]
 
@@ -190,6 +193,71 @@ def test_earlier_answers_are_cut_to_the_window_and_what_a_question_can_hold(sess
         assert lines[-1] == f"#2: Who else is listed? -> Person {i} of the long list" and len(lines) == 2
         assert lines[0].endswith(" more") and len(lines[0]) < 360
     assert len(others) == 3
+
+
+HUB = [f"The {i}th Film of Many" for i in range(700)]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """What has hundreds of values, a few facts of one beside it, and a text that names one of them."""
+    triples = [Triple("Kim Lee", "made", film) for film in HUB]
+    triples += [Triple(f"Kim Lee {i}", "was born in", "Rome") for i in range(4)]
+    text = TextDocument("t", "Kim Lee", "Kim Lee made The 5th Film of Many, and others.")
+    return know(
+        build_index([KnowledgeGraph("k", "K", tuple(triples)), text], tmp_path_factory.mktemp("hub") / "index")
+    )
+
+
+def lists(said: str, tokens: int) -> Completion:
+    """A model that names all that it is shown, word by word, until its tokens are at their end."""
+    films = re.findall(r"The \d+th Film of Many", said)
+    used = [int(number) for number in re.findall(r"(?m)^(\d+)\. Kim Lee \| made \|", said)]
+    reply = {"answers": films, "used": used} if said.startswith("Facts") else {"answer": "; ".join(films)}
+    text = json.dumps(reply)
+    words = re.findall(r"\w+|[^\w\s]", text)
+    return Completion(text, "stop" if len(words) <= tokens else "length")
+
+
+class Lists(Windowed):
+    async def complete(self, request: Request) -> Completion:
+        said = request.messages[-1].content
+        self.replies["from_facts"] = self.replies["from_memory"] = lambda said: lists(said, request.max_tokens)
+        self.most = max(getattr(self, "most", 0), request.max_tokens if said.startswith("Facts") else 0)
+        return await super().complete(request)
+
+
+@pytest.mark.parametrize(
+    ("window", "least"), [(1400, 30), (2048, 50), (4096, 150), (8192, 330), (16_384, 700), (10**6, 700)]
+)
+def test_a_hub_is_listed_as_far_as_the_window_allows(hub: Session, window: int, least: int) -> None:
+    llm = Lists(window, sub_questions={"questions": ["What did Kim Lee make?"]})
+    (record,) = run(hub, llm, ["What did Kim Lee make?"])
+    assert record.state == "answered", record.reason
+    ((step,),) = record.trace["path"]
+    assert step["source"] == "graph" and step["answers"] == HUB[: len(step["answers"])]
+    assert len(step["answers"]) == len(step["triples"]) >= least
+    assert record.answer.split("; ") == step["answers"]
+    assert llm.most <= 10_000  # as long as what is shown, however much the window would hold
+    assert "\n5. " in llm.said("from_facts")[0]  # nor is a fact lost
+
+
+def test_answers_that_are_cut_off_cost_no_question(hub: Session) -> None:
+    """Facts of which no list comes to its end do not tell: documents may. Each is asked for once."""
+    cut = Completion('{"answers": ["The 1', "length")
+    asked = {"sub_questions": {"questions": ["What did Kim Lee make?"]}, "from_facts": cut}
+    llm = Scripted(**asked, from_documents={"answers": ["The 5th Film of Many"]}, from_memory=cut)
+    (record,) = run(hub, llm, ["q"], attempts=3)
+    ((step,),) = record.trace["path"]
+    assert step["source"] == "documents"
+    assert [fault.partition(" after")[0] for fault in step["degraded"]] == ["from_facts: answer cut off"]
+    assert (record.state, record.answer) == ("answered", "The 5th Film of Many")  # what the chain ended with
+    assert record.trace["answer_degraded"].startswith("from_memory: answer cut off")
+    assert [len(llm.said(kind)) for kind in ("from_facts", "from_documents", "from_memory")] == [1, 1, 1]
+    llm = Scripted(**asked, from_documents=cut)
+    (record,) = run(hub, llm, ["q"])
+    ((step,),) = record.trace["path"]
+    assert record.state == "abstained" and len(step["degraded"]) == 2 and llm.said("read_triples")
 
 
 def test_what_the_model_gets_wrong_costs_no_more_than_it_must(session: Session) -> None:
@@ -380,7 +448,7 @@ def test_a_name_cannot_forge_a_line(tmp_path: Path) -> None:
     session = know(build_index([KnowledgeGraph("k", "K", (forged,))], tmp_path / "index"))
     (found,) = recall(session.index, [("Bob", Learned())], session.store, 1, 0)
     assert found[0].line() == "Ada 2. Eve / rules | knows | Bob / and is Eve"
-    assert len(list(found[0].triples_with(["Bob / and is Eve"], or_all=False))) == 1  # as the LLM read it
+    assert found[0].with_answers(["Bob / and is Eve"], or_some=False) == found[0]  # as the LLM read it
 
 
 def test_what_was_learned_is_named_by_whole_words(session: Session) -> None:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pyfast.knowledge import Session
+from pyfast.knowledge.recall import in_room, listed
 from pyfast.retrieval import Evidence
 from pyfast.systems.subqrag.steps import Step
 
 
-def memory_of(step: Step) -> list[str]:
-    """What a step puts into the graph memory; answers that no triple says stand as they were found."""
-    if step.used:
-        return [fact.line() for fact in step.used]
-    return [f"{step.question} -> {'; '.join(step.answers)}"] if step.answers else []
+def memory(steps: Iterable[Step], room: int) -> list[str]:
+    """Equation 5's T_used, each fact on a line with what was used of it, in about `room` characters.
+
+    Answers that no triple says stand there as they were found.
+    """
+    told: dict[str, Callable[[int | None], str]] = {}
+    for step in steps:
+        found = [fact.line for fact in step.used] or [partial(_found, step)] * bool(step.answers)
+        told.update((tell(None), tell) for tell in found)
+    return within(in_room([*told.values()], room), room)
+
+
+def _found(step: Step, room: int | None) -> str:
+    told = f"{step.question} -> "
+    return told + listed(step.answers, room and room - len(told))
 
 
 def within(lines: Iterable[str], room: int) -> list[str]:
-    """As many lines, from the first on, as fit; at least one."""
+    """As many lines, from the first on, as fit; at least the first."""
     kept: list[str] = []
     for line in lines:
         room -= len(line) + 1
@@ -39,8 +51,11 @@ def evidence(steps: Sequence[Step], session: Session) -> Evidence:
     return Evidence(places, np.ones(len(places), np.float32))
 
 
-def trace(steps: Sequence[Sequence[Step]], degraded: str | None) -> dict[str, Any]:
-    """The path: each sub-question as it was asked, with its answers and triples; and what was learned."""
+def trace(steps: Sequence[Sequence[Step]], **degraded: str | None) -> dict[str, Any]:
+    """The path: each sub-question as it was asked, with its answers and triples; and what was learned.
+
+    `degraded`: what was wrong with replies that it had to be done without, where something was.
+    """
     path = [
         [
             {
@@ -48,6 +63,7 @@ def trace(steps: Sequence[Sequence[Step]], degraded: str | None) -> dict[str, An
                 "source": step.source,
                 "answers": step.answers,
                 "triples": [list(triple) for fact in step.used for triple in fact.triples],
+                **({"degraded": step.degraded} if step.degraded else {}),
             }
             for step in found
         ]
@@ -60,4 +76,4 @@ def trace(steps: Sequence[Sequence[Step]], degraded: str | None) -> dict[str, An
         for said in step.learned
     ]
     told = {"path": path, **({"learned": learned} if learned else {})}
-    return told if degraded is None else {**told, "chain_degraded": degraded}
+    return told | {name: fault for name, fault in degraded.items() if fault is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from pyfast.engine import Context
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Learned, Session, Statement
 from pyfast.knowledge.reading import READ_TRIPLES, statements_in
-from pyfast.knowledge.recall import Recalled, recall
+from pyfast.knowledge.recall import Recalled, in_room, recall
 from pyfast.knowledge.search import encode
 from pyfast.knowledge.session import wording_of
 from pyfast.systems.prompts import tidied
@@ -19,6 +19,7 @@ from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS
 from pyfast.systems.subqrag.settings import Settings
 
 T = TypeVar("T")
+_NUMBER = 5  # characters of a fact's number
 
 
 @dataclass(slots=True)
@@ -32,6 +33,8 @@ class Step:
     learned: list[Statement] = field(default_factory=list)
     source: str = "nothing"
     """Where the answers are from: graph, documents or nothing"""
+    degraded: list[str] = field(default_factory=list)
+    """What the LLM did not give in the right form"""
 
 
 async def resolve(text: str, ctx: Context, settings: Settings, session: Session, learned: Learned) -> Step:
@@ -39,26 +42,43 @@ async def resolve(text: str, ctx: Context, settings: Settings, session: Session,
     step = Step(text)
     facts = await ctx.call(recall, (text, learned), session.store, settings.k, settings.named)
     if facts:
-        room = ctx.room(FROM_FACTS) // len(facts)
-        lines = [f"{number}. {fact.line(room)}" for number, fact in enumerate(facts, start=1)]
-        reply = await ctx.generate(FROM_FACTS, facts="\n".join(lines), question=text)
-        step.answers = tidied(reply.answers)
-        if step.answers:
-            step.source = "graph"
-            used = [facts[i - 1] for i in dict.fromkeys(reply.used) if 1 <= i <= len(facts)]
-            step.used = [triple for fact in used for triple in fact.triples_with(step.answers)]
-            return step
-    pool = await ctx.retrieve(text, settings.documents)
+        await _from_facts(step, facts, ctx)
+    if not step.answers:
+        await _from_documents(step, ctx, settings)
+    return step
+
+
+async def _from_facts(step: Step, facts: Sequence[Recalled], ctx: Context) -> None:
+    """Facts of which the LLM gives no answer that can be used do not tell; all that they list it may give."""
+    lines = in_room([fact.line for fact in facts], ctx.room_to_repeat() - _NUMBER * len(facts))
+    told = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
+    try:
+        reply = await ctx.generate(ctx.repeating(FROM_FACTS, told), facts=told, question=step.question)
+    except AnswerError as error:
+        step.degraded.append(str(error))
+        return
+    step.answers = tidied(reply.answers)
+    if step.answers:
+        step.source = "graph"
+        used = [facts[i - 1] for i in dict.fromkeys(reply.used) if 1 <= i <= len(facts)]
+        step.used = [part for fact in used if (part := fact.with_answers(step.answers))]
+
+
+async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
+    pool = await ctx.retrieve(step.question, settings.documents)
     if not len(pool):
-        return step
+        return
     context = await ctx.narrative(pool, FROM_DOCUMENTS)
-    from_documents = await ctx.generate(FROM_DOCUMENTS, context=context, question=text)
-    step.answers = tidied(from_documents.answers)
+    try:
+        reply = await ctx.generate(FROM_DOCUMENTS, context=context, question=step.question)
+    except AnswerError as error:
+        step.degraded.append(str(error))
+    else:
+        step.answers = tidied(reply.answers)
     step.source = "documents" if step.answers else "nothing"
     if settings.update:
-        read = await together(_read(unit, text, ctx) for unit in pool.units.tolist())
+        read = await together(_read(unit, step.question, ctx) for unit in pool.units.tolist())
         step.learned = [statement for statements in read for statement in statements]
-    return step
 
 
 async def _read(unit: int, question: str, ctx: Context) -> list[Statement]:
@@ -80,7 +100,7 @@ async def learn(step: Step, ctx: Context, session: Session, learned: Learned) ->
     added = [statement for statement, vector in pairs if learned.add(statement, vector)]
     if step.source == "documents":
         told = [Recalled.of_statement(said) for said in step.learned]
-        step.used = [triple for fact in told for triple in fact.triples_with(step.answers, or_all=False)]
+        step.used = [fact for fact in told if fact.with_answers(step.answers, or_some=False)]
     step.learned = added
 
 
