@@ -11,6 +11,7 @@ import typer
 
 from pyfast.commands.answer import watched
 from pyfast.commands.terminal import pairs, plain, tokens, values
+from pyfast.errors import CallError
 
 if TYPE_CHECKING:
     from pyfast.knowledge import Knowledge
@@ -31,20 +32,21 @@ def build(
     llm_option: Annotated[list[str] | None, typer.Option(help="An option of the LLM; repeatable.")] = None,
     embedder: _Embedder = _MODEL,
     chunk_tokens: Annotated[
-        int | None, typer.Option(min=50, help="How much is read at once: 1200, or as it was before.")
+        int | None, typer.Option(min=50, help="The size of a chunk: 1200, or as it was before.")
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=65_536, help="Chunks in work at once.")] = 64,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Read chunks again that failed.")] = False,
 ) -> None:
     """Read an index's documents into its knowledge, or go on; what was read before is not read again."""
     from pyfast.engine import Budget, check_run
-    from pyfast.knowledge.extraction import chunk_size, job, prepare, take_over, unread
+    from pyfast.knowledge.extraction import chunk_size, job, prepare, take_over, unread, why_nothing_was_read
     from pyfast.llm import open_llm
     from pyfast.retrieval import Index
     from pyfast.retrieval.embeddings import Embedder
 
     opened, model = Index(index), Embedder(embedder)
     chunk_size(opened, chunk_tokens)  # refused before anything is paid for
+    nothing = None
     if llm is not None:
         backend = open_llm(llm, **values(pairs("--llm-option", llm_option)))
         if (reading := prepare(opened, chunk_tokens, retry_failed)) is not None:
@@ -53,8 +55,15 @@ def build(
             summary = asyncio.run(watched(run, reading.chunks))
             read = tokens(summary.prompt_tokens, summary.cached_tokens, summary.completion_tokens)
             print(f"{reading.chunks} chunks read: {summary.llm_calls} LLM calls, {read}", file=sys.stderr)
+            nothing = why_nothing_was_read(reading)
     print("computing vectors", file=sys.stderr)
     store = take_over(opened, model, chunk_tokens, texts=llm is None)
+    if nothing is not None:
+        reason, times = nothing
+        raise CallError(
+            f"not one chunk could be read, {times} of them because: {reason};"
+            " `pyfast knowledge build --retry-failed` reads them again"
+        )
     _tell(index, store)
     if left := unread(opened):
         print(f"{left} chunks are not read yet: `pyfast knowledge build --llm` goes on with them", file=sys.stderr)

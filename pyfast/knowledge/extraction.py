@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
 from pyfast.engine import (
     Answer,
@@ -32,7 +34,7 @@ from pyfast.engine.folder import ANSWERS
 from pyfast.errors import InputError
 from pyfast.jsonl import read_lines
 from pyfast.knowledge.chunks import TOKENS, Chunk, chunks
-from pyfast.knowledge.reading import READ_GRAPH, GraphFields, mentions_in, statements_in
+from pyfast.knowledge.reading import READ_GRAPH, GraphFields, mentions_in, read_graph, statements_in
 from pyfast.knowledge.records import Extract, Writer, keep_only
 from pyfast.knowledge.snapshots import change, has_knowledge, open_knowledge
 from pyfast.knowledge.store import Knowledge
@@ -44,6 +46,7 @@ from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.index import KNOWLEDGE
 
 METHOD = "read"
+_GRAPHS = TypeAdapter(list[GraphFields])
 _FOLDER, _CHUNKS = "reading", "chunks.jsonl"
 
 
@@ -107,7 +110,8 @@ def _begun(folder: Path) -> bool:
 
 def _line(digest: str, chunk: Chunk) -> bytes:
     passages = [(f"{segment:016x}", text) for segment, text in chunk.passages]
-    return orjson.dumps({"id": digest, "question": chunk.text, "title": chunk.title, "passages": passages})
+    asked = "\n\n".join((chunk.title, *(text for _, text in chunk.passages)))  # also where there is no title
+    return orjson.dumps({"id": digest, "question": asked, "title": chunk.title, "passages": passages})
 
 
 def job(reading: Reading, llm: Backend, budget: Budget, concurrency: int) -> Job:
@@ -136,8 +140,15 @@ def job(reading: Reading, llm: Backend, budget: Budget, concurrency: int) -> Job
 
 
 async def _read(question: Question, ctx: Context) -> Answer:
-    fields = await ctx.generate(READ_GRAPH, text=question.text)
-    return Answer(fields.model_dump_json())
+    title, _, text = question.text.partition("\n\n")
+    return Answer(_GRAPHS.dump_json(await read_graph(title, text, ctx)).decode())
+
+
+def why_nothing_was_read(reading: Reading) -> tuple[str, int] | None:
+    """Of a reading that is done: the most frequent reason and how often, where every chunk failed; else None."""
+    records = (record for _, record in read_lines(reading.folder / ANSWERS))
+    reasons = Counter[str](record.get("reason", "") for record in records)
+    return None if "" in reasons else reasons.most_common(1)[0]
 
 
 def take_over(index: Index, embedder: Embedder, tokens: int | None = None, texts: bool = False) -> Knowledge:
@@ -186,7 +197,8 @@ def _found(folder: Path) -> tuple[list[Extract], int]:
 def _extract(chunk: dict[str, Any], record: dict[str, Any]) -> Extract:
     if record["state"] != "answered":
         return Extract(chunk["id"], METHOD, failed=record.get("reason") or record["state"])
-    graph = GraphFields.model_validate_json(record["answer"])
+    graphs = _GRAPHS.validate_json(record["answer"])
     passages = [(int(segment, 16), f"{chunk['title']} {text}") for segment, text in chunk["passages"]]
-    statements = tuple(statements_in(graph.relations, passages))
-    return Extract(chunk["id"], METHOD, statements, tuple(mentions_in(graph.entities, passages)))
+    statements = statements_in((relation for graph in graphs for relation in graph.relations), passages)
+    mentions = mentions_in((entity for graph in graphs for entity in graph.entities), passages)
+    return Extract(chunk["id"], METHOD, tuple(statements), tuple(mentions))
