@@ -108,8 +108,10 @@ def answer(
             print(f"the old run is now {aside}", file=sys.stderr)
     else:
         check_run(run, describe(), unknown=["llm.context_window"])  # before a model is loaded
+    resumed = None
     if session is not None:
         session = session.kept(run)
+        resumed = chosen.resumes and partial(chosen.resumes, session, settings)
     job = Job(
         folder=run,
         questions=partial(read_questions, questions, limit),
@@ -122,6 +124,7 @@ def answer(
         failures=failures,
         sync=sync,
         retry_failed=retry_failed,
+        resumed=resumed,
         finished=None if session is None else session.merge,
     )
     carry_out(job, total)

@@ -48,6 +48,8 @@ class System:
     opens: Callable[[Index, Any, Path | None], Session] | None = None
     """opens(index, settings, run): what it works with beside the index, the fourth argument of `answer`; `run` is
     the folder of a run that is perhaps gone on with"""
+    resumes: Callable[[Session, Any, Path], None] | None = None
+    """resumes(session, settings, answers): called before a run goes on, with the answers that it has"""
 
     def configure(self, given: Mapping[str, str]) -> Settings:
         """The settings: the defaults, but for those `given` by name, as text.

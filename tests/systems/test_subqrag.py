@@ -401,6 +401,61 @@ def test_restart_takes_the_store_as_it_is_now(session: Session, tmp_path: Path) 
     assert contents("--restart")[0] == current.fingerprint != begun
 
 
+def _scripted() -> None:
+    """In the process that is killed: a model that takes its time, and tells of facts that were learned alone."""
+    from pyfast.llm.instant import Instant
+
+    def facts(said: str) -> dict[str, Any]:
+        learned = re.findall(r"(?m)^(\d+)\. .* \| stands beside \| (.*)$", said)
+        return {"answers": [tail for _, tail in learned], "used": [int(number) for number, _ in learned]}
+
+    llm = Scripted(
+        sub_questions=lambda said: {"questions": [said.rpartition("Question: ")[2]]},
+        from_facts=facts,
+        from_memory=lambda said: {"answer": said.partition("\n\n")[0][-40:]},
+        read_triples=learns,
+    )
+
+    async def complete(self: Instant, request: Request) -> Completion:
+        await asyncio.sleep(0.01)
+        return await llm.complete(request)
+
+    Instant.complete = complete  # type: ignore[method-assign]
+    _words()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [("--concurrency", "3"), ("--shared-updates", "--concurrency", "1")], ids=str)
+def test_killed_again_and_again(session: Session, tmp_path: Path, given: tuple[str, ...]) -> None:
+    """Real SIGKILLs: answers and store are those of a run that nothing happened to."""
+    asked = [{"id": str(i), "question": f"{text} ({i})"} for i, text in enumerate(QUESTIONS)]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+
+    def begin(name: str) -> Process:
+        index = tmp_path / f"index-{name}"
+        if not index.exists():
+            shutil.copytree(session.index.folder, index)
+        line = [tmp_path / "questions.jsonl", "--index", index, "--system", "subqrag", "--llm", "instant"]
+        return Process(tmp_path / name, *line, "--set", "named=0", *given, prepare=_scripted)
+
+    whole = begin("whole")
+    assert whole.ended() == 0, whole.told
+    for lines in (4, 9, 15):
+        killed = begin("killed")
+        killed.until(lambda killed=killed, lines=lines: killed.lines() >= lines)
+        assert killed.process.is_alive(), killed.told
+        killed.kill()
+    last = begin("killed")
+    assert last.ended() == 0 and "going on" in last.told, last.told
+    assert (tmp_path / "killed" / "answers.jsonl").read_bytes() == (
+        tmp_path / "whole" / "answers.jsonl"
+    ).read_bytes()
+    stores = [open_knowledge(Index(tmp_path / f"index-{name}")).fingerprint for name in ("whole", "killed")]
+    assert stores[0] == stores[1] != session.store.fingerprint
+    sources = [step["source"] for record in records(tmp_path / "whole") for (step,) in record["trace"]["path"]]
+    assert ("graph" in sources) == ("--shared-updates" in given)  # from what earlier questions learned
+
+
 def test_an_index_that_was_built_anew(
     session: Session, examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

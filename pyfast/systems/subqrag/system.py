@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Learned, Session
@@ -39,10 +41,17 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     return Answer(final_text(said), evidence(flat, session), path)
 
 
+def resumes(session: Session, settings: Settings, answers: Path) -> None:
+    """What others see at once they see again."""
+    if settings.shared_updates:
+        session.share_again(answers)
+
+
 SYSTEM = system.System(
     "subqrag",
     answer,
     Settings,
     (SUB_QUESTIONS, REWRITE, FROM_FACTS, FROM_DOCUMENTS, READ_TRIPLES, FROM_MEMORY),
     opens=system.opens,
+    resumes=resumes,
 )
