@@ -40,6 +40,10 @@ class AnswerError(CallError):
     """One LLM call was answered, but not as asked: cut off, or not of the schema. A system may do without."""
 
 
+class CutOffError(AnswerError):
+    """The answer did not come to its end within its tokens."""
+
+
 class BudgetError(PyfastError):
     """A question has used up what it may: calls, tokens, steps or seconds. Only it fails; no system catches it."""
 

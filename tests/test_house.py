@@ -153,3 +153,14 @@ def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callab
     shared = own.keys() & others.keys() - OWN
     different = {name for name in shared if own[name].annotation != others[name].annotation}
     assert different == ({"llm"} if other is build else set()) and len(shared - different) >= least
+
+
+def test_no_function_stands_in_two_files() -> None:
+    places: dict[tuple[str, str], set[str]] = {}
+    for path, name in zip(SOURCES, NAMES, strict=True):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                does = node.body[1:] if ast.get_docstring(node) else node.body
+                body = "\n".join(map(ast.unparse, does))
+                places.setdefault((node.name, body), set()).add(name)
+    assert [found for (_, body), found in places.items() if body not in ("", "...") and len(found) > 1] == []

@@ -87,8 +87,10 @@ def answer(
         knowledge=None if session is None else session.describe(),
     )
     begin(run, describe, restart)
+    resumed = None
     if session is not None:
         session = session.kept(run)
+        resumed = chosen.resumes and partial(chosen.resumes, session, settings)
     job = Job(
         folder=run,
         questions=partial(read_questions, questions, limit),
@@ -101,6 +103,7 @@ def answer(
         failures=failures,
         sync=sync,
         retry_failed=retry_failed,
+        resumed=resumed,
         finished=None if session is None else session.merge,
     )
     carry_out(job, total)

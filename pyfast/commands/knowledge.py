@@ -11,6 +11,7 @@ import typer
 
 from pyfast.commands.running import Concurrency, LlmOption, Restart, RetryFailed, begin, drop, watched
 from pyfast.commands.terminal import pairs, plain, tokens, values
+from pyfast.errors import CallError
 
 if TYPE_CHECKING:
     from pyfast.engine import Job
@@ -32,7 +33,7 @@ def build(
     llm_option: LlmOption = None,
     embedder: _Embedder = _MODEL,
     chunk_tokens: Annotated[
-        int | None, typer.Option(min=50, help="How much is read at once: 1200, or as it was before.")
+        int | None, typer.Option(min=50, help="The size of a chunk: 1200, or as it was before.")
     ] = None,
     concurrency: Concurrency = 64,
     restart: Restart = False,
@@ -43,7 +44,16 @@ def build(
     --restart drops a reading that was stopped; what is in the knowledge already stays.
     """
     from pyfast.engine import Budget
-    from pyfast.knowledge.extraction import _begun, _folder, chunk_size, job, prepare, take_over, unread
+    from pyfast.knowledge.extraction import (
+        chunk_size,
+        is_begun,
+        job,
+        prepare,
+        reading_folder,
+        take_over,
+        unread,
+        why_nothing_was_read,
+    )
     from pyfast.knowledge.snapshots import mend
     from pyfast.llm import open_llm
     from pyfast.retrieval import Index
@@ -52,24 +62,33 @@ def build(
     opened, model = Index(index), Embedder(embedder)
     options = values(pairs("--llm-option", llm_option))
 
+    nothing: list[tuple[str, int] | None] = []  # of each reading, why
+
     def read(retry_failed: bool = False) -> None:
         assert llm is not None
         if (reading := prepare(opened, chunk_tokens, retry_failed)) is not None:
             _carry_out(job(reading, open_llm(llm, **options), Budget(), concurrency), reading.chunks)
+            nothing.append(why_nothing_was_read(reading))
 
     if llm is not None:
         open_llm(llm, **options)  # refused before anything is dropped
     mend(opened)
     if restart:
-        drop(_folder(opened))
+        drop(reading_folder(opened))
     chunk_size(opened, chunk_tokens)  # refused before anything is paid for
     if llm is not None:
-        if _begun(_folder(opened)):  # it is finished as it was begun; what it does not have is read after it
+        if is_begun(reading_folder(opened)):  # finished as it was begun; what is new is read after it
             read()
             take_over(opened, model, chunk_tokens)
         read(retry_failed)
     print("computing vectors", file=sys.stderr)
     store = take_over(opened, model, chunk_tokens, texts=llm is None)
+    if nothing and nothing[-1] is not None:
+        reason, times = nothing[-1]
+        raise CallError(
+            f"not one chunk could be read, {times} of them because: {reason};"
+            " `pyfast knowledge build --retry-failed` reads them again"
+        )
     _tell(index, store)
     if left := unread(opened):
         print(f"{left} chunks are not read yet: `pyfast knowledge build --llm` goes on with them", file=sys.stderr)

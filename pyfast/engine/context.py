@@ -21,7 +21,7 @@ from pyfast.engine.ledger import Ledger, Stage
 from pyfast.engine.prompt import GREEDY, Prompt, Sampling
 from pyfast.engine.questions import Question
 from pyfast.engine.records import Answer
-from pyfast.errors import AnswerError, BudgetError, CallError, InputError
+from pyfast.errors import AnswerError, BudgetError, CallError, CutOffError, InputError
 from pyfast.llm import Backend, Completion, Request
 from pyfast.retrieval import Evidence, Index, Pool, evidence_of, narrate, search_and_merge
 
@@ -37,6 +37,7 @@ Past = tuple[tuple[Question, Answer | None], ...]
 # practice. Where it does not, the backend refuses the call and the question fails alone.
 _CHARACTERS_PER_TOKEN = 3.0
 _TOKENS_FOR_INSTRUCTIONS = 500
+_CHARACTERS_PER_TOKEN_OF_LISTS = 2.0  # quotes and commas stand between names, each a token
 
 
 class Engine:
@@ -144,6 +145,8 @@ class Context:
             try:
                 return prompt.parse(completion)
             except AnswerError as error:
+                if prompt.cut_is_final and isinstance(error, CutOffError):
+                    raise
                 refused = error
                 if attempt < attempts:
                     request = prompt.again(request, completion, error)
@@ -224,6 +227,17 @@ class Context:
         """
         free = min(self.context_window, tokens) - prompt.max_tokens - _TOKENS_FOR_INSTRUCTIONS
         return max(int(min(free, 2**31) * _CHARACTERS_PER_TOKEN), 0)
+
+    def room_to_repeat(self) -> int:
+        """How many characters may fill a prompt whose answer may have to say all of them again, in a list."""
+        free = max(self.context_window - _TOKENS_FOR_INSTRUCTIONS, 0)
+        return int(free / (1 / _CHARACTERS_PER_TOKEN + 1 / _CHARACTERS_PER_TOKEN_OF_LISTS))
+
+    def repeating(self, prompt: Prompt[M], text: str) -> Prompt[M]:
+        """The prompt, for an answer that may say all of `text` again, as far as the window leaves it room."""
+        left = self.context_window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / _CHARACTERS_PER_TOKEN)
+        wanted = max(prompt.max_tokens, math.ceil(len(text) / _CHARACTERS_PER_TOKEN_OF_LISTS))
+        return prompt.sized(max(min(wanted, left), 1))
 
     def _step(self, name: str) -> None:
         self.ledger.steps += 1

@@ -52,6 +52,8 @@ class Job:
     """How many questions may fail, in all sessions together"""
     sync: Sync = "normal"
     retry_failed: bool = False
+    resumed: Callable[[Path], None] | None = None
+    """Called with the answers that stand, before the rest is answered; in a thread of its own"""
     finished: Callable[[Path], None] | None = None
     """Called with the answers' file when every question has its line there; again by each session after that. In a
     thread of its own"""
@@ -72,6 +74,8 @@ async def work_on(
             if job.retry_failed:
                 folder.forget_failures()
             done = written = folder.answered(job.questions())
+            if job.resumed is not None and done:
+                await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
             begun(folder, done)
 
             def write(record: Record) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from pyfast.errors import AnswerError, first_fault
+from pyfast.errors import AnswerError, CutOffError, first_fault
 from pyfast.llm import Completion, Message, Request, dialogue
 
 M = TypeVar("M", bound=BaseModel)
@@ -48,6 +49,8 @@ class Prompt(Generic[M]):
     max_tokens: int
     attempts: int | None = None
     """How often an answer of the right form is asked for, if less often than the budget allows"""
+    cut_is_final: bool = False
+    """Whether an answer that was cut off is not asked for again: it has all the room there is"""
     reusable: bool = False
     """Whether later runs may use the answer again, where the user keeps such"""
     schema: dict[str, Any] = field(init=False)
@@ -56,6 +59,12 @@ class Prompt(Generic[M]):
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", self.answer.model_json_schema())
         object.__setattr__(self, "_parts", _PLACE.split(self.user))
+
+    def sized(self, max_tokens: int) -> Self:
+        """The same for answers of another length; of the same schema object, which backends compile once."""
+        made = copy(self)
+        object.__setattr__(made, "max_tokens", max_tokens)
+        return made
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
         """The request for one call; `fields` must fill every place, and are taken as plain text."""
@@ -71,9 +80,13 @@ class Prompt(Generic[M]):
         return replace(request, messages=(*request.messages, said, wish))
 
     def parse(self, completion: Completion) -> M:
-        """The answer. Raises `AnswerError` where the completion did not come to its end or breaks the schema."""
+        """The answer.
+
+        Raises `AnswerError` where the completion breaks the schema or did not come to its end; `CutOffError` where
+        that was for want of tokens.
+        """
         if completion.finish_reason == "length":
-            raise AnswerError(f"{self.name}: answer cut off after {self.max_tokens} tokens")
+            raise CutOffError(f"{self.name}: answer cut off after {self.max_tokens} tokens")
         if completion.finish_reason != "stop":
             raise AnswerError(f"{self.name}: answer ended by {completion.finish_reason!r}")
         try:

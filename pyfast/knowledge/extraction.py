@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
 from pyfast.engine import (
     Answer,
@@ -32,7 +34,7 @@ from pyfast.engine.folder import ANSWERS
 from pyfast.errors import InputError
 from pyfast.jsonl import read_lines
 from pyfast.knowledge.chunks import TOKENS, Chunk, chunks
-from pyfast.knowledge.reading import READ_GRAPH, GraphFields, mentions_in, statements_in
+from pyfast.knowledge.reading import READ_GRAPH, GraphFields, mentions_in, read_graph, statements_in
 from pyfast.knowledge.records import Extract, Writer, keep_only
 from pyfast.knowledge.snapshots import change, has_knowledge, open_knowledge
 from pyfast.knowledge.store import Knowledge
@@ -44,6 +46,7 @@ from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.index import KNOWLEDGE
 
 METHOD = "read"
+_GRAPHS = TypeAdapter(list[GraphFields])
 _FOLDER, _CHUNKS = "reading", "chunks.jsonl"
 
 
@@ -63,7 +66,7 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
 
     Raises `InputError` where another one is given than before.
     """
-    before = known_of(_folder(index), "system", "set_chunk_tokens")
+    before = known_of(reading_folder(index), "system", "set_chunk_tokens")
     if before is None and has_knowledge(index):
         before = open_knowledge(index).manifest.get("chunk_tokens")
     if before is not None and tokens not in (None, before):
@@ -74,7 +77,8 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
     return before or tokens or TOKENS
 
 
-def _folder(index: Index) -> Path:
+def reading_folder(index: Index) -> Path:
+    """Where a reading is kept until the store has what it found."""
     return index.folder / KNOWLEDGE / _FOLDER
 
 
@@ -84,8 +88,8 @@ def prepare(index: Index, tokens: int | None = None, retry_failed: bool = False)
     Chunks that failed are left out, but for `retry_failed`. None where nothing is to be read. Raises `InputError`
     as `chunk_size` does.
     """
-    folder, size = _folder(index), chunk_size(index, tokens)
-    if not _begun(folder):
+    folder, size = reading_folder(index), chunk_size(index, tokens)
+    if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # the documents may be others by now
         known: set[str] = set()
         if has_knowledge(index):
@@ -101,13 +105,15 @@ def prepare(index: Index, tokens: int | None = None, retry_failed: bool = False)
     return Reading(folder, *check_questions(folder / _CHUNKS), size)
 
 
-def _begun(folder: Path) -> bool:
+def is_begun(folder: Path) -> bool:
+    """Whether a reading was stopped there, or waits to be taken over."""
     return (folder / _CHUNKS).is_file() and known_of(folder, "questions", "digest") is not None
 
 
 def _line(digest: str, chunk: Chunk) -> bytes:
     passages = [(f"{segment:016x}", text) for segment, text in chunk.passages]
-    return orjson.dumps({"id": digest, "question": chunk.text, "title": chunk.title, "passages": passages})
+    asked = "\n\n".join((chunk.title, *(text for _, text in chunk.passages)))  # also where there is no title
+    return orjson.dumps({"id": digest, "question": asked, "title": chunk.title, "passages": passages})
 
 
 def job(reading: Reading, llm: Backend, budget: Budget, concurrency: int) -> Job:
@@ -136,8 +142,15 @@ def job(reading: Reading, llm: Backend, budget: Budget, concurrency: int) -> Job
 
 
 async def _read(question: Question, ctx: Context) -> Answer:
-    fields = await ctx.generate(READ_GRAPH, text=question.text)
-    return Answer(fields.model_dump_json())
+    title, _, text = question.text.partition("\n\n")
+    return Answer(_GRAPHS.dump_json(await read_graph(title, text, ctx)).decode())
+
+
+def why_nothing_was_read(reading: Reading) -> tuple[str, int] | None:
+    """Of a reading that is done: the most frequent reason and how often, where every chunk failed; else None."""
+    records = (record for _, record in read_lines(reading.folder / ANSWERS))
+    reasons = Counter[str](record.get("reason", "") for record in records)
+    return None if "" in reasons else reasons.most_common(1)[0]
 
 
 def take_over(index: Index, embedder: Embedder, tokens: int | None = None, texts: bool = False) -> Knowledge:
@@ -146,7 +159,7 @@ def take_over(index: Index, embedder: Embedder, tokens: int | None = None, texts
     What was read of documents that are no longer in the index goes. What runs have learned stays. Raises
     `InputError` as `chunk_size` does.
     """
-    folder, size = _folder(index), chunk_size(index, tokens)
+    folder, size = reading_folder(index), chunk_size(index, tokens)
     current = [chunk.digest for chunk in chunks(index, size)]
     plain = list(read_straight(index, texts))
     found, waiting = _found(folder)
@@ -166,7 +179,7 @@ def take_over(index: Index, embedder: Embedder, tokens: int | None = None, texts
 
 def unread(index: Index) -> int:
     """How many chunks of a reading that was stopped, or never begun, wait for their language model."""
-    return _found(_folder(index))[1]
+    return _found(reading_folder(index))[1]
 
 
 def _found(folder: Path) -> tuple[list[Extract], int]:
@@ -174,7 +187,7 @@ def _found(folder: Path) -> tuple[list[Extract], int]:
     if not (folder / _CHUNKS).is_file():
         return [], 0
     answers = {}
-    if _begun(folder):
+    if is_begun(folder):
         with contextlib.suppress(InputError):  # the last line of a run that was killed may be torn
             for _, record in read_lines(folder / ANSWERS):
                 answers[record["id"]] = record
@@ -186,7 +199,8 @@ def _found(folder: Path) -> tuple[list[Extract], int]:
 def _extract(chunk: dict[str, Any], record: dict[str, Any]) -> Extract:
     if record["state"] != "answered":
         return Extract(chunk["id"], METHOD, failed=record.get("reason") or record["state"])
-    graph = GraphFields.model_validate_json(record["answer"])
+    graphs = _GRAPHS.validate_json(record["answer"])
     passages = [(int(segment, 16), f"{chunk['title']} {text}") for segment, text in chunk["passages"]]
-    statements = tuple(statements_in(graph.relations, passages))
-    return Extract(chunk["id"], METHOD, statements, tuple(mentions_in(graph.entities, passages)))
+    statements = statements_in((relation for graph in graphs for relation in graph.relations), passages)
+    mentions = mentions_in((entity for graph in graphs for entity in graph.entities), passages)
+    return Extract(chunk["id"], METHOD, tuple(statements), tuple(mentions))

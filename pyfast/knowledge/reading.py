@@ -7,10 +7,12 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from pyfast.engine import Prompt
+from pyfast.engine import Context, Prompt
+from pyfast.errors import CutOffError
 from pyfast.knowledge.records import Mention, Statement, key_of, stands_in, tidy
 
 _Name = Annotated[str, Field(max_length=120)]
+_LEAST = 600  # characters: a model that cannot come to an end with these does not for less either
 _Phrase = Annotated[str, Field(max_length=300)]
 
 
@@ -66,6 +68,7 @@ READ_GRAPH = Prompt(
     user="Text:\n$text\n\nThe graph of this text:",
     answer=GraphFields,
     max_tokens=2400,
+    cut_is_final=True,
 )
 
 READ_TRIPLES = Prompt(
@@ -81,6 +84,39 @@ READ_TRIPLES = Prompt(
     answer=TriplesFields,
     max_tokens=700,
 )
+
+
+async def read_graph(title: str, text: str, ctx: Context) -> list[GraphFields]:
+    """What a text says, read in as many parts as the context window asks for, each under the title.
+
+    A part whose graph was cut off is read again as its two halves: these have as much room for less. Raises as
+    `Context.generate`, `CutOffError` where a part of `_LEAST` characters is still cut off.
+    """
+    if len(text) > max(ctx.room_to_repeat() - len(title), _LEAST):
+        return await _halves(title, text, ctx)
+    shown = "\n\n".join(filter(None, (title, text)))
+    try:
+        return [await ctx.generate(ctx.repeating(READ_GRAPH, shown), text=shown)]
+    except CutOffError:
+        if len(text) <= _LEAST:
+            raise
+        return await _halves(title, text, ctx)
+
+
+async def _halves(title: str, text: str, ctx: Context) -> list[GraphFields]:
+    return [graph for half in halves(text) for graph in await read_graph(title, half, ctx)]
+
+
+def halves(text: str) -> tuple[str, str]:
+    """A text in two: between paragraphs, else sentences, else words, as near to its middle as there are any."""
+    middle = len(text) // 2
+    for gap in ("\n\n", ". ", " "):
+        ends = [at + len(gap) for at in (text.rfind(gap, 0, middle), text.find(gap, middle)) if at > 0]
+        ends = [end for end in ends if len(text) // 4 <= end <= len(text) * 3 // 4]
+        if ends:
+            end = min(ends, key=lambda end: abs(end - middle))
+            return text[:end].strip(), text[end:].strip()
+    return text[:middle], text[middle:]
 
 
 def statements_in(

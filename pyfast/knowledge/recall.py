@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
@@ -38,16 +38,22 @@ class Recalled:
         heads, tails = (list(dict.fromkeys(shown(triple[end]) for triple in self.triples)) for end in (0, 2))
         relation = shown(self.triples[0][1])
         if len(heads) > 1:
-            return f"{_listed(heads, room)} | {relation} | {tails[0]}"
-        return f"{heads[0]} | {relation} | {_listed(tails, room)}"
+            told = f" | {relation} | {tails[0]}"
+            return listed(heads, room and room - len(told)) + told
+        told = f"{heads[0]} | {relation} | "
+        return told + listed(tails, room and room - len(told))
 
-    def triples_with(self, answers: Sequence[str], or_all: bool = True) -> Iterator[Recalled]:
-        """Each of its triples that has an answer as an end; where none has, a few of them."""
+    def with_answers(self, answers: Sequence[str], or_some: bool = True) -> Recalled | None:
+        """Those of its triples that have an answer as an end; where none has, a few of them, or None."""
         keys = {key_of(shown(text)) for text in answers}
         ends = [{key_of(shown(head)), key_of(shown(tail))} for head, _, tail in self.triples]
         chosen = [i for i, names in enumerate(ends) if keys & names]
-        for i in chosen or (range(min(len(self.triples), _A_FEW)) if or_all else ()):
-            yield Recalled((self.triples[i],), self.places[i : i + 1], self.segment)
+        if not chosen and not or_some:
+            return None
+        kept = chosen or range(min(len(self.triples), _A_FEW))
+        return Recalled(
+            tuple(self.triples[i] for i in kept), tuple(self.places[i] for i in kept if self.places), self.segment
+        )
 
     def segments(self, store: Knowledge) -> list[int]:
         """The ids of the segments that say it."""
@@ -104,11 +110,25 @@ def _recalled(store: Knowledge, fact: int) -> Recalled:
     return Recalled(tuple(store.triples(places)), tuple(places.tolist()))
 
 
-def _listed(values: Sequence[str], room: int | None) -> str:
+def in_room(told: Sequence[Callable[[int | None], str]], room: int) -> list[str]:
+    """What each tells of itself, such as `Recalled.line`, in about `room` characters together.
+
+    What is short is told whole; the long ones share what it leaves.
+    """
+    sizes = [len(tell(None)) for tell in told]
+    lines = [""] * len(told)
+    for left, i in zip(range(len(told), 0, -1), sorted(range(len(told)), key=sizes.__getitem__), strict=True):
+        lines[i] = told[i](max(room // left - 1, 0))
+        room -= len(lines[i]) + 1
+    return lines
+
+
+def listed(values: Sequence[str], room: int | None) -> str:
+    """``value; value``; in about `room` characters, but for the first of them, saying how many are left out."""
     kept: list[str] = []
     for value in values:
         room = None if room is None else room - len(value) - 2
-        if room is not None and room < 0 and kept:
+        if room is not None and room < -2 and kept:  # no `; ` behind the last
             return f"{'; '.join(kept)}; and {len(values) - len(kept)} more"
         kept.append(value)
     return "; ".join(kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -102,19 +102,23 @@ class Session:
     def merge(self, answers: Path) -> None:
         """Add what the questions of a finished run learned, in their order; what was added before stays once."""
         assert self.store.embedder is not None
-        extracts = [_extract(record) for _, record in read_lines(answers)]
-        learned = [extract for extract in extracts if extract is not None]
+        learned = list(_learned(answers))
         if learned:
             change(self.index, self.store.embedder, lambda database: Writer(database).add(learned))
 
+    def share_again(self, answers: Path) -> None:
+        """Have in `shared` what the questions that are done have learned, in their order."""
+        said = [statement for extract in _learned(answers) for statement in extract.statements]
+        for statement, vector in zip(said, self.store.encode(list(map(wording_of, said))), strict=True):
+            self.shared.add(statement, vector)
 
-def _extract(record: dict[str, Any]) -> Extract | None:
-    found = record["trace"].get("learned")
-    if not found:
-        return None
-    said = tuple(Statement(one["head"], one["relation"], one["tail"], int(one["segment"], 16)) for one in found)
-    digest = blake2b(orjson.dumps((METHOD, record["id"], found)), digest_size=16).hexdigest()
-    return Extract(digest, METHOD, said)
+
+def _learned(answers: Path) -> Iterator[Extract]:
+    for _, record in read_lines(answers):
+        if found := record["trace"].get("learned"):
+            said = (Statement(one["head"], one["relation"], one["tail"], int(one["segment"], 16)) for one in found)
+            digest = blake2b(orjson.dumps((METHOD, record["id"], found)), digest_size=16).hexdigest()
+            yield Extract(digest, METHOD, tuple(said))
 
 
 def open_session(index: Index, model: str, run: Path | None = None) -> Session:

@@ -89,8 +89,8 @@ def make(texts: Sequence[str], encode: Callable[[Sequence[str]], Float32], known
 def _codes(matrix: Float32) -> Any:
     """Product quantisation for many vectors: all are compared with a query, by their codes.
 
-    Seeded: the same vectors make the same codes. No cells that leave most of them out: questions lie elsewhere than
-    what they ask for, and cells that are near them miss a third of it.
+    Seeded: the same vectors make the same codes. No cells that leave most of them out: questions lie elsewhere
+    than what they ask for, and cells that are near them miss a third of it.
     """
     if len(matrix) <= EXACT:
         return None

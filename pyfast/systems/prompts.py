@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Prompt
+from pyfast.knowledge.records import tidy
 
 INSUFFICIENT = "insufficient evidence"
 
@@ -119,3 +121,8 @@ def final_text(answer: str) -> str | None:
     """The answer as it is given, or None where the model said that the evidence does not tell."""
     text = answer.strip()
     return None if text.lower().rstrip(".") in ("", INSUFFICIENT) else text
+
+
+def tidied(texts: Iterable[str]) -> list[str]:
+    """Names or words that a model gave, each on one line, and once."""
+    return [text for text in dict.fromkeys(map(tidy, texts)) if text]

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pyfast.engine import Answer, Ask, Prompt
 from pyfast.errors import InputError, first_fault
-from pyfast.knowledge import Session
+from pyfast.knowledge import Session, open_session
 from pyfast.retrieval import Index
+from pyfast.retrieval.embeddings import DEFAULT
 
 
 class Settings(BaseModel):
@@ -22,9 +23,21 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class WithKnowledge(Settings):
+    """Base of the settings of systems that draw on a store of knowledge."""
+
+    embedder: str = DEFAULT
+    """A model of sentence-transformers: its name or folder."""
+
+
+def opens(index: Index, settings: WithKnowledge, run: Path | None) -> Session:
+    """The store of the index, as it was when the run began."""
+    return open_session(index, settings.embedder, run)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class System:
-    """One system, in one file."""
+    """One system, in one file or folder."""
 
     name: str
     answer: Callable[..., Coroutine[Any, Any, Answer]]
@@ -35,6 +48,8 @@ class System:
     opens: Callable[[Index, Any, Path | None], Session] | None = None
     """opens(index, settings, run): what it works with beside the index, the fourth argument of `answer`; `run` is
     the folder of a run that is perhaps gone on with"""
+    resumes: Callable[[Session, Any, Path], None] | None = None
+    """resumes(session, settings, answers): called before a run goes on, with the answers that it has"""
 
     def configure(self, given: Mapping[str, str]) -> Settings:
         """The settings: the defaults, but for those `given` by name, as text.

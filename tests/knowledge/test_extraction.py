@@ -1,6 +1,7 @@
 """Reading with a language model: paid once, killed and gone on with, failures listed, hostile texts alone."""
 
 import asyncio
+import contextlib
 import json
 import re
 from collections import Counter
@@ -20,8 +21,8 @@ from pyfast.engine import Budget, work_on
 from pyfast.errors import BackendError, CallError, InputError
 from pyfast.knowledge import Knowledge, change, open_knowledge
 from pyfast.knowledge.chunks import chunks
-from pyfast.knowledge.extraction import chunk_size, job, prepare, take_over, unread
-from pyfast.knowledge.reading import EntityFields, TripleFields, mentions_in, statements_in
+from pyfast.knowledge.extraction import chunk_size, job, prepare, take_over, unread, why_nothing_was_read
+from pyfast.knowledge.reading import EntityFields, TripleFields, halves, mentions_in, statements_in
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
 
@@ -114,6 +115,97 @@ def test_each_chunk_is_paid_once(place: Callable[[], Index]) -> None:
     assert store.keys[store.relations.index("goes with")].startswith("goes with") and store.failed() == []
     before = llm.asked.total()
     assert build(index, llm).fingerprint == store.fingerprint and llm.asked.total() == before
+
+
+def small_window(request: Request) -> Any:
+    """A window of 2,048 tokens of three characters: what does not fit is refused."""
+    tokens = sum(len(said.content) for said in request.messages) // 3 + request.max_tokens
+    return CallError(f"{tokens} tokens do not fit") if tokens > 2048 else graph(request)
+
+
+def dense(request: Request) -> Any:
+    """Of more than 1,000 characters there is more to say than there are tokens."""
+    text = request.messages[-1].content
+    return Completion('{"entities": [', "length") if len(text) > 1000 else graph(request)
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Index:
+    """A text of one chunk of 1,200 tokens: 12 paragraphs, each with two names, one paragraph without spaces."""
+    words = [f"Anna{i} met Bert{i}, and it was a day like any other day of that long year. " for i in range(12)]
+    paragraphs = [word + "So it went on for a while. " * 10 for word in words]
+    return build_index([TextDocument("t", "Annals", "\n\n".join([*paragraphs, "x" * 400]))], tmp_path / "index")
+
+
+@pytest.mark.parametrize(("reply", "parts"), [(small_window, 4), (dense, 8)])
+def test_a_chunk_is_read_in_parts_where_it_must_be(long: Index, reply: Any, parts: int) -> None:
+    """Each part under the title, and paid once, also where the reading was stopped in between."""
+    (chunk,) = chunks(long)
+    asked: Counter[str] = Counter()
+    for after in (1, 2, 99):
+        llm = Watched(reply, context_window=2048 if reply is small_window else 100_000)
+
+        def watch(given: int, after: int = after) -> None:
+            if given >= after:
+                raise BackendError("gone")
+
+        llm.watch = watch
+        reading = prepare(long)
+        assert reading is not None
+        run = job(reading, llm, Budget(), 2)
+        stopped = pytest.raises(BackendError) if after < 99 else contextlib.nullcontext()
+        with stopped:
+            asyncio.run(work_on(run, asyncio.Event(), lambda folder, done: None, lambda: None))
+        asked += Counter(llm.asked)
+    store = take_over(long, WordVectors())
+    assert store.failed() == [] and store.chunks() == {chunk.digest}
+    told = {store.triple(i)[::2] for i in range(len(store))}
+    assert {(f"Anna{i}", f"Bert{i}") for i in range(12)} <= told
+    assert ("Annals", "Anna0") in told and len([tail for head, tail in told if head == "Annals"]) >= parts // 2
+    assert asked.total() - len(asked) <= 2  # the calls at which it was stopped
+    assert len(asked) >= parts
+
+
+def test_a_model_that_comes_to_no_end_is_not_asked_for_ever(long: Index) -> None:
+    llm = Watched(lambda request: Completion("{", "length"))
+    reading = prepare(long)
+    assert reading is not None
+    asyncio.run(work_on(job(reading, llm, Budget(), 2), asyncio.Event(), lambda folder, done: None, lambda: None))
+    assert why_nothing_was_read(reading) == ("read_graph: answer cut off after 2400 tokens", 1)
+    assert llm.asked.total() <= 5
+
+
+@pytest.mark.parametrize("text", ["a" * 999, "One. " * 300, "ab " * 400, "p\n\n" * 500, "x" * 900 + " y"])
+def test_halves_hold_all_that_is_said(text: str) -> None:
+    one, other = halves(text)
+    assert "".join((one + other).split()) == "".join(text.split())
+    assert min(len(one), len(other)) >= len(text) // 4 - 2
+
+
+def _fails() -> None:
+    """In the process of a reading: an LLM that answers nothing, most often for one reason."""
+    from pyfast.llm.instant import Instant
+    from pyfast.retrieval import embeddings
+
+    async def complete(self: Instant, request: Request) -> Completion:
+        raise CallError("too hot" if "Apollo" in request.messages[-1].content else "not today")
+
+    Instant.complete = complete  # type: ignore[method-assign]
+    embeddings.Embedder = WordVectors  # type: ignore[misc,assignment]
+
+
+def test_where_nothing_could_be_read_one_line_says_why(place: Callable[[], Index], tmp_path: Path) -> None:
+    index = place()
+    command = ["knowledge", "build", index.folder, "--llm", "instant"]
+    process = Session(tmp_path, *command, prepare=_fails, command=None)
+    assert process.ended() == 1
+    (told,) = [line for line in process.told.splitlines() if line.startswith("pyfast: ")]
+    assert (
+        "not one chunk could be read" in told
+        and "because: not today" in told
+        and "could not be read: " not in told
+    )
+    assert len(open_knowledge(index).failed()) == 32
 
 
 def test_a_new_document_costs_its_own_chunks(place: Callable[[], Index], examples: Path) -> None:

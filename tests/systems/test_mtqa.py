@@ -15,7 +15,8 @@ from pyfast.knowledge import Keywords, Session, Unit, knowledge_units
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
 from pyfast.systems import load_system
-from pyfast.systems.mtqa import communicated, narrated
+from pyfast.systems.mtqa.column import communicated
+from pyfast.systems.mtqa.nodes import narrated
 
 QUESTION = "Who discovered the moon that Huygens landed on?"
 

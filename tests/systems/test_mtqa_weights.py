@@ -4,7 +4,7 @@ from statistics import NormalDist
 
 import pytest
 
-from pyfast.systems.mtqa_weights import communication_weights
+from pyfast.systems.mtqa.weights import communication_weights
 
 # For 3 x 4 nodes: row 2's view of row 1, then row 3's of row 2; a number for each column.
 WRITTEN_OUT = {

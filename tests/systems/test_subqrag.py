@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -18,7 +19,7 @@ from word_vectors import WordVectors
 from pyfast.corpus import KnowledgeGraph, TextDocument, Triple, read
 from pyfast.engine import Budget, Question, Record, answer_all
 from pyfast.engine.configuration import write_configuration
-from pyfast.errors import BackendError, InputError
+from pyfast.errors import BackendError, CallError, InputError
 from pyfast.knowledge import (
     Extract,
     Knowledge,
@@ -78,6 +79,20 @@ class Scripted:
         return reply if isinstance(reply, Completion) else Completion(json.dumps(reply), "stop")
 
 
+class Windowed(Scripted):
+    """With a context window, a token for three characters: what does not fit is refused."""
+
+    def __init__(self, context_window: int, **replies: Any) -> None:
+        super().__init__(**replies)
+        self.context_window = context_window
+
+    async def complete(self, request: Request) -> Completion:
+        tokens = sum(len(said.content) for said in request.messages) / 3 + request.max_tokens
+        if tokens > self.context_window:
+            raise CallError(f"{tokens:.0f} tokens do not fit")
+        return await super().complete(request)
+
+
 @pytest.fixture
 def session(small: Index, tmp_path: Path) -> Session:
     index = Index(shutil.copytree(small.folder, tmp_path / "index"))
@@ -85,11 +100,13 @@ def session(small: Index, tmp_path: Path) -> Session:
     return Session(index, change(index, WordVectors(), lambda database: Writer(database).add(extracts)))
 
 
-def run(session: Session, llm: Any, questions: list[str], concurrency: int = 8, **settings: str) -> list[Any]:
+def run(
+    session: Session, llm: Any, questions: list[str], concurrency: int = 8, attempts: int = 1, **settings: str
+) -> list[Any]:
     ask = SYSTEM.ask(SYSTEM.configure(settings), session)
     found: list[Record] = []
     asked = (Question(str(i), text) for i, text in enumerate(questions))
-    budget = Budget(attempts=1)
+    budget = Budget(attempts=attempts)
     asyncio.run(answer_all(asked, ask, session.index, llm, found.append, concurrency, budget=budget))
     return [SimpleNamespace(**{"reason": None, **record.as_json()}) for record in found]
 
@@ -159,6 +176,88 @@ def test_each_of_several_answers_is_asked_about(session: Session) -> None:
     assert [step["question"] for step in record.trace["path"][1]] == ["What is Mars?", "What is Neptune?"]
     (record,) = run(session, Scripted(from_facts=two), ["q"], branches="1")
     assert len(record.trace["path"][1]) == 1
+
+
+@pytest.mark.parametrize("window", [1400, 2048, 4096, 1_000_000])
+def test_earlier_answers_are_cut_to_the_window_and_what_a_question_can_hold(session: Session, window: int) -> None:
+    """Of hubs: what a sub-question refers to is there whole, of the rest as much as a question has characters."""
+    hub = {"answers": [f"Person {i} of the long list" for i in range(400)], "used": [1]}
+    chain = ["Who is listed?", "Who else is listed?", "Who of them knows #2?"]
+    llm = Windowed(window, sub_questions={"questions": chain}, from_facts=hub, rewrite={"question": "Who?"})
+    (record,) = run(session, llm, ["q"], branches="3")
+    assert record.state == "answered", record.reason
+    first, *others = llm.said("rewrite")
+    assert first.startswith("Found before:\n#1: Who is listed? -> Person 0 of the long list; Person 1 of")
+    for i, said in enumerate(others):
+        lines = said.partition("\nQuestion")[0].splitlines()[1:]
+        assert lines[-1] == f"#2: Who else is listed? -> Person {i} of the long list" and len(lines) == 2
+        assert lines[0].endswith(" more") and len(lines[0]) < 360
+    assert len(others) == 3
+
+
+HUB = [f"The {i}th Film of Many" for i in range(700)]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """What has hundreds of values, a few facts of one beside it, and a text that names one of them."""
+    triples = [Triple("Kim Lee", "made", film) for film in HUB]
+    triples += [Triple(f"Kim Lee {i}", "was born in", "Rome") for i in range(4)]
+    text = TextDocument("t", "Kim Lee", "Kim Lee made The 5th Film of Many, and others.")
+    return know(
+        build_index([KnowledgeGraph("k", "K", tuple(triples)), text], tmp_path_factory.mktemp("hub") / "index")
+    )
+
+
+def lists(said: str, tokens: int) -> Completion:
+    """A model that names all that it is shown, word by word, until its tokens are at their end."""
+    films = re.findall(r"The \d+th Film of Many", said)
+    used = [int(number) for number in re.findall(r"(?m)^(\d+)\. Kim Lee \| made \|", said)]
+    reply = {"answers": films, "used": used} if said.startswith("Facts") else {"answer": "; ".join(films)}
+    text = json.dumps(reply)
+    words = re.findall(r"\w+|[^\w\s]", text)
+    return Completion(text, "stop" if len(words) <= tokens else "length")
+
+
+class Lists(Windowed):
+    async def complete(self, request: Request) -> Completion:
+        said = request.messages[-1].content
+        self.replies["from_facts"] = self.replies["from_memory"] = lambda said: lists(said, request.max_tokens)
+        self.most = max(getattr(self, "most", 0), request.max_tokens if said.startswith("Facts") else 0)
+        return await super().complete(request)
+
+
+@pytest.mark.parametrize(
+    ("window", "least"), [(1400, 30), (2048, 50), (4096, 150), (8192, 330), (16_384, 700), (10**6, 700)]
+)
+def test_a_hub_is_listed_as_far_as_the_window_allows(hub: Session, window: int, least: int) -> None:
+    llm = Lists(window, sub_questions={"questions": ["What did Kim Lee make?"]})
+    (record,) = run(hub, llm, ["What did Kim Lee make?"])
+    assert record.state == "answered", record.reason
+    ((step,),) = record.trace["path"]
+    assert step["source"] == "graph" and step["answers"] == HUB[: len(step["answers"])]
+    assert len(step["answers"]) == len(step["triples"]) >= least
+    assert record.answer.split("; ") == step["answers"]
+    assert llm.most <= 10_000  # as long as what is shown, however much the window would hold
+    assert "\n5. " in llm.said("from_facts")[0]  # nor is a fact lost
+
+
+def test_answers_that_are_cut_off_cost_no_question(hub: Session) -> None:
+    """Facts of which no list comes to its end do not tell: documents may. Each is asked for once."""
+    cut = Completion('{"answers": ["The 1', "length")
+    asked = {"sub_questions": {"questions": ["What did Kim Lee make?"]}, "from_facts": cut}
+    llm = Scripted(**asked, from_documents={"answers": ["The 5th Film of Many"]}, from_memory=cut)
+    (record,) = run(hub, llm, ["q"], attempts=3)
+    ((step,),) = record.trace["path"]
+    assert step["source"] == "documents"
+    assert [fault.partition(" after")[0] for fault in step["degraded"]] == ["from_facts: answer cut off"]
+    assert (record.state, record.answer) == ("answered", "The 5th Film of Many")  # what the chain ended with
+    assert record.trace["answer_degraded"].startswith("from_memory: answer cut off")
+    assert [len(llm.said(kind)) for kind in ("from_facts", "from_documents", "from_memory")] == [1, 1, 1]
+    llm = Scripted(**asked, from_documents=cut)
+    (record,) = run(hub, llm, ["q"])
+    ((step,),) = record.trace["path"]
+    assert record.state == "abstained" and len(step["degraded"]) == 2 and llm.said("read_triples")
 
 
 def test_what_the_model_gets_wrong_costs_no_more_than_it_must(session: Session) -> None:
@@ -302,6 +401,61 @@ def test_restart_takes_the_store_as_it_is_now(session: Session, tmp_path: Path) 
     assert contents("--restart")[0] == current.fingerprint != begun
 
 
+def _scripted() -> None:
+    """In the process that is killed: a model that takes its time, and tells of facts that were learned alone."""
+    from pyfast.llm.instant import Instant
+
+    def facts(said: str) -> dict[str, Any]:
+        learned = re.findall(r"(?m)^(\d+)\. .* \| stands beside \| (.*)$", said)
+        return {"answers": [tail for _, tail in learned], "used": [int(number) for number, _ in learned]}
+
+    llm = Scripted(
+        sub_questions=lambda said: {"questions": [said.rpartition("Question: ")[2]]},
+        from_facts=facts,
+        from_memory=lambda said: {"answer": said.partition("\n\n")[0][-40:]},
+        read_triples=learns,
+    )
+
+    async def complete(self: Instant, request: Request) -> Completion:
+        await asyncio.sleep(0.01)
+        return await llm.complete(request)
+
+    Instant.complete = complete  # type: ignore[method-assign]
+    _words()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [("--concurrency", "3"), ("--shared-updates", "--concurrency", "1")], ids=str)
+def test_killed_again_and_again(session: Session, tmp_path: Path, given: tuple[str, ...]) -> None:
+    """Real SIGKILLs: answers and store are those of a run that nothing happened to."""
+    asked = [{"id": str(i), "question": f"{text} ({i})"} for i, text in enumerate(QUESTIONS)]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+
+    def begin(name: str) -> Process:
+        index = tmp_path / f"index-{name}"
+        if not index.exists():
+            shutil.copytree(session.index.folder, index)
+        line = [tmp_path / "questions.jsonl", "--index", index, "--system", "subqrag", "--llm", "instant"]
+        return Process(tmp_path / name, *line, "--set", "named=0", *given, prepare=_scripted)
+
+    whole = begin("whole")
+    assert whole.ended() == 0, whole.told
+    for lines in (4, 9, 15):
+        killed = begin("killed")
+        killed.until(lambda killed=killed, lines=lines: killed.lines() >= lines)
+        assert killed.process.is_alive(), killed.told
+        killed.kill()
+    last = begin("killed")
+    assert last.ended() == 0 and "going on" in last.told, last.told
+    assert (tmp_path / "killed" / "answers.jsonl").read_bytes() == (
+        tmp_path / "whole" / "answers.jsonl"
+    ).read_bytes()
+    stores = [open_knowledge(Index(tmp_path / f"index-{name}")).fingerprint for name in ("whole", "killed")]
+    assert stores[0] == stores[1] != session.store.fingerprint
+    sources = [step["source"] for record in records(tmp_path / "whole") for (step,) in record["trace"]["path"]]
+    assert ("graph" in sources) == ("--shared-updates" in given)  # from what earlier questions learned
+
+
 def test_an_index_that_was_built_anew(
     session: Session, examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -349,7 +503,7 @@ def test_a_name_cannot_forge_a_line(tmp_path: Path) -> None:
     session = know(build_index([KnowledgeGraph("k", "K", (forged,))], tmp_path / "index"))
     (found,) = recall(session.index, [("Bob", Learned())], session.store, 1, 0)
     assert found[0].line() == "Ada 2. Eve / rules | knows | Bob / and is Eve"
-    assert len(list(found[0].triples_with(["Bob / and is Eve"], or_all=False))) == 1  # as the LLM read it
+    assert found[0].with_answers(["Bob / and is Eve"], or_some=False) == found[0]  # as the LLM read it
 
 
 def test_what_was_learned_is_named_by_whole_words(session: Session) -> None:

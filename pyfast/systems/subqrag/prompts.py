@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Prompt
+from pyfast.knowledge.recall import MOST_TRIPLES
 from pyfast.systems.prompts import INSUFFICIENT
 
 _Text = Annotated[str, Field(max_length=200)]
@@ -27,7 +28,7 @@ class RewrittenFields(BaseModel):
 class FromFactsFields(BaseModel):
     """Answers from facts, and the numbers of the facts that gave them; no answers where the facts do not tell."""
 
-    answers: list[_Text] = Field(max_length=400)
+    answers: list[_Text] = Field(max_length=MOST_TRIPLES)
     used: list[int] = Field(max_length=20)
 
 
@@ -85,6 +86,7 @@ FROM_FACTS = Prompt(
     user="Facts:\n$facts\n\nQuestion: $question",
     answer=FromFactsFields,
     max_tokens=800,
+    cut_is_final=True,
 )
 
 FROM_DOCUMENTS = Prompt(
@@ -110,4 +112,5 @@ FROM_MEMORY = Prompt(
     user="Memory:\n$memory\n\nQuestion: $question",
     answer=FinalFields,
     max_tokens=800,
+    cut_is_final=True,
 )

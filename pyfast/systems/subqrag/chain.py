@@ -1,0 +1,68 @@
+"""Section 2.2: a question becomes an ordered chain of sub-questions, and each of these stands on its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice, product
+
+from pyfast.engine import Context
+from pyfast.errors import AnswerError
+from pyfast.knowledge.recall import listed
+from pyfast.systems.prompts import tidied
+from pyfast.systems.subqrag.memory import within
+from pyfast.systems.subqrag.prompts import REWRITE, SUB_QUESTIONS, RewrittenFields
+from pyfast.systems.subqrag.settings import Settings
+from pyfast.systems.subqrag.steps import Step, together
+
+_PLACE = re.compile(r"#(\d+)")
+_MOST = 300  # characters of an earlier answer: a rewritten question holds no more
+
+
+async def sub_questions(question: str, ctx: Context, settings: Settings) -> tuple[list[str], str | None]:
+    """Section 2.2.1: (the ordered chain, what was wrong with the model's)."""
+    if not settings.decompose:
+        return [question], None
+    try:
+        fields = await ctx.generate(SUB_QUESTIONS, question=question)
+    except AnswerError as error:
+        return [question], str(error)
+    chain = [text.strip() for text in fields.questions if text.strip()]
+    return (chain, None) if chain else ([question], "sub_questions: none was given")
+
+
+async def on_its_own(
+    text: str, chain: Sequence[str], steps: Sequence[Sequence[Step]], ctx: Context, settings: Settings
+) -> list[str]:
+    """Section 2.2.2, equation 2: the sub-question with what was found before.
+
+    Where it refers to several answers it becomes several questions, one for each: the five nearest facts of one
+    could not hold the answers for all.
+    """
+    if not steps or not settings.rewrite:
+        return [text]
+    answers = [tidied(name for step in found for name in step.answers) for found in steps]
+    named = sorted({int(place) - 1 for place in _PLACE.findall(text)} & set(range(len(steps))))
+    chosen = [answers[i] for i in named]
+    if not all(chosen):
+        return [text]
+    others = {i: names for i, names in enumerate(answers) if names and i not in named}
+    return await together(
+        _rewritten(text, chain, {**others, **{i: [name] for i, name in zip(named, names, strict=True)}}, ctx)
+        for names in islice(product(*chosen), settings.branches)
+    )
+
+
+async def _rewritten(text: str, chain: Sequence[str], found: Mapping[int, Sequence[str]], ctx: Context) -> str:
+    """`found`: the answers to earlier sub-questions, last those that `text` refers to, one to each."""
+    if not found:
+        return text
+    room = ctx.room(REWRITE)
+    share = min(room // len(found), _MOST)
+    lines = [f"#{i + 1}: {chain[i]} -> {listed(names, share)}" for i, names in found.items()]
+    try:
+        fields = await ctx.generate(REWRITE, found="\n".join(within(lines[::-1], room)[::-1]), question=text)
+    except AnswerError:
+        fields = RewrittenFields(question="")
+    filled = _PLACE.sub(lambda place: found.get(int(place[1]) - 1, place)[0], text)
+    return fields.question.strip() or filled

@@ -1,0 +1,114 @@
+"""Section 2.3: a sub-question answered from the graph, or from documents, of which the graph then learns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pyfast.engine import Context
+from pyfast.errors import AnswerError
+from pyfast.knowledge import Learned, Session, Statement
+from pyfast.knowledge.reading import READ_TRIPLES, statements_in
+from pyfast.knowledge.recall import Recalled, in_room, recall
+from pyfast.knowledge.search import encode
+from pyfast.knowledge.session import wording_of
+from pyfast.systems.prompts import tidied
+from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS
+from pyfast.systems.subqrag.settings import Settings
+
+T = TypeVar("T")
+_NUMBER = 5  # characters of a fact's number
+
+
+@dataclass(slots=True)
+class Step:
+    """One sub-question on its own, and what came of it."""
+
+    question: str
+    answers: list[str] = field(default_factory=list)
+    used: list[Recalled] = field(default_factory=list)
+    """Triples (equation 5's T_used)"""
+    learned: list[Statement] = field(default_factory=list)
+    source: str = "nothing"
+    """Where the answers are from: graph, documents or nothing"""
+    degraded: list[str] = field(default_factory=list)
+    """What the LLM did not give in the right form"""
+
+
+async def resolve(text: str, ctx: Context, settings: Settings, session: Session, learned: Learned) -> Step:
+    """Section 2.3: answers and used triples from the graph (equation 3), else from documents."""
+    step = Step(text)
+    facts = await ctx.call(recall, (text, learned), session.store, settings.k, settings.named)
+    if facts:
+        await _from_facts(step, facts, ctx)
+    if not step.answers:
+        await _from_documents(step, ctx, settings)
+    return step
+
+
+async def _from_facts(step: Step, facts: Sequence[Recalled], ctx: Context) -> None:
+    """Facts of which the LLM gives no answer that can be used do not tell; all that they list it may give."""
+    lines = in_room([fact.line for fact in facts], ctx.room_to_repeat() - _NUMBER * len(facts))
+    told = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
+    try:
+        reply = await ctx.generate(ctx.repeating(FROM_FACTS, told), facts=told, question=step.question)
+    except AnswerError as error:
+        step.degraded.append(str(error))
+        return
+    step.answers = tidied(reply.answers)
+    if step.answers:
+        step.source = "graph"
+        used = [facts[i - 1] for i in dict.fromkeys(reply.used) if 1 <= i <= len(facts)]
+        step.used = [part for fact in used if (part := fact.with_answers(step.answers))]
+
+
+async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
+    pool = await ctx.retrieve(step.question, settings.documents)
+    if not len(pool):
+        return
+    context = await ctx.narrative(pool, FROM_DOCUMENTS)
+    try:
+        reply = await ctx.generate(FROM_DOCUMENTS, context=context, question=step.question)
+    except AnswerError as error:
+        step.degraded.append(str(error))
+    else:
+        step.answers = tidied(reply.answers)
+    step.source = "documents" if step.answers else "nothing"
+    if settings.update:
+        read = await together(_read(unit, step.question, ctx) for unit in pool.units.tolist())
+        step.learned = [statement for statements in read for statement in statements]
+
+
+async def _read(unit: int, question: str, ctx: Context) -> list[Statement]:
+    """Equation 4, one passage at a time, so that none can speak for another: its triples that can be believed."""
+    passage = ctx.index.text(unit)[: ctx.room(READ_TRIPLES)]
+    try:
+        fields = await ctx.generate(READ_TRIPLES, passage=passage, question=question)
+    except AnswerError:
+        return []
+    segment = int(ctx.index.corpus.ids[ctx.index.units[unit]])
+    return list(statements_in(fields.triples, [(segment, passage)]))
+
+
+async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:
+    """Add what a step has learned, where it is new, and take what of it names an answer for the memory."""
+    fresh = [said for said in step.learned if not session.store.knows(said.head, said.relation, said.tail)]
+    vectors = await asyncio.gather(*(ctx.call(encode, wording_of(said), session.store) for said in fresh))
+    pairs = zip(fresh, vectors, strict=True)
+    added = [statement for statement, vector in pairs if learned.add(statement, vector)]
+    if step.source == "documents":
+        told = [Recalled.of_statement(said) for said in step.learned]
+        step.used = [fact for fact in told if fact.with_answers(step.answers, or_some=False)]
+    step.learned = added
+
+
+async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """What they return, in their order. The first error ends the others."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

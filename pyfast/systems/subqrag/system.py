@@ -1,0 +1,57 @@
+"""SubQRAG: its stages, one after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyfast.engine import Answer, Context, Question
+from pyfast.errors import AnswerError
+from pyfast.knowledge import Learned, Session
+from pyfast.knowledge.reading import READ_TRIPLES
+from pyfast.systems import system
+from pyfast.systems.prompts import final_text, tidied
+from pyfast.systems.subqrag.chain import on_its_own, sub_questions
+from pyfast.systems.subqrag.memory import evidence, memory, trace
+from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS, FROM_MEMORY, REWRITE, SUB_QUESTIONS
+from pyfast.systems.subqrag.settings import Settings
+from pyfast.systems.subqrag.steps import Step, learn, resolve, together
+
+
+async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
+    """The paper's four stages; the first, indexing, is the store's."""
+    learned = session.shared if settings.shared_updates else Learned()
+    chain, chain_degraded = await sub_questions(question.text, ctx, settings)
+    steps: list[list[Step]] = []
+    for text in chain:
+        asked = await on_its_own(text, chain, steps, ctx, settings)
+        found = await together(resolve(one, ctx, settings, session, learned) for one in asked)
+        steps.append(found)
+        for step in found:  # now, and in this order: what a question knows does not depend on what ran first
+            await learn(step, ctx, session, learned)
+    flat = [step for found in steps for step in found]
+    told = "\n".join(memory(flat, ctx.room_to_repeat()))
+    if not told:
+        return Answer(None, trace=trace(steps, chain_degraded=chain_degraded))
+    answer_degraded = None
+    try:
+        said = (await ctx.generate(ctx.repeating(FROM_MEMORY, told), memory=told, question=question.text)).answer
+    except AnswerError as error:  # what the last sub-question asked for is what the chain was for
+        said, answer_degraded = "; ".join(tidied(name for step in steps[-1] for name in step.answers)), str(error)
+    path = trace(steps, chain_degraded=chain_degraded, answer_degraded=answer_degraded)
+    return Answer(final_text(said), evidence(flat, session), path)
+
+
+def resumes(session: Session, settings: Settings, answers: Path) -> None:
+    """What others see at once they see again."""
+    if settings.shared_updates:
+        session.share_again(answers)
+
+
+SYSTEM = system.System(
+    "subqrag",
+    answer,
+    Settings,
+    (SUB_QUESTIONS, REWRITE, FROM_FACTS, FROM_DOCUMENTS, READ_TRIPLES, FROM_MEMORY),
+    opens=system.opens,
+    resumes=resumes,
+)
