@@ -174,8 +174,9 @@ def test_each_of_several_answers_is_asked_about(session: Session) -> None:
     llm = Scripted(from_facts=two)
     (record,) = run(session, llm, ["q"])
     assert [step["question"] for step in record.trace["path"][1]] == ["What is Mars?", "What is Neptune?"]
+    assert "branches_left_out" not in record.trace
     (record,) = run(session, Scripted(from_facts=two), ["q"], branches="1")
-    assert len(record.trace["path"][1]) == 1
+    assert len(record.trace["path"][1]) == 1 and record.trace["branches_left_out"] == 1
 
 
 @pytest.mark.parametrize("window", [1400, 2048, 4096, 1_000_000])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice, product
+from math import prod
 
 from pyfast.engine import Context
 from pyfast.errors import AnswerError
@@ -33,24 +34,25 @@ async def sub_questions(question: str, ctx: Context, settings: Settings) -> tupl
 
 async def on_its_own(
     text: str, chain: Sequence[str], steps: Sequence[Sequence[Step]], ctx: Context, settings: Settings
-) -> list[str]:
-    """Section 2.2.2, equation 2: the sub-question with what was found before.
+) -> tuple[list[str], int]:
+    """Section 2.2.2, equation 2: (the sub-question with what was found before, how many are left out).
 
     Where it refers to several answers it becomes several questions, one for each: the five nearest facts of one
-    could not hold the answers for all.
+    could not hold the answers for all. There are at most `branches`.
     """
     if not steps or not settings.rewrite:
-        return [text]
+        return [text], 0
     answers = [tidied(name for step in found for name in step.answers) for found in steps]
     named = sorted({int(place) - 1 for place in _PLACE.findall(text)} & set(range(len(steps))))
     chosen = [answers[i] for i in named]
     if not all(chosen):
-        return [text]
+        return [text], 0
     others = {i: names for i, names in enumerate(answers) if names and i not in named}
-    return await together(
+    asked = await together(
         _rewritten(text, chain, {**others, **{i: [name] for i, name in zip(named, names, strict=True)}}, ctx)
         for names in islice(product(*chosen), settings.branches)
     )
+    return asked, prod(map(len, chosen)) - len(asked)
 
 
 async def _rewritten(text: str, chain: Sequence[str], found: Mapping[int, Sequence[str]], ctx: Context) -> str:

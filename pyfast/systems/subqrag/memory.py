@@ -51,10 +51,10 @@ def evidence(steps: Sequence[Step], session: Session) -> Evidence:
     return Evidence(places, np.ones(len(places), np.float32))
 
 
-def trace(steps: Sequence[Sequence[Step]], **degraded: str | None) -> dict[str, Any]:
+def trace(steps: Sequence[Sequence[Step]], **faults: str | int | None) -> dict[str, Any]:
     """The path: each sub-question as it was asked, with its answers and triples; and what was learned.
 
-    `degraded`: what was wrong with replies that it had to be done without, where something was.
+    `faults`: what was wrong with replies that it had to be done without, and what was left out, if anything was.
     """
     path = [
         [
@@ -76,4 +76,4 @@ def trace(steps: Sequence[Sequence[Step]], **degraded: str | None) -> dict[str, 
         for said in step.learned
     ]
     told = {"path": path, **({"learned": learned} if learned else {})}
-    return told | {name: fault for name, fault in degraded.items() if fault is not None}
+    return told | {name: fault for name, fault in faults.items() if fault is not None}

@@ -22,23 +22,25 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     learned = session.shared if settings.shared_updates else Learned()
     chain, chain_degraded = await sub_questions(question.text, ctx, settings)
     steps: list[list[Step]] = []
+    left_out = 0
     for text in chain:
-        asked = await on_its_own(text, chain, steps, ctx, settings)
+        asked, more = await on_its_own(text, chain, steps, ctx, settings)
+        left_out += more
         found = await together(resolve(one, ctx, settings, session, learned) for one in asked)
         steps.append(found)
         for step in found:  # now, and in this order: what a question knows does not depend on what ran first
             await learn(step, ctx, session, learned)
     flat = [step for found in steps for step in found]
     told = "\n".join(memory(flat, ctx.room_to_repeat()))
+    faults = {"chain_degraded": chain_degraded, "branches_left_out": left_out or None}
     if not told:
-        return Answer(None, trace=trace(steps, chain_degraded=chain_degraded))
-    answer_degraded = None
+        return Answer(None, trace=trace(steps, **faults))
     try:
         said = (await ctx.generate(ctx.repeating(FROM_MEMORY, told), memory=told, question=question.text)).answer
     except AnswerError as error:  # what the last sub-question asked for is what the chain was for
-        said, answer_degraded = "; ".join(tidied(name for step in steps[-1] for name in step.answers)), str(error)
-    path = trace(steps, chain_degraded=chain_degraded, answer_degraded=answer_degraded)
-    return Answer(final_text(said), evidence(flat, session), path)
+        said = "; ".join(tidied(name for step in steps[-1] for name in step.answers))
+        faults["answer_degraded"] = str(error)
+    return Answer(final_text(said), evidence(flat, session), trace(steps, **faults))
 
 
 def resumes(session: Session, settings: Settings, answers: Path) -> None:
