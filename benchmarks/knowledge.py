@@ -52,7 +52,7 @@ from pyfast.llm import Backend
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.embeddings import BATCH, Embedder
 from pyfast.systems import load_system
-from pyfast.systems.mtqa import Settings as MtqaSettings
+from pyfast.systems.mtqa.settings import Settings as MtqaSettings
 
 DATA = Path(os.environ.get("PYFAST_DATA") or Path(__file__).parents[2] / "shared/data")
 app = typer.Typer()

@@ -69,6 +69,7 @@ def recall(
 
     But first, whatever their cosine, come the `named` best facts about entities that the sub-question names: to a
     vector one name is much like another, and facts of other entities may be nearer than those that are asked for.
+    Of these in turn those are best whose relation it names as well: a fact's many values blur what they are of.
     """
     queries = store.encode([text for text, _ in items])
     nearest, _ = store.search("facts", queries, k)
@@ -85,19 +86,19 @@ def _best(
     ranges = [facts.about_offsets[i : i + 2] for i in (store.named_in(text) if named else ())]
     about = np.concatenate([np.empty(0, np.int32), *(facts.about[begin:end] for begin, end in ranges)])
     places = np.unique(np.concatenate([about, near])).astype(np.int32)
-    scores = -store.cosines(places, query)
-    is_named = np.isin(places, about)
-    order = np.lexsort((places, scores))
-    best = np.union1d(order[:k], order[is_named[order]][:named])  # no others can be recalled: hubs have thousands
-    # (cosine, whether learned, place, whether named), best first
-    found = [
-        *zip(scores[best].tolist(), repeat(False), places[best].tolist(), is_named[best].tolist(), strict=False)
-    ]
-    key = key_of(text)
+    scores, relations = -store.cosines(places, query), store.relation[facts.triples[facts.offsets[places]]]
+    is_named, key = np.isin(places, about), key_of(text)
+    told = [it for it in np.unique(relations[is_named]).tolist() if stands_in(key_of(store.relations[it]), key)]
+    rank = np.where(is_named, 1 + np.isin(relations, told), 0)  # 2: entity and relation are named
+    order, by_rank = np.lexsort((places, scores)), np.lexsort((places, scores, -rank))
+    best = np.union1d(order[:k], by_rank[: min(named, np.count_nonzero(is_named))])  # of a hub's thousands
+    # (cosine, whether learned, place, rank), best first
+    found = [*zip(scores[best].tolist(), repeat(False), places[best].tolist(), rank[best].tolist(), strict=False)]
     for i, (said, cosine) in enumerate(zip(learned.statements, learned.cosines(query), strict=False)):
-        found.append((-cosine, True, i, stands_in(key_of(said.head), key) or stands_in(key_of(said.tail), key)))
+        about_it = stands_in(key_of(said.head), key) or stands_in(key_of(said.tail), key)
+        found.append((-cosine, True, i, about_it and 1 + stands_in(key_of(relation_name(said.relation)), key)))
     found.sort()
-    first = [fact for fact in found if fact[3]][:named]
+    first = sorted((fact for fact in found if fact[3]), key=lambda fact: -fact[3])[:named]
     rest = [fact for fact in found if fact not in first]
     return [
         Recalled.of_statement(learned.statements[place]) if new else _recalled(store, place)

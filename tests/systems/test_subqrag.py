@@ -526,6 +526,16 @@ def test_recall_with_a_cosine_of_its_own(session: Session) -> None:
     assert {fact.places for fact in plain} == {tuple(session.store.facts.of(i).tolist()) for i in best}
 
 
+def test_a_relation_that_is_named_comes_before_those_that_are_nearer(tmp_path: Path) -> None:
+    facts = [("The Play", "written by", "Zebulon Quartz Vandermeer the Younger of Nowhere")]
+    facts += [("The Play", name, f"Who is by {name}") for name in ("genre", "tags", "language", "year", "votes")]
+    session = know(build_index([KnowledgeGraph("k", "K", tuple(Triple(*it) for it in facts))], tmp_path / "index"))
+    items = [("Who is The Play written by?", Learned())]
+    for named, first in ((0, False), (1, True), (4, True)):
+        (found,) = recall(session.index, items, session.store, 4, named)
+        assert (found[0].triples[0] == facts[0]) == first and len({fact.places for fact in found}) == 4
+
+
 @pytest.mark.slow
 def test_gold_paths_of_metaqa(data: Path, tmp_path: Path) -> None:
     """Words in place of a model's vectors; benchmarks/knowledge.py has the model's."""
