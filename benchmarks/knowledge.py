@@ -154,6 +154,7 @@ def around_questions(folder: Path, limit: int) -> tuple[Index, list[dict[str, An
 def opened(index: Index, embedder: Embedder | None = None) -> Knowledge:
     """The store, built where there is none yet."""
     embedder = embedder or Embedder(device="cpu")
+    print(f"vectors of {embedder.fingerprint}")  # read before anything is timed: no part of a store
     if not has_knowledge(index):
         begun = perf_counter()
         extracts = list(read_straight(index))
