@@ -66,9 +66,8 @@ Question: $question""",
 REWRITE = Prompt(
     name="rewrite",
     system=(
-        "You make a question stand on its own: #1, #2 and words such as 'he' or 'that film' become the"
-        " names that were"
-        " found. Its meaning stays. Reply in JSON with the field question."
+        "You make a question stand on its own: #1, #2 and words such as 'he' or 'that film' become the names "
+        "that were found. Its meaning stays. Reply in JSON with the field question."
     ),
     user="Found before:\n$found\nQuestion to make stand on its own: $question",
     answer=RewrittenFields,
@@ -78,10 +77,9 @@ REWRITE = Prompt(
 FROM_FACTS = Prompt(
     name="from_facts",
     system=(
-        "You answer a question from numbered facts alone, written: head | relation | tail. Reply in JSON:"
-        " answers, all"
-        " names or values that the facts give, none if they do not tell; used, the numbers of the facts"
-        " that told it."
+        "You answer a question from numbered facts alone, written: head | relation | tail. Reply in JSON: "
+        "answers, all names or values that the facts give, none if they do not tell; used, the numbers of the "
+        "facts that told it."
     ),
     user="Facts:\n$facts\n\nQuestion: $question",
     answer=FromFactsFields,
@@ -92,9 +90,8 @@ FROM_FACTS = Prompt(
 FROM_DOCUMENTS = Prompt(
     name="from_documents",
     system=(
-        "You answer a question from passages alone. Reply in JSON with the field answers: the names or"
-        " values asked"
-        " for, none if the passages do not tell."
+        "You answer a question from passages alone. Reply in JSON with the field answers: the names or values "
+        "asked for, none if the passages do not tell."
     ),
     user="Passages:\n$context\n\nQuestion: $question",
     answer=FromDocumentsFields,
@@ -104,10 +101,10 @@ FROM_DOCUMENTS = Prompt(
 FROM_MEMORY = Prompt(
     name="from_memory",
     system=(
-        "You answer a question from a memory of facts that were found for it step by step, written: head"
-        " | relation |"
-        " tail. Reply in JSON with the field answer: only the name, number or short phrase asked for, no sentence;"
-        f" several separated by semicolons. If the memory does not tell, the answer is '{INSUFFICIENT}'."
+        "You answer a question from a memory of facts that were found for it step by step, written: head | "
+        "relation | tail. Reply in JSON with the field answer: only the name, number or short phrase asked "
+        "for, no sentence; several separated by semicolons. If the memory does not tell, the answer is "
+        f"'{INSUFFICIENT}'."
     ),
     user="Memory:\n$memory\n\nQuestion: $question",
     answer=FinalFields,
