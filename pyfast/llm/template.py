@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyfast.errors import InputError
+from pyfast.llm.chat import one_line
 from pyfast.llm.protocol import Message
 
 
@@ -24,7 +25,7 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
         try:
             text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **options)
         except Exception as error:  # templates raise what they like
-            because = " ".join(str(error).split())
+            because = one_line(error)
             continue
         # What the model itself said a template may shorten: some leave its reasoning out.
         if all(each.content.strip() in text for each in messages if each.role != "assistant"):
@@ -38,8 +39,9 @@ def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
     try:
         tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)  # the template has them
     except Exception as error:  # tokenizers raise what they like
-        because = " ".join(str(error).split())
-        raise InputError(f"{tokenizer.name_or_path}: its tokenizer refuses the prompt: {because}") from None
+        raise InputError(
+            f"{tokenizer.name_or_path}: its tokenizer refuses the prompt: {one_line(error)}"
+        ) from None
     return tokens
 
 
