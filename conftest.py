@@ -1,5 +1,6 @@
 """For tests and benchmarks alike: where the real data is."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -9,6 +10,12 @@ from hypothesis import settings
 # A shared machine may stall for longer than hypothesis's 200 ms an example.
 settings.register_profile("pyfast", deadline=None)
 settings.load_profile("pyfast")
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is looked for among what tests make, not among all that torch is: that takes half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

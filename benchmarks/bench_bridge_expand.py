@@ -22,7 +22,7 @@ from sparse_dot_topn import sp_matmul_topn
 
 from pyfast import ops
 from pyfast.ops.arrays import stack
-from pyfast.retrieval.curation import MOST_ENTRIES
+from pyfast.retrieval.rerank import MAX_ENTRIES
 
 SEEDS, NEAREST = 5, 10
 
@@ -35,8 +35,8 @@ class Corpus:
     seeds: Any
     terms: Any
 
-    def expand(self, threads: int = THREADS, most_entries: int | None = None) -> tuple[Any, Any, Any]:
-        settings = {"k": NEAREST, "largest_norm": 1.0, "most_entries": most_entries, "threads": threads}
+    def expand(self, threads: int = THREADS, max_entries: int | None = None) -> tuple[Any, Any, Any]:
+        settings = {"k": NEAREST, "largest_norm": 1.0, "max_entries": max_entries, "threads": threads}
         return ops.bridge_expand(self.X, self.XT, *self.seeds, self.terms, **settings)
 
     def masked(self, q: int) -> csr_matrix:
@@ -70,7 +70,7 @@ def corpus(data: Path, request: pytest.FixtureRequest) -> Corpus:
     index = open_index(request, data / "hybridqa" / "corpus.jsonl")
     with (data / "hybridqa" / "questions.jsonl").open(encoding="utf-8") as file:
         questions = [json.loads(line)["question"] for line in file][:POOLS]
-    seeds = [pool.units for pool in index.search(questions, SEEDS)]
+    seeds = [pool.passages for pool in index.search(questions, SEEDS)]
     X, place = copies(index.X, request.param)
     terms = [place[index.question_terms(question)] for question in questions]
     name = f"bridge_expand, {X.shape[0]:,}"
@@ -78,12 +78,12 @@ def corpus(data: Path, request: pytest.FixtureRequest) -> Corpus:
 
 
 @pytest.mark.parametrize("threads", sorted({1, THREADS}))
-@pytest.mark.parametrize("most_entries", [None, MOST_ENTRIES, 10 * MOST_ENTRIES])
-def test_pyfast(corpus: Corpus, measure: Measure, threads: int, most_entries: int | None) -> None:
-    name = corpus.name + ("" if most_entries is None else f", limit {most_entries}")
-    measure.op(name, threads, lambda: corpus.expand(threads, most_entries), rounds=10)
-    if most_entries is not None and threads == THREADS:
-        (offsets, whole, _), (cut_offsets, cut, _) = corpus.expand(), corpus.expand(most_entries=most_entries)
+@pytest.mark.parametrize("max_entries", [None, MAX_ENTRIES, 10 * MAX_ENTRIES])
+def test_pyfast(corpus: Corpus, measure: Measure, threads: int, max_entries: int | None) -> None:
+    name = corpus.name + ("" if max_entries is None else f", limit {max_entries}")
+    measure.op(name, threads, lambda: corpus.expand(threads, max_entries), rounds=10)
+    if max_entries is not None and threads == THREADS:
+        (offsets, whole, _), (cut_offsets, cut, _) = corpus.expand(), corpus.expand(max_entries=max_entries)
         pairs = zip(pairwise(offsets), pairwise(cut_offsets), strict=True)
         shared = sum(len(set(whole[a:b].tolist()) & set(cut[c:d].tolist())) for (a, b), (c, d) in pairs)
         NOTES.append(f"{name}: finds {shared / len(whole):.1%} of the {NEAREST} nearest")

@@ -18,7 +18,7 @@ from pyfast.conversation import Chain, TokenGraph, linearise, token_graph
 from pyfast.conversation.encoder import GraphEncoder, Shape
 from pyfast.engine import read_questions
 from pyfast.ops.arrays import thread_count
-from pyfast.retrieval import find_pieces
+from pyfast.retrieval import find_evidence_items
 
 TURNS, HIDDEN = 20, 576
 SIZES = [20, 100]
@@ -32,7 +32,7 @@ def chains(data: Path, request: pytest.FixtureRequest) -> list[list[Chain]]:
     asked = [question.text for question in read_questions(data / "convmix" / "questions.jsonl", TURNS)]
     return [
         [chain(line, spans) for line, spans in zip(linear.lines, linear.spans, strict=True)]
-        for linear in linearise(index, find_pieces(index, asked, 4 * request.param, request.param))
+        for linear in linearise(index, find_evidence_items(index, asked, 4 * request.param, request.param))
     ]
 
 

@@ -50,9 +50,9 @@ def real(index: Index, questions: list[str]) -> RealPools:
     return RealPools(
         X,
         np.arange(POOLS + 1) * DOCUMENTS,
-        np.stack([pool.units for pool in found]),
+        np.stack([pool.passages for pool in found]),
         np.stack([pool.scores for pool in found]),
-        [[index.text(unit) for unit, _ in pool] for pool in found],
+        [[index.text(passage) for passage, _ in pool] for pool in found],
     )
 
 

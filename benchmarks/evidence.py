@@ -5,7 +5,7 @@
 
 No language model: the question's words alone pick, in windows of the stream and of what is related to the picks.
 `recall` is the share of a question's gold documents among those of its evidence (`supporting`, or HybridQA's
-table), `answers` the share of its answers that stand in the evidence. The list has the same number of units for
+table), `answers` the share of its answers that stand in the evidence. The list has the same number of passages for
 each question, `steps` and `pieces` are means. Time is that of one core, the head left out.
 """
 
@@ -48,7 +48,7 @@ def iterated(index: Index, questions: list[str], settings: Settings) -> tuple[li
         return Answer("")
 
     asked = (Question(str(i), text) for i, text in enumerate(questions))
-    index.search(questions[:1], 1), index.stream(settings.order), index.relations  # made once
+    index.search(questions[:1], 1), index.stream(settings.order), index.entity_links  # made once
     started = process_time()
     asyncio.run(answer_all(asked, ask, index, Instant(), lambda record: None, 256))
     return [found[str(i)] for i in range(len(questions))], process_time() - started
@@ -83,7 +83,7 @@ def main(
             found, seconds = iterated(index, questions, settings)
             picked = [[it.position for it in progress.selected] for progress in found]
             lists = [
-                index.units[pool.units].tolist()
+                index.passages[pool.passages].tolist()
                 for question, segments in zip(questions, picked, strict=True)
                 for pool in index.search([question], max(len(segments), 1))
             ]

@@ -21,13 +21,13 @@ from statistics import fmean
 from typing import Annotated, Any
 
 import typer
-from jobs import job
+from jobs import job, work
 from rich.console import Console
 from rich.table import Table
 
 from pyfast.corpus import read
-from pyfast.engine import Budget, read_questions, work_on
-from pyfast.evaluation import evaluate_turns, hits, interval
+from pyfast.engine import Budget, read_questions
+from pyfast.evaluation import bootstrap_interval, evaluate_turns, hits
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index
 from pyfast.systems import load_system
@@ -63,20 +63,21 @@ def learn(variant: str, index: Index, model: Path, out: Path, recipe: Recipe, sc
         told.print(f"{variant} {point.step + 1}/{total} loss {point.loss:.3f} {point.seconds:.1f} s")
 
     if not (out / "recipe.json").exists():
-        train(index, list(read_questions(out.parent / "learn.jsonl")), model, out, recipe, schedule, told=step)
+        train(index, list(read_questions(out.parent / "learn.jsonl")), model, out, recipe, schedule, on_step=step)
 
 
 def answer(variant: str, index: Index, model: Path, out: Path, recipe: Recipe) -> None:
     """Ask the held-back turns, unless that is done."""
-    given = {"history": "gold", "memory": recipe.memory, "units": str(recipe.units), "k": str(recipe.k)}
+    given = {"history": "gold", "memory": recipe.memory, "passages": str(recipe.passages), "k": str(recipe.k)}
     given |= {"trained": str(out)} if recipe.graph and variant != "zero-shot" else {"graph": "off"}
     llm = open_llm(
-        f"transformers:{model if variant == 'zero-shot' else out / 'model'}", context_window=recipe.room
+        f"transformers:{model if variant == 'zero-shot' else out / 'model'}",
+        context_window=recipe.max_prompt_tokens,
     )
     asked = list(read_questions(out.parent / "held.jsonl"))
     system = load_system("graph_convqa")
     wanted = job(system, given, None, llm, index, lambda: iter(asked), len(asked), out / "run", 1, Budget())
-    asyncio.run(work_on(wanted, asyncio.Event(), lambda folder, done: None, lambda: None))
+    asyncio.run(work(wanted))
 
 
 def scores(run: Path, gold: Path) -> tuple[list[float], list[str]]:
@@ -123,7 +124,7 @@ def main(
     table = Table("variant", "turns", "H@1", "95 %", "H@5", "95 %", "H@1 above text-only", "95 %")
     runs = [variant for variant in VARIANTS if (out / variant / "run" / "answers.jsonl").exists()]
     for variant in runs:
-        whole = evaluate_turns(out / variant / "run", gold)[0]
+        whole = evaluate_turns(out / variant / "run" / "answers.jsonl", gold)[0]
         first, five = (
             f"{low:.3f} to {high:.3f}" for low, high in (whole.first_interval, whole.among_five_interval)
         )
@@ -131,7 +132,7 @@ def main(
         if "text" in runs and variant != "text":
             values, groups = scores(out / variant / "run", gold)
             above = [a - b for a, b in zip(values, scores(out / "text" / "run", gold)[0], strict=True)]
-            difference = (f"{fmean(above):+.3f}", "{:+.3f} to {:+.3f}".format(*interval(above, groups)))
+            difference = (f"{fmean(above):+.3f}", "{:+.3f} to {:+.3f}".format(*bootstrap_interval(above, groups)))
         table.add_row(
             variant, str(whole.turns), f"{whole.first:.3f}", first, f"{whole.among_five:.3f}", five, *difference
         )

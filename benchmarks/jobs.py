@@ -1,13 +1,13 @@
-"""Runs of benchmarks, made as `pyfast answer` makes them."""
+"""Runs of benchmarks, made as `pyfast.answer` makes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
-from pyfast.engine import Ask, Budget, Job, Question, configuration
-from pyfast.llm import Backend
+from pyfast.api.models import started
+from pyfast.engine import Ask, Budget, Job, Question, Questions, Summary, work_on
+from pyfast.llm import FullLLM
 from pyfast.retrieval import Index
 from pyfast.systems import System
 
@@ -16,7 +16,7 @@ def job(
     system: System,
     given: dict[str, str],
     ask: Ask | None,
-    llm: Backend,
+    llm: FullLLM,
     index: Index,
     questions: Callable[[], Iterator[Question]],
     count: int,
@@ -26,24 +26,21 @@ def job(
 ) -> Job:
     """`count` questions for a system with the settings `given`; `ask` in its place, if that is not None."""
     settings = system.configure(given)
-    describe = partial(
-        configuration,
-        system=system.name,
-        settings=settings.model_dump(mode="json"),
-        prompts=system.prompts,
-        llm=llm,
-        index=index,
-        budget=budget.shaping(),
-        questions={"count": count},
-        places={},
-    )
     return Job(
         folder=folder,
-        questions=questions,
+        questions=Questions(questions, count, "of a benchmark"),
+        system=system.name,
         ask=ask or system.ask(settings),
+        settings=settings.model_dump(mode="json"),
+        prompts=system.prompts,
         index=index,
         llm=llm,
-        describe=describe,
         concurrency=concurrency,
         budget=budget,
     )
+
+
+async def work(wanted: Job) -> Summary:
+    """Start the model, do the job, close the model."""
+    async with started(wanted.llm):
+        return (await work_on(wanted)).summary

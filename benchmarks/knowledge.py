@@ -39,16 +39,15 @@ from pyfast.knowledge import (
     Keywords,
     Knowledge,
     Session,
-    Writer,
-    change,
+    add_extracts,
+    extract_by_rules,
     has_knowledge,
     knowledge_units,
     open_knowledge,
-    read_straight,
 )
-from pyfast.knowledge.recall import recall
-from pyfast.knowledge.session import Learned
-from pyfast.llm import Backend
+from pyfast.knowledge.fact_retrieval import retrieve_facts
+from pyfast.knowledge.learned import Learned
+from pyfast.llm import FullLLM
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.embeddings import BATCH, Embedder
 from pyfast.systems import load_system
@@ -93,7 +92,7 @@ def musique(folder: _Folder, limit: int = 60) -> None:
             gold = set(question["supporting"])
             uris = {one["uri"] for one in record["evidence"]}
             pool = index.search([question["question"]], max(len(uris), 1))[0]
-            near = {index.corpus.uri(index.corpus.source[index.units[unit]]) for unit, _ in pool}
+            near = {index.corpus.uri(index.corpus.source[index.passages[unit]]) for unit, _ in pool}
             memory.append(len(gold & uris) / len(gold))
             listed.append(len(gold & near) / len(gold) if uris else 0.0)
             sizes.append(len(uris))
@@ -110,7 +109,7 @@ def units(folder: _Folder, limit: int = 60) -> None:
     index, known = around_questions(folder, limit)
     store = opened(index, WordVectors())  # type: ignore[arg-type]
     asked = [question["question"] for question in known]
-    named = [tuple(store.entities[entity] for entity in store.named_in(text)) for text in asked]
+    named = [tuple(store.entities[entity] for entity in store.entities_named_in(text)) for text in asked]
     items = [Keywords(names or (text,), (text,)) for names, text in zip(named, asked, strict=True)]
     session = Session(index, store)
     sizes = MtqaSettings()
@@ -120,11 +119,11 @@ def units(folder: _Folder, limit: int = 60) -> None:
     plain = PlainUnits(session)
     print(f"plain Python: prepared in {perf_counter() - begun:.2f} s")
     expected = [plain(item, *parameters) for item in items]
-    assert knowledge_units(index, items, session, *parameters) == expected
+    assert knowledge_units(items, session, *parameters) == expected
     print(f"{len(items)} searches, {fmean(map(len, expected)):.1f} units each: the same")
     batches = [items[first : first + 128] for first in range(0, len(items), 128)]
-    took = best(lambda: [knowledge_units(index, batch, session, *parameters) for batch in batches])
-    alone = best(lambda: [knowledge_units(index, [item], session, *parameters) for item in items])
+    took = best(lambda: [knowledge_units(batch, session, *parameters) for batch in batches])
+    alone = best(lambda: [knowledge_units([item], session, *parameters) for item in items])
     peer = best(lambda: [plain(item, *parameters) for item in items])
     for who, seconds in (("batched", took), ("one by one", alone), ("plain Python", peer)):
         print(f"{who}: {len(items) / seconds:.0f} searches a second, {peer / seconds:.1f} times plain Python")
@@ -157,9 +156,9 @@ def opened(index: Index, embedder: Embedder | None = None) -> Knowledge:
     print(f"vectors of {embedder.fingerprint}")  # read before anything is timed: no part of a store
     if not has_knowledge(index):
         begun = perf_counter()
-        extracts = list(read_straight(index))
-        print(f"read without a model in {perf_counter() - begun:.1f} s")
-        change(index, embedder, lambda database: Writer(database).add(extracts))
+        extracts = list(extract_by_rules(index))
+        print(f"extracted by rules in {perf_counter() - begun:.1f} s")
+        add_extracts(index, embedder, extracts)
         print(f"store built in {perf_counter() - begun:.0f} s")
     begun = perf_counter()
     store = open_knowledge(index, embedder)
@@ -170,7 +169,7 @@ def opened(index: Index, embedder: Embedder | None = None) -> Knowledge:
     return store
 
 
-def asked(session: Session, llm: Backend, questions: list[dict[str, Any]], **settings: str) -> list[Any]:
+def asked(session: Session, llm: FullLLM, questions: list[dict[str, Any]], **settings: str) -> list[Any]:
     """The records of a run of subqrag."""
     system = load_system("subqrag")
     records: list[Any] = []
@@ -196,7 +195,7 @@ def searches(store: Knowledge, texts: list[str]) -> None:
     exact = np.argsort(-(queries[:100] @ matrix.T), axis=1)[:, :5]
     share = np.mean([len({*a} & {*b}) / 5 for a, b in zip(found.tolist(), exact.tolist(), strict=False)])
     print(f"{share:.4f} of the five nearest found")
-    sample = store.wordings("facts")[: 32 * BATCH]
+    sample = store.texts("facts")[: 32 * BATCH]
     begun = perf_counter()
     store.encode(sample)
     each = (perf_counter() - begun) * len(matrix) / len(sample)
@@ -204,8 +203,8 @@ def searches(store: Knowledge, texts: list[str]) -> None:
     items = [(text, Learned()) for text in texts]
     begun = perf_counter()
     for i in range(0, len(items), 128):
-        recall(None, items[i : i + 128], store, 5, 4)  # type: ignore[arg-type]
-    print(f"{len(items) / (perf_counter() - begun):.0f} recalls a second, from words to facts in words")
+        retrieve_facts(items[i : i + 128], store, 5, 4)
+    print(f"{len(items) / (perf_counter() - begun):.0f} fact retrievals a second, from words to facts in words")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Figure:
 
 FIGURES: list[Figure] = []
 NOTES: list[str] = []
-"""Lines below the table"""
+"""RenderedPassages below the table"""
 
 
 def open_index(request: pytest.FixtureRequest, source: Path) -> Index:

@@ -2,7 +2,7 @@
 
     python benchmarks/overhead.py                       # HybridQA of PYFAST_DATA, 2,000 questions, n2n and rag
     python benchmarks/overhead.py --profile n2n         # where a system's time goes
-    python benchmarks/overhead.py --export FOLDER       # the units and questions, for peer_flashrag.py
+    python benchmarks/overhead.py --export FOLDER       # the passages and questions, for peer_flashrag.py
 
 The questions of the set are repeated under new ids; answers of 1 and of 512 at a time are compared first. Nothing
 here says anything about answers: the LLM's are without meaning.
@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from jobs import job
+from jobs import job, work
 from rich.console import Console
 from rich.table import Table
 
 from pyfast.corpus import read
-from pyfast.engine import Budget, Job, Question, Summary, dedicate_process, read_questions, work_on
+from pyfast.engine import Budget, Job, Question, Summary, dedicate_process, read_questions
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index
 from pyfast.systems import load_system
@@ -38,7 +38,7 @@ DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / 
 
 SYSTEMS: dict[str, tuple[str, dict[str, str]]] = {
     "rag": ("rag", {}),
-    "n2n, the paper's": ("n2n", {"rank": "graph_rank"}),
+    "n2n, the paper's": ("n2n", {"ranking": "graph_rank"}),
     "n2n": ("n2n", {}),
 }
 
@@ -50,18 +50,14 @@ def repeated(path: Path, count: int) -> Iterator[Question]:
 
 
 def export(index: Index, questions: Path, count: int, folder: Path) -> None:
-    """Write the units and the questions in FlashRAG's layout: the first line of `contents` is the title."""
-    titles = [index.corpus.title(index.corpus.source[i]) for i in index.units]
-    units = ({"id": str(i), "contents": f"{title}\n{index.text(i)}"} for i, title in enumerate(titles))
+    """Write the passages and the questions in FlashRAG's layout: the first line of `contents` is the title."""
+    titles = [index.corpus.title(index.corpus.source[i]) for i in index.passages]
+    passages = ({"id": str(i), "contents": f"{title}\n{index.text(i)}"} for i, title in enumerate(titles))
     asked = ({"id": asked.id, "question": asked.text} for asked in repeated(questions, count))
     folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in (("corpus", units), ("questions", asked)):
+    for name, rows in (("corpus", passages), ("questions", asked)):
         with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
-
-
-async def go(wanted: Job) -> Summary:
-    return await work_on(wanted, asyncio.Event(), lambda folder, done: None, lambda: None)
 
 
 def main(
@@ -96,7 +92,7 @@ def main(
             nonlocal runs
             runs += 1
             folder = place / f"run-{runs}"
-            summary = asyncio.run(go(wanted(system, number, folder, width)))
+            summary = asyncio.run(work(wanted(system, number, folder, width)))
             return summary, (folder / "answers.jsonl").read_bytes()
 
         if profile is not None:

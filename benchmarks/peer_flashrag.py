@@ -1,6 +1,7 @@
-"""The peer of overhead.py: FlashRAG's vanilla RAG and IRCoT over the same units, with an LLM that answers at once.
+"""The peer of overhead.py: FlashRAG's vanilla RAG and IRCoT over the same passages, with an LLM that answers at
+once.
 
-    python benchmarks/overhead.py --export FOLDER           # units and questions, as FlashRAG reads them
+    python benchmarks/overhead.py --export FOLDER           # passages and questions, as FlashRAG reads them
     ENV/bin/python benchmarks/peer_flashrag.py FOLDER       # questions per second
 
 FlashRAG needs an environment of its own. Not all that it names can be installed from a package index alone, and
@@ -85,7 +86,9 @@ def build(folder: Path, corpus: list[dict[str, str]]) -> None:
     done here, with the stemmer and the stop words of its retriever.
     """
     tokenizer = bm25s.tokenization.Tokenizer(stopwords="en", stemmer=Stemmer.Stemmer("english"))
-    tokens = tokenizer.tokenize([unit["contents"] for unit in corpus], return_as="tuple", show_progress=False)
+    tokens = tokenizer.tokenize(
+        [passage["contents"] for passage in corpus], return_as="tuple", show_progress=False
+    )
     engine = bm25s.BM25(backend="numba")
     engine.index(tokens, show_progress=False)
     engine.save(folder, corpus=corpus, show_progress=False)
@@ -198,7 +201,7 @@ def measure(name: str, run: Callable[[int], Any], k: int, count: int, repeats: i
         warm = run(50)  # numba compiles
     for item in warm:
         assert item.pred.count(THOUGHT) == (STEPS if name.startswith("IRCoT") else 1)
-        assert len(item.retrieval_result) >= k and all(unit["contents"] for unit in item.retrieval_result)
+        assert len(item.retrieval_result) >= k and all(passage["contents"] for passage in item.retrieval_result)
     seconds = []
     for _ in range(repeats):
         begun = time.perf_counter()
@@ -212,7 +215,7 @@ def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="what overhead.py --export wrote")
-    parser.add_argument("--k", type=int, default=10, help="units per search")
+    parser.add_argument("--k", type=int, default=10, help="passages per search")
     parser.add_argument("--count", type=int, help="questions; all that were exported")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--concurrency", type=int, default=4, help="of the OpenAI generator; 4 is its default")
@@ -247,7 +250,7 @@ def main() -> None:
         from flashrag.generator import OpenaiGenerator
 
         print(
-            f"flashrag-dev {version('flashrag-dev')}: {len(corpus):,} units, {count:,} questions, k = {options.k}"
+            f"flashrag-dev {version('flashrag-dev')}: {len(corpus):,} passages, {count:,} questions, k={options.k}"
         )
         print(f"{'questions/s':24}{'median':>8}{'best':>8}")
         for generator_name, generator in (("instant", Instant()), ("openai", OpenaiGenerator(settings))):

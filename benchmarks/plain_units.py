@@ -9,9 +9,9 @@ from collections import defaultdict
 
 import numpy as np
 
-from pyfast.knowledge import Keywords, Session, Unit
+from pyfast.knowledge import Keywords, KnowledgeUnit, Session
 from pyfast.knowledge.facts import IN_TEXT
-from pyfast.knowledge.units import DECAY, MOST_NEIGHBOURS, MOST_TRIPLES
+from pyfast.knowledge.knowledge_units import DECAY, MAX_NEIGHBOURS, MAX_TRIPLES
 
 
 class PlainUnits:
@@ -50,7 +50,7 @@ class PlainUnits:
                 best[place] = max(cosine, best.get(place, 0.0))
         return best
 
-    def __call__(self, item: Keywords, entities: int, relations: int, units: int) -> list[Unit]:
+    def __call__(self, item: Keywords, entities: int, relations: int, units: int) -> list[KnowledgeUnit]:
         """As `knowledge_units`, for one search."""
         store = self.session.store
         names = self.matched("entities", item.detailed, entities)
@@ -58,14 +58,14 @@ class PlainUnits:
         weight: dict[int, float] = {}
         best: dict[int, float] = {}
         for key, match in keys.items():
-            for triple in store.of_key(key, MOST_TRIPLES).tolist():
+            for triple in store.triples_of_key(key, MAX_TRIPLES).tolist():
                 weight[self.fact_of[triple]] = max(match, weight.get(self.fact_of[triple], 0.0))
                 for entity in self.ends[triple]:
                     best[entity] = max(match, best.get(entity, 0.0))
         for name, match in names.items():
             for entity in self.near[name]:
                 best[entity] = max(match, best.get(entity, 0.0))
-        fewest = sorted(best, key=lambda entity: (len(self.about[entity]), entity))[:MOST_NEIGHBOURS]
+        fewest = sorted(best, key=lambda entity: (len(self.about[entity]), entity))[:MAX_NEIGHBOURS]
         for entity, match in [*names.items(), *((entity, DECAY * best[entity]) for entity in fewest)]:
             for fact in self.about[entity]:
                 weight[fact] = max(match, weight.get(fact, 0.0))
@@ -76,14 +76,14 @@ class PlainUnits:
         }
         found: dict[int, tuple[float, list[tuple[str, str, str]]]] = {}
         for fact in sorted(scores, key=lambda fact: (-scores[fact], fact)):
-            room = min(len(found) + IN_TEXT, units)
-            for triple in self.facts[fact][:MOST_TRIPLES]:
-                here = self.session.units(store.sources([triple])[0])
+            budget = min(len(found) + IN_TEXT, units)
+            for triple in self.facts[fact][:MAX_TRIPLES]:
+                here = self.session.passages(store.sources([triple])[0])
                 for unit in ([unit for unit in here if unit in found] or here)[:1]:
-                    if unit in found or len(found) < room:
+                    if unit in found or len(found) < budget:
                         said = found.setdefault(unit, (scores[fact], []))[1]
                         if store.triple(triple) not in said:
                             said.append(store.triple(triple))
             if len(found) == units:
                 break
-        return [Unit(unit, tuple(triples), score) for unit, (score, triples) in found.items()]
+        return [KnowledgeUnit(unit, tuple(triples), score) for unit, (score, triples) in found.items()]

@@ -1,11 +1,11 @@
-"""Does structure find more? Recall of the list, of GraphRank, of bridge_rank, and of it with bridge_expand.
+"""Does structure find more? MemoryQuery of the list, of GraphRank, of bridge_rank, and of it with bridge_expand.
 
     python benchmarks/recall.py                                         # the benchmark sets under PYFAST_DATA
     python benchmarks/recall.py --corpus C.jsonl --questions Q.jsonl    # any other, in the same layout
 
-One pool of `--pool` units per question; a unit counts for the document that it comes from, each document once.
-Recall@k is the share of a question's gold documents among the first k, averaged over questions that name any:
-`supporting`, or for HybridQA, whose supporting lists are string matches, the one table that is certain.
+One pool of `--pool` passages per question; a passage counts for the document that it comes from, each document
+once. MemoryQuery@k is the share of a question's gold documents among the first k, averaged over questions that
+name any: `supporting`, or for HybridQA, whose supporting lists are string matches, the one table that is certain.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pyfast import ops
 from pyfast.corpus import read
 from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index, Pool, build_index
-from pyfast.retrieval.curation import expand
-from pyfast.retrieval.pools import split, stacked
+from pyfast.retrieval.pools import split, stack_pools
+from pyfast.retrieval.rerank import expand
 
 Array = np.ndarray[Any, Any]
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
@@ -46,16 +46,16 @@ def gold_questions(path: Path) -> Iterator[tuple[str, set[str]]]:
 
 
 def rankings(index: Index, questions: list[str], pools: list[Pool]) -> dict[str, tuple[Array, Array, Array]]:
-    """For each method the pools that it ranks: (offsets, units, scores)."""
-    offsets, units, semantic = stacked(pools)
+    """For each method the pools that it ranks: (offsets, passages, scores)."""
+    offsets, passages, semantic = stack_pools(pools)
     terms = stack([index.question_terms(question) for question in questions], np.int32)
-    degree = ops.weighted_degree(index.X, offsets, units)
-    bridged = ops.bridge_rank(index.X, offsets, units, semantic, terms)
-    wider = expand(index, offsets, units, semantic, terms)
+    degree = ops.weighted_degree(index.X, offsets, passages)
+    bridged = ops.bridge_rank(index.X, offsets, passages, semantic, terms)
+    wider = expand(index, offsets, passages, semantic, terms)
     return {
-        "list": (offsets, units, semantic),
-        "graph_rank": (offsets, units, ops.graph_rank(semantic, degree, offsets)),
-        "bridge_rank": (offsets, units, bridged),
+        "list": (offsets, passages, semantic),
+        "graph_rank": (offsets, passages, ops.graph_rank(semantic, degree, offsets)),
+        "bridge_rank": (offsets, passages, bridged),
         "bridge_rank + expand": (*wider[:2], ops.bridge_rank(index.X, *wider, terms)),
     }
 
@@ -68,8 +68,8 @@ def recalls(index: Index, path: Path, size: int, cuts: list[int]) -> tuple[int, 
     for method, ranked in rankings(index, questions, index.search(questions, size)).items():
         rows = []
         for (_, gold), pool in zip(asked, split(*ranked), strict=True):
-            best = pool.units[np.argsort(-pool.scores, kind="stable")]
-            uris = list(dict.fromkeys(index.corpus.uri(index.corpus.source[index.units[u]]) for u in best))
+            best = pool.passages[np.argsort(-pool.scores, kind="stable")]
+            uris = list(dict.fromkeys(index.corpus.uri(index.corpus.source[index.passages[u]]) for u in best))
             rows.append([len(gold & set(uris[:k])) / len(gold) for k in cuts])
         found[method] = np.mean(rows, axis=0).tolist()
     return len(asked), found
@@ -78,7 +78,7 @@ def recalls(index: Index, path: Path, size: int, cuts: list[int]) -> tuple[int, 
 def main(
     corpus: Annotated[Path | None, typer.Option(help="A corpus file; with --questions.")] = None,
     questions: Annotated[Path | None, typer.Option(help="Its questions.")] = None,
-    pool: Annotated[int, typer.Option(help="Units retrieved per question.")] = 100,
+    pool: Annotated[int, typer.Option(help="Passages retrieved per question.")] = 100,
     at: Annotated[str, typer.Option(help="Where to cut the rankings.")] = "5,10,20,50",
 ) -> None:
     """Print the table."""

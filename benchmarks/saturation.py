@@ -28,11 +28,11 @@ from statistics import median
 from typing import Annotated, Any
 
 import typer
-from jobs import job
+from jobs import job, work
 
 from pyfast.corpus import read
-from pyfast.engine import Budget, Question, answer_all, read_questions, work_on
-from pyfast.llm import Backend, Completion, Message, Request, open_llm
+from pyfast.engine import Budget, Question, answer_all, read_questions
+from pyfast.llm import Completion, FullLLM, Message, Request, open_llm
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index, build_index
 from pyfast.systems import load_system
@@ -43,7 +43,7 @@ WINDOW = 2048
 # Short contexts, so that a small model on a CPU is measured in minutes.
 SETTINGS = {
     "rag": {"k": "2"},
-    "n2n": {"hop_least": "1", "hop_most": "2", "final_least": "1", "final_most": "3"},
+    "n2n": {"hop_min": "1", "hop_max": "2", "final_min": "1", "final_max": "3"},
 }
 SIDES = {"rag": ("pyfast", "generate"), "n2n": ("pyfast", "stages")}
 
@@ -74,7 +74,7 @@ SURROUNDINGS = {
 class Barrier:
     """A backend in which nobody hears an answer before all have one: a loop over stages."""
 
-    def __init__(self, llm: Backend, questions: int) -> None:
+    def __init__(self, llm: FullLLM, questions: int) -> None:
         self._llm = llm
         self._active = questions
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
@@ -133,7 +133,7 @@ async def through_pyfast(
             Budget(attempts=1),
         )
         index.search(["compile the search"], 1)
-        done = await work_on(wanted, asyncio.Event(), lambda folder, before: None, lambda: None)
+        done = await work(wanted)
         lines = (Path(scratch) / "run" / "answers.jsonl").read_text().splitlines()
     answers = [json.loads(line)["answer"] for line in lines]
     return {
@@ -145,7 +145,7 @@ async def through_pyfast(
     }
 
 
-async def warm_up(llm: Backend) -> None:
+async def warm_up(llm: FullLLM) -> None:
     """Weights are touched and a grammar is compiled; nothing of it is asked for again."""
     await asyncio.gather(*(llm.complete(call) for call in warming()))
 

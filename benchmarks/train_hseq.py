@@ -10,8 +10,8 @@
 Learnt from are the training files of hotpotqa and musique, and of the other sets the questions whose table,
 context or topic has an even hash; asked are those with the odd ones, and those of hotpotqa and musique. `train`
 begins or goes on, for `--minutes`. Targets are the weak positives that an answer or a gold document marks; a
-question that has none among the `prior` units that a search finds is left out. `pick` runs algorithm 1 as `pyfast
-answer` does, constrained decoding and all, without guidance and head.
+question that has none among the `prior` passages that a search finds is left out. `pick` runs algorithm 1 as
+`pyfast answer` does, constrained decoding and all, without guidance and head.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from rich.table import Table
 from pyfast.commands.terminal import pairs, values
 from pyfast.corpus import read
 from pyfast.engine import Answer, Context, Question, answer_all
-from pyfast.evaluation.selection import Counts, counts, f1_interval, selection
-from pyfast.llm import Backend, open_llm
+from pyfast.evaluation.selection_metrics import Counts, counts, f1_interval, selection
+from pyfast.llm import FullLLM, open_llm
 from pyfast.retrieval import Index, build_index, open_window
 from pyfast.systems.hseq.iterator import Decision, Policy, Progress, iterate
 from pyfast.systems.hseq.policies import lexical_policy, llm_policy
 from pyfast.systems.hseq.state import State
 from pyfast.systems.hseq.system import Settings
-from pyfast.training.weak_positives import Gold, candidate_units, read_gold, weak_positives
+from pyfast.training.weak_positives import Gold, candidate_passages, read_gold, weak_positives
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SPLIT = ("hotpotqa", "musique")  # they have files of their own for training
@@ -93,18 +93,20 @@ def train(
     torch.set_num_threads(threads)
     sources = [(index_of(name, out), halves(name)[0]) for name in SETS]
     # Dropout takes a third of the time, and what is seen once or twice is not learnt by heart.
-    recipe = hseq_iterator.Recipe(settings=SETTINGS, enough=ENOUGH, lexical=0.0, size=size, dropout=0.0)
+    recipe = hseq_iterator.Recipe(
+        settings=SETTINGS, max_positives=ENOUGH, lexical_weight=0.0, size=size, dropout=0.0
+    )
     schedule = Schedule(
         accumulation=2, learning_rate=learning_rate, rate="cosine", warmup=0.03, seed=seed, save_every=8
     )
     begun = monotonic()
 
-    def told(point: Point, total: int) -> None:
+    def on_step(point: Point, total: int) -> None:
         print(f"step {point.step + 1} of {total}: loss {point.loss:.4f}, {point.seconds:.0f} s", flush=True)
 
     hseq_iterator.train(
         sources, model, out, recipe, schedule,
-        stop=lambda: minutes is not None and monotonic() > begun + 60 * minutes, told=told,
+        stop=lambda: minutes is not None and monotonic() > begun + 60 * minutes, on_step=on_step,
     )  # fmt: skip
     merge_adapter(model, out / hseq_iterator.ADAPTER, out / "merged")
 
@@ -113,8 +115,10 @@ def asked(out: Path, limit: int) -> Iterator[tuple[str, Index, list[Gold], list[
     """(name, index, questions, the positions of their targets) of each set: the first `limit` that have any."""
     for name in SETS:
         index, golds = index_of(name, out), halves(name)[1]
-        found = candidate_units(index, [gold.question for gold in golds], SETTINGS.prior)
-        targets = [set(weak_positives(gold, units, ENOUGH, 0.0)) for gold, units in zip(golds, found, strict=True)]
+        found = candidate_passages(index, [gold.question for gold in golds], SETTINGS.prior)
+        targets = [
+            set(weak_positives(gold, passages, ENOUGH, 0.0)) for gold, passages in zip(golds, found, strict=True)
+        ]
         chosen = list(islice((pair for pair in zip(golds, targets, strict=True) if pair[1]), limit))
         yield name, index, [gold for gold, _ in chosen], [wanted for _, wanted in chosen]
 
@@ -135,7 +139,9 @@ def policy_of(name: str, ctx: Context) -> Policy:
 @app.command()
 def pick(
     out: Path,
-    name: Annotated[str, typer.Argument(help="`first`, `lexical`, or what the LLM's picks are to be called.")],
+    name: Annotated[
+        str, typer.Argument(help="`first`, `lexical_weight`, or what the LLM's picks are to be called.")
+    ],
     llm: str = "instant",
     llm_option: Annotated[list[str] | None, typer.Option(help="NAME=VALUE.")] = None,
     limit: Annotated[int, typer.Option(help="Questions of each set.")] = 40,
@@ -144,7 +150,7 @@ def pick(
     asyncio.run(_pick(out, name, open_llm(llm, **values(pairs("--llm-option", llm_option))), limit))
 
 
-async def _pick(out: Path, name: str, backend: Backend, limit: int) -> None:
+async def _pick(out: Path, name: str, backend: FullLLM, limit: int) -> None:
     await backend.start()
     found: dict[str, dict[str, Any]] = {}
     try:
@@ -165,7 +171,7 @@ async def _pick(out: Path, name: str, backend: Backend, limit: int) -> None:
     (out / f"picked.{name}.json").write_text(json.dumps(found, indent=1))
 
 
-async def walked(index: Index, backend: Backend, golds: Sequence[Gold], name: str) -> list[Progress]:
+async def walked(index: Index, backend: FullLLM, golds: Sequence[Gold], name: str) -> list[Progress]:
     """Algorithm 1, for each question."""
     walks: dict[str, Progress] = {}
     limits = SETTINGS.limits()

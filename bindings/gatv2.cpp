@@ -93,27 +93,35 @@ py::tuple with_type(const py::array& features, const Use& use) {
 }  // namespace
 
 void bind_gatv2(py::module_& m) {
-    m.def("gatv2", [](const py::array& x_src, const py::array& x_dst, const py::array& indptr,
-                      const py::array& indices, const py::array& att, std::int64_t heads, std::int64_t channels,
-                      double negative_slope, bool self_loops, double dropout, std::uint64_t seed, bool masked,
-                      const py::array& mask, int threads) {
-        const Arguments arguments{x_src, x_dst, indptr, indices, att, heads, channels};
-        const Gatv2Options options{
-            negative_slope, self_loops, dropout, seed, masked, view<std::uint8_t>(mask, "mask"), threads};
-        return with_type(x_src, [&](auto type) { return forward<decltype(type)>(arguments, options); });
-    });
-    m.def("gatv2_backward",
-          [](const py::array& x_src, const py::array& x_dst, const py::array& indptr, const py::array& indices,
-             const py::array& att, std::int64_t heads, std::int64_t channels, double negative_slope,
-             bool self_loops, double dropout, const py::array& attention, const py::array& grad,
-             const std::array<bool, 3>& wanted, int threads) {
-              const Arguments arguments{x_src, x_dst, indptr, indices, att, heads, channels};
-              Gatv2Options options{negative_slope, self_loops, dropout};
-              options.threads = threads;
-              return with_type(x_src, [&](auto type) {
-                  return backward<decltype(type)>(arguments, options, attention, grad, wanted);
-              });
-          });
+    m.def(
+        "gatv2",
+        [](const py::array& x_src, const py::array& x_dst, const py::array& indptr, const py::array& indices,
+           const py::array& att, std::int64_t heads, std::int64_t channels, double negative_slope, bool self_loops,
+           double dropout, std::uint64_t seed, bool masked, const py::array& mask, int threads) {
+            const Arguments arguments{x_src, x_dst, indptr, indices, att, heads, channels};
+            const Gatv2Options options{
+                negative_slope, self_loops, dropout, seed, masked, view<std::uint8_t>(mask, "mask"), threads};
+            return with_type(x_src, [&](auto type) { return forward<decltype(type)>(arguments, options); });
+        },
+        py::arg("x_src"), py::arg("x_dst"), py::arg("indptr"), py::arg("indices"), py::arg("att"),
+        py::arg("heads"), py::arg("channels"), py::arg("negative_slope"), py::arg("self_loops"),
+        py::arg("dropout"), py::arg("seed"), py::arg("masked"), py::arg("mask"), py::arg("threads"));
+    m.def(
+        "gatv2_backward",
+        [](const py::array& x_src, const py::array& x_dst, const py::array& indptr, const py::array& indices,
+           const py::array& att, std::int64_t heads, std::int64_t channels, double negative_slope, bool self_loops,
+           double dropout, const py::array& attention, const py::array& grad, const std::array<bool, 3>& wanted,
+           int threads) {
+            const Arguments arguments{x_src, x_dst, indptr, indices, att, heads, channels};
+            Gatv2Options options{negative_slope, self_loops, dropout};
+            options.threads = threads;
+            return with_type(x_src, [&](auto type) {
+                return backward<decltype(type)>(arguments, options, attention, grad, wanted);
+            });
+        },
+        py::arg("x_src"), py::arg("x_dst"), py::arg("indptr"), py::arg("indices"), py::arg("att"),
+        py::arg("heads"), py::arg("channels"), py::arg("negative_slope"), py::arg("self_loops"),
+        py::arg("dropout"), py::arg("attention"), py::arg("grad"), py::arg("wanted"), py::arg("threads"));
 }
 
 }  // namespace pyfast::python

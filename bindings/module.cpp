@@ -11,10 +11,10 @@ PYBIND11_MODULE(_native, m) {
     python::bind_cite(m);
     python::bind_eigenvector(m);
     python::bind_evidence_graph(m);
+    python::bind_fuse(m);
     python::bind_gatv2(m);
     python::bind_graph_rank(m);
     python::bind_hseq_stream(m);
-    python::bind_merge(m);
     python::bind_narrate(m);
     python::bind_pagerank(m);
     python::bind_prune(m);

@@ -17,7 +17,7 @@ EXAMPLES = ROOT / "examples"
 DEMO = ROOT / "demo"
 CHOSEN = {"1-hop": 2, "2-hop": 7, "3-hop": 5}
 # Small contexts: a small model loses its way in the paper's 25 documents, and a CPU reads them for half a minute.
-SETTINGS = ["hop_k=10", "hop_least=2", "hop_most=3", "final_least=3", "final_most=5", "rank=bridge_rank"]
+SETTINGS = ["hop_k=10", "hop_min=2", "hop_max=3", "final_min=3", "final_max=5", "ranking=bridge_rank"]
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -1,3 +1,70 @@
-"""pyfast: multi-hop question answering over text, tables and knowledge graphs, as fast as the LLM underneath."""
+"""Multi-hop question answering over text, tables and knowledge graphs, at the speed of the LLM underneath.
+
+    >>> import pyfast
+    >>> index = pyfast.build_index("corpus/", "IDX")
+    >>> run = pyfast.answer(["Who discovered Titan?"], index=index, llm="embedded", system="n2n")
+    >>> print(run.records[0].answer)
+
+Names are loaded when they are first used: `import pyfast` alone imports nothing else.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from pyfast import errors, ops, systems
+    from pyfast.api.answering import answer
+    from pyfast.api.evaluating import evaluate
+    from pyfast.api.indexing import build_index, open_index
+    from pyfast.api.knowledge import build_knowledge
+    from pyfast.api.run import Run
+    from pyfast.api.service import Engine
+    from pyfast.engine import Evidence, Question, Record, Usage
+    from pyfast.llm import LLM, open_llm
+    from pyfast.retrieval import Index
+
+__all__ = [
+    "LLM",
+    "Engine",
+    "Evidence",
+    "Index",
+    "Question",
+    "Record",
+    "Run",
+    "Usage",
+    "answer",
+    "build_index",
+    "build_knowledge",
+    "errors",
+    "evaluate",
+    "open_index",
+    "open_llm",
+    "ops",
+    "systems",
+]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not above is none
+    _PLACES = {
+        "pyfast.api.answering": ("answer",),
+        "pyfast.api.evaluating": ("evaluate",),
+        "pyfast.api.indexing": ("build_index", "open_index"),
+        "pyfast.api.knowledge": ("build_knowledge",),
+        "pyfast.api.run": ("Run",),
+        "pyfast.api.service": ("Engine",),
+        "pyfast.engine": ("Evidence", "Question", "Record", "Usage"),
+        "pyfast.llm": ("LLM", "open_llm"),
+        "pyfast.retrieval": ("Index",),
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'pyfast' has no attribute {name!r}")
+        place = next((place for place, names in _PLACES.items() if name in names), None)
+        found = import_module(f"pyfast.{name}") if place is None else getattr(import_module(place), name)
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

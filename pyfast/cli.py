@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
 import sys
 from typing import Annotated, Any
@@ -10,14 +12,18 @@ import typer
 
 from pyfast import __version__
 from pyfast.commands.answer import answer
+from pyfast.commands.check import check
+from pyfast.commands.deprecated import renamed_arguments
 from pyfast.commands.doctor import doctor
 from pyfast.commands.evaluate import evaluate
 from pyfast.commands.index import index
 from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import app as knowledge
 from pyfast.commands.status import status
-from pyfast.commands.terminal import plain
+from pyfast.commands.systems import systems
+from pyfast.commands.terminal import OnStderr, plain
 from pyfast.commands.train import train
+from pyfast.commands.upgrade import upgrade
 from pyfast.errors import PyfastError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -29,10 +35,14 @@ _UsageError: Any = typer.BadParameter.__base__
 
 def main() -> None:
     """Entry point: an expected error is one line on stderr and exit status 1, or 2 for a wrong command line."""
+    log = logging.getLogger("pyfast")
+    log.setLevel(logging.INFO)
+    log.addHandler(OnStderr())
+    sys.path.append(os.getcwd())  # behind all packages: a plug-in named MODULE:NAME may lie where one works
     # Asked to end, from the keyboard or by another process, it ends in the same way.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(args=renamed_arguments(sys.argv[1:]), standalone_mode=False))
     except (PyfastError, OSError) as error:
         print("pyfast:", plain(error), file=sys.stderr)
         sys.exit(1)
@@ -51,7 +61,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (index, answer, status, evaluate, judge, doctor):
+for command in (index, answer, status, evaluate, judge, systems, check, upgrade, doctor):
     app.command()(command)
 app.add_typer(train, name="train")
 app.add_typer(knowledge, name="knowledge")

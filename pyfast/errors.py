@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -23,12 +23,15 @@ class IndexFormatError(PyfastError):
 class RunError(PyfastError):
     """The run cannot go on: the disk is full, too much failed, its budget is spent. What it did is kept."""
 
+    records: tuple[Any, ...] = ()
+    """Of a run in memory: the records that were there"""
 
-class BackendError(RunError):
-    """The LLM backend cannot be reached or has died: the run stops. A single failed call is a `CallError`."""
+
+class LLMUnavailableError(RunError):
+    """The LLM cannot be reached or has died: the run stops. A single failed call is a `CallError`."""
 
 
-class ModelNotFoundError(BackendError):
+class ModelNotFoundError(LLMUnavailableError):
     """The model's weights or its runtime are not installed; the message says which command installs them."""
 
 

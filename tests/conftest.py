@@ -5,6 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 from knowing import know
+from once import once
 
 from pyfast.corpus import read
 from pyfast.engine import Question, read_questions
@@ -21,7 +22,7 @@ def examples() -> Path:
 
 @pytest.fixture(scope="session")
 def small(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """The index of the example corpus: passages, tables and triples, some 180 units."""
+    """The index of the example corpus: passages, tables and triples, some 180 passages."""
     return build_index(read([examples / "corpus"]), tmp_path_factory.mktemp("index") / "examples")
 
 
@@ -33,9 +34,10 @@ def known(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Session:
 
 @pytest.fixture(scope="session")
 def hybridqa(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """The index of HybridQA's tables and passages, some 26,000 units."""
+    """The index of HybridQA's tables and passages, some 26,000 passages."""
     source = data / "hybridqa" / "corpus.jsonl"
-    return build_index(read([source]), tmp_path_factory.mktemp("index") / "hybridqa")
+    made = once(tmp_path_factory, "hybridqa", lambda folder: build_index(read([source]), folder / "index"))
+    return Index(made / "index")
 
 
 @pytest.fixture(scope="session")

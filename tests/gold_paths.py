@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pyfast.knowledge import Knowledge
-from pyfast.knowledge.straight import of_sentence
+from pyfast.knowledge.rule_based import triples_of_sentence
 from pyfast.llm import Completion, Request
 from pyfast.systems.subqrag import SYSTEM
 
@@ -43,6 +43,7 @@ class _Scripted:
 
     async def close(self) -> None: ...
 
+    @property
     def fingerprint(self) -> str:
         return self.spec
 
@@ -62,7 +63,7 @@ class _Scripted:
     def from_documents(self, said: str) -> dict[str, Any]:
         return {"answers": []}
 
-    def read_triples(self, said: str) -> dict[str, Any]:
+    def extract_triples(self, said: str) -> dict[str, Any]:
         return {"triples": []}
 
     def from_memory(self, said: str) -> dict[str, Any]:
@@ -123,10 +124,10 @@ class FollowsDecompositions(_Scripted):
         answer = self.answers.get(question, "")
         return {"answers": [answer] if answer and answer.lower() in passages.lower() else []}
 
-    def read_triples(self, said: str) -> dict[str, Any]:
+    def extract_triples(self, said: str) -> dict[str, Any]:
         passage = said.partition("Passage:\n")[2].rpartition("\n\nNote above all")[0]
         title, _, text = passage.partition(". ")
-        triples = [triple for line in text.split(". ") for triple in of_sentence(line, title)][:20]
+        triples = [triple for line in text.split(". ") for triple in triples_of_sentence(line, title)][:20]
         return {"triples": [dict(zip(("head", "relation", "tail"), triple, strict=True)) for triple in triples]}
 
 

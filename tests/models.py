@@ -1,5 +1,6 @@
 """The small real model of the embedded backend, for those tests that want it as transformers and vLLM load it."""
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -24,6 +25,9 @@ def converted_model() -> Path:
     made_of = hashlib.blake2b(source.read_bytes() + CONVERT.read_bytes(), digest_size=8).hexdigest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "pyfast" / f"{source.stem}.{made_of}"
-    if not folder.exists():
-        subprocess.run([sys.executable, CONVERT, source, folder], check=True, capture_output=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other processes' tests want it too
+        if not folder.exists():
+            subprocess.run([sys.executable, CONVERT, source, folder], check=True, capture_output=True)
     return folder

@@ -6,24 +6,25 @@ They are forked from a process that has the modules loaded: a start takes millis
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload([f"pyfast.{room}" for room in ("cli", "llm.openai", "systems", "evaluation")])
 PATIENCE_S = 120.0
 
 
-def _main(arguments: list[str], told: Path, prepare: Callable[[], None] | None) -> None:
+def _main(arguments: list[str], told: tuple[Path, Path], prepare: Callable[[], None] | None) -> None:
     from pyfast.cli import main
 
-    file = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
+    for stream, path in enumerate(told, 1):  # appended: it may be the same for both
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it
@@ -31,6 +32,20 @@ def _main(arguments: list[str], told: Path, prepare: Callable[[], None] | None) 
     if prepare is not None:
         prepare()
     main()
+
+
+def pyfast(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command from its beginning to its end."""
+    with TemporaryDirectory() as folder:
+        told = Path(folder, "out"), Path(folder, "err")
+        given = [*map(str, arguments)]
+        process = _SERVER.Process(target=_main, args=(given, told, partial(os.chdir, cwd)), daemon=True)
+        process.start()
+        process.join(PATIENCE_S)
+        process.kill()
+        process.join()
+        assert process.exitcode is not None
+        return subprocess.CompletedProcess(given, process.exitcode, *(path.read_text() for path in told))
 
 
 class Session:
@@ -50,7 +65,9 @@ class Session:
         given = (
             [*map(str, arguments)] if command is None else [command, *map(str, arguments), "--run", str(folder)]
         )
-        self.process: BaseProcess = _SERVER.Process(target=_main, args=(given, self._told, prepare), daemon=True)
+        self.process: BaseProcess = _SERVER.Process(
+            target=_main, args=(given, (self._told, self._told), prepare), daemon=True
+        )
         self.process.start()
 
     @property

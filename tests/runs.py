@@ -9,9 +9,22 @@ from zlib import crc32
 
 import orjson
 
-from pyfast.engine import Answer, Ask, Budget, Configuration, Context, Job, Prompt, Question, Summary, work_on
+from pyfast.api.models import started
+from pyfast.engine import (
+    Answer,
+    Ask,
+    Budget,
+    Configuration,
+    Context,
+    Job,
+    Prompt,
+    Question,
+    Questions,
+    Summary,
+    work_on,
+)
 from pyfast.errors import CallError
-from pyfast.llm import Backend, Completion, Request
+from pyfast.llm import Completion, FullLLM, Request
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index
 from pyfast.systems.prompts import COT, DIRECT, AnswerFields
@@ -57,6 +70,13 @@ class Watched(Instant):
         return Completion(text, "stop", 100, 0, 10)
 
 
+class Described(Job):
+    """A job that says of itself what DESCRIBED says, whatever it is made of."""
+
+    def describe(self) -> Configuration:
+        return DESCRIBED
+
+
 def ask_about(number: int) -> list[Question]:
     """Questions q0, q1, ..."""
     return [Question(f"q{i}", f"question {i}") for i in range(number)]
@@ -65,7 +85,7 @@ def ask_about(number: int) -> list[Question]:
 def go(
     folder: Path,
     ask: Ask,
-    llm: Backend,
+    llm: FullLLM,
     questions: Sequence[Question],
     index: Index | None = None,
     budget: Budget | None = None,
@@ -73,20 +93,20 @@ def go(
     **options: Any,
 ) -> Summary:
     """Begin a run, or go on with it; it may not hang."""
-    job = Job(
+    job = Described(
         folder=folder,
-        questions=lambda: iter(questions),
+        questions=Questions(lambda: iter(questions), len(questions), "of a test"),
+        system="test",
         ask=ask,
         index=index,
         llm=llm,
-        describe=lambda: DESCRIBED,
         budget=budget or Budget(),
         **options,
     )
 
     async def inside() -> Summary:
-        working = work_on(job, stop or asyncio.Event(), lambda folder, done: None, lambda: None)
-        return await asyncio.wait_for(working, 120)
+        async with started(llm):
+            return (await asyncio.wait_for(work_on(job, stop), 120)).summary
 
     return asyncio.run(inside())
 

@@ -9,11 +9,11 @@ from typing import Any
 from pyfast.engine import Budget, Question, Record, answer_all
 from pyfast.evaluation.judge import JUDGE
 from pyfast.knowledge import Session
-from pyfast.llm import Backend, Completion, Request
+from pyfast.llm import Completion, FullLLM, Request
 from pyfast.retrieval import Index
-from pyfast.systems import NAMES, load_system
+from pyfast.systems import load_system, names
 
-KINDS = {prompt.system: prompt.name for name in NAMES for prompt in load_system(name).prompts}
+KINDS = {prompt.system: prompt.name for name in names() for prompt in load_system(name).prompts}
 KINDS[JUDGE.system] = JUDGE.name
 Reply = str | dict[str, Any] | Completion | Exception
 
@@ -40,6 +40,7 @@ class Scripted:
 
     async def close(self) -> None: ...
 
+    @property
     def fingerprint(self) -> str:
         return "scripted"
 
@@ -71,7 +72,7 @@ def plan(*queries: str, hops: int | None = None, alternatives: tuple[str, ...] =
 
 def run(
     index: Index | None,
-    llm: Backend,
+    llm: FullLLM,
     questions: Iterable[str | Question],
     system: str = "n2n",
     concurrency: int = 64,

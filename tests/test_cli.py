@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import processes
 import pytest
 
 QUESTION = '{"id": "a", "question": "Which planet does Titan circle?", "answers": ["Saturn"]}\n'
@@ -100,11 +101,12 @@ BAD = {
     "no usable document": ("index no-corpus --out new/index", "no usable document"),
     "nothing but stop words": ("index stop-words --out new/index", "no usable document"),
     "a source in Latin-1": ("index latin-1 --out new/index", "a.txt, line 1: not UTF-8"),
-    "a source of another kind": ("index model.gguf --out new/index", "suffix"),
+    "a source of another kind": ("index model.gguf --out new/index", "no reader"),
     "an index that is there": ("index folder --out index", "--overwrite"),
     "a target that is another folder": ("index folder --out run --overwrite", "not a pyfast index"),
     "a target that is a file": ("index folder --out good.jsonl --overwrite", "good.jsonl"),
     "a target in a file": ("index folder --out good.jsonl/index", "good.jsonl"),
+    "nothing to upgrade": ("upgrade folder", "folder: neither an index nor a run folder"),
     "no target": ("index folder", "--out"),
     "no run to evaluate": ("evaluate folder --gold good.jsonl", "folder"),
     "a broken run": ("evaluate broken-run --gold good.jsonl", "answers.jsonl, line 1"),
@@ -126,7 +128,7 @@ BAD = {
 @pytest.mark.parametrize(("command", "told"), BAD.values(), ids=BAD)
 def test_bad_input_is_one_line_and_leaves_nothing(place: Path, command: str, told: str) -> None:
     before = listing(place)
-    done = pyfast(*command.split(), cwd=place)
+    done = processes.pyfast(*command.split(), cwd=place)  # a start takes milliseconds, not seconds
     assert done.returncode in (1, 2)
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("pyfast: ") and done.stderr.endswith("\n")
     assert told in done.stderr
@@ -172,8 +174,8 @@ def test_an_index_tells_what_it_left_out(place: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus" / "a.txt").write_text("Titan circles Saturn.")
     (tmp_path / "corpus" / "[b]old.html").write_text("")
     done = pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index")
-    assert done.returncode == 0 and "1 documents, 1 units" in done.stdout
-    assert done.stderr == f"skipped {tmp_path}/corpus/[b]old.html: not a kind of file that is read\n"
+    assert done.returncode == 0 and "1 documents, 1 passages" in done.stdout
+    assert done.stderr == f"skipped {tmp_path}/corpus/[b]old.html: no reader is for such a file\n"
     assert pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index", "--overwrite").returncode == 0
 
 
@@ -240,7 +242,7 @@ def test_version_and_help() -> None:
     from pyfast import __version__
 
     assert pyfast("--version").stdout == f"{__version__}\n"
-    assert all(word in pyfast("--help").stdout for word in ("index", "answer", "status", "evaluate"))
+    assert all(word in pyfast("--help").stdout for word in ("index", "answer", "status", "evaluate", "upgrade"))
     nothing = pyfast()
     assert nothing.returncode == 2 and "Usage" in nothing.stdout and nothing.stderr == ""
 

@@ -10,7 +10,7 @@ from hostile_server import MODES, counts, hostile
 from pydantic import BaseModel, Field, ValidationError
 
 from pyfast.errors import CallError
-from pyfast.llm import Backend, Completion, Request, dialogue, open_llm
+from pyfast.llm import LLM, Completion, Request, dialogue, open_llm
 
 
 class Plan(BaseModel):
@@ -22,14 +22,14 @@ def ask(number: int) -> Request:
     return Request(dialogue(f"Where was number {number} born?"), 16, Plan.model_json_schema())
 
 
-async def outcome(backend: Backend, number: int) -> Completion | CallError:
+async def outcome(backend: LLM, number: int) -> Completion | CallError:
     try:
         return await backend.complete(ask(number))
     except CallError as error:
         return error
 
 
-async def opened(url: str, **options: float) -> Backend:
+async def opened(url: str, **options: float) -> LLM:
     backend = open_llm(f"openai:hostile@{url}", **{"backoff_s": 0.001, **options})
     await backend.start()
     return backend

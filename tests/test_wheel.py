@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow  # it compiles the whole core, and a package index must answer
+pytestmark = pytest.mark.slow(suite="packages")  # it compiles the whole core, and a package index must answer
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml", "setup.py", "bindings", "csrc", "pyfast")

@@ -12,8 +12,8 @@ void bind_cuda(py::module_& parent) {
         const pyfast::cuda::Devices found = pyfast::cuda::devices();
         return std::make_tuple(found.count, found.problem);
     });
-    m.def("device_name", &pyfast::cuda::device_name);
-    m.def("raise_faults", &pyfast::cuda::raise);
+    m.def("device_name", &pyfast::cuda::device_name, py::arg("device"));
+    m.def("raise_faults", &pyfast::cuda::raise, py::arg("status"));
     cuda::bind_evidence_graph(m);
     cuda::bind_gatv2(m);
     cuda::bind_graph_rank(m);

@@ -17,9 +17,12 @@ EvidenceGraphOptions options_of(const std::string& weight, float threshold, std:
 }  // namespace
 
 void bind_evidence_graph(py::module_& m) {
-    m.def("evidence_graph_workspace", [](std::size_t pools, std::size_t nodes, const BoundNumbers& numbers) {
-        return pyfast::cuda::evidence_graph_workspace(pools, nodes, bounds(numbers));
-    });
+    m.def(
+        "evidence_graph_workspace",
+        [](std::size_t pools, std::size_t nodes, const BoundNumbers& numbers) {
+            return pyfast::cuda::evidence_graph_workspace(pools, nodes, bounds(numbers));
+        },
+        py::arg("pool_count"), py::arg("node_count"), py::arg("bounds"));
     m.def(
         "evidence_graph_count",
         [](const ForwardMemory& x, const RaggedMemory& pools, const std::optional<RaggedMemory>& masked,
@@ -30,7 +33,8 @@ void bind_evidence_graph(py::module_& m) {
                                                options_of(weight, threshold, top_k), bounds(numbers),
                                                at<std::int64_t>(indptr), queue(on));
         },
-        Released());
+        Released(), py::arg("X"), py::arg("pools"), py::arg("mask_terms"), py::arg("weight"), py::arg("threshold"),
+        py::arg("top_k"), py::arg("bounds"), py::arg("indptr"), py::arg("queue"));
     m.def(
         "evidence_graph_fill",
         [](const RaggedMemory& pools, const std::string& weight, float threshold,
@@ -40,7 +44,8 @@ void bind_evidence_graph(py::module_& m) {
                                               bounds(numbers), at<const std::int64_t>(indptr),
                                               at<std::int32_t>(indices), at<float>(weights), queue(on));
         },
-        Released());
+        Released(), py::arg("pools"), py::arg("weight"), py::arg("threshold"), py::arg("top_k"), py::arg("bounds"),
+        py::arg("indptr"), py::arg("indices"), py::arg("weights"), py::arg("queue"));
 }
 
 }  // namespace pyfast::python::cuda

@@ -35,8 +35,8 @@ Gatv2Options options_of(const Settings& settings) {
 
 // Calls use(T) with the type that the features have.
 template <class Use>
-void with_type(bool halves, const Use& use) {
-    if (halves) {
+void with_type(bool is_bfloat16, const Use& use) {
+    if (is_bfloat16) {
         use(bfloat16{});
     } else {
         use(float{});
@@ -54,37 +54,42 @@ Gatv2Gradients<T> gradients_of(const std::tuple<Memory, Memory, Memory>& memory)
 void bind_gatv2(py::module_& m) {
     m.def(
         "gatv2",
-        [](bool halves, const LayerMemory& layer, const Settings& settings, const Memory& y,
+        [](bool is_bfloat16, const LayerMemory& layer, const Settings& settings, const Memory& y,
            const Memory& attention, const QueueMemory& on) {
-            with_type(halves, [&](auto type) {
+            with_type(is_bfloat16, [&](auto type) {
                 using T = decltype(type);
                 pyfast::cuda::gatv2(layer_of<T>(layer), options_of(settings), at<T>(y), at<float>(attention),
                                     queue(on));
             });
         },
-        Released());
-    m.def("gatv2_backward_workspace", [](bool halves, const LayerMemory& layer, const Settings& settings,
-                                         const std::tuple<Memory, Memory, Memory>& gradients) {
-        std::size_t bytes = 0;
-        with_type(halves, [&](auto type) {
-            using T = decltype(type);
-            bytes = pyfast::cuda::gatv2_backward_workspace(layer_of<T>(layer), options_of(settings),
-                                                           gradients_of<T>(gradients));
-        });
-        return bytes;
-    });
+        Released(), py::arg("is_bfloat16"), py::arg("layer"), py::arg("settings"), py::arg("y"),
+        py::arg("attention"), py::arg("queue"));
+    m.def(
+        "gatv2_backward_workspace",
+        [](bool is_bfloat16, const LayerMemory& layer, const Settings& settings,
+           const std::tuple<Memory, Memory, Memory>& gradients) {
+            std::size_t bytes = 0;
+            with_type(is_bfloat16, [&](auto type) {
+                using T = decltype(type);
+                bytes = pyfast::cuda::gatv2_backward_workspace(layer_of<T>(layer), options_of(settings),
+                                                               gradients_of<T>(gradients));
+            });
+            return bytes;
+        },
+        py::arg("is_bfloat16"), py::arg("layer"), py::arg("settings"), py::arg("gradients"));
     m.def(
         "gatv2_backward",
-        [](bool halves, const LayerMemory& layer, const Settings& settings, const Memory& attention,
+        [](bool is_bfloat16, const LayerMemory& layer, const Settings& settings, const Memory& attention,
            const Memory& grad, const std::tuple<Memory, Memory, Memory>& gradients, const QueueMemory& on) {
-            with_type(halves, [&](auto type) {
+            with_type(is_bfloat16, [&](auto type) {
                 using T = decltype(type);
                 pyfast::cuda::gatv2_backward<T>(layer_of<T>(layer), options_of(settings),
                                                 at<const float>(attention), at<const T>(grad),
                                                 gradients_of<T>(gradients), queue(on));
             });
         },
-        Released());
+        Released(), py::arg("is_bfloat16"), py::arg("layer"), py::arg("settings"), py::arg("attention"),
+        py::arg("grad"), py::arg("gradients"), py::arg("queue"));
 }
 
 }  // namespace pyfast::python::cuda

@@ -12,7 +12,8 @@ void bind_graph_rank(py::module_& m) {
             pyfast::cuda::graph_rank(at<const float>(semantic), at<const float>(structural),
                                      at<const std::int64_t>(pool_offsets), alpha, at<float>(score), queue(on));
         },
-        Released());
+        Released(), py::arg("semantic"), py::arg("structural"), py::arg("pool_offsets"), py::arg("alpha"),
+        py::arg("score"), py::arg("queue"));
     m.def(
         "degree_rank",
         [](const ForwardMemory& x, const RaggedMemory& pools, const Memory& semantic, const std::string& weight,
@@ -22,7 +23,8 @@ void bind_graph_rank(py::module_& m) {
                                       edge_weight(weight).kind, alpha, bounds(numbers), at<float>(degree),
                                       at<float>(score), queue(on));
         },
-        Released());
+        Released(), py::arg("X"), py::arg("pools"), py::arg("semantic"), py::arg("weight"), py::arg("alpha"),
+        py::arg("bounds"), py::arg("degree"), py::arg("score"), py::arg("queue"));
 }
 
 }  // namespace pyfast::python::cuda

@@ -23,9 +23,12 @@ Cursors cursors(const CursorMemory& memory) {
 }  // namespace
 
 void bind_hseq_stream(py::module_& m) {
-    m.def("window_workspace", [](const StreamMemory& places, const CursorMemory& batch, std::int64_t width) {
-        return pyfast::cuda::window_workspace(stream(places), cursors(batch), width);
-    });
+    m.def(
+        "window_workspace",
+        [](const StreamMemory& places, const CursorMemory& batch, std::int64_t width) {
+            return pyfast::cuda::window_workspace(stream(places), cursors(batch), width);
+        },
+        py::arg("stream"), py::arg("cursors"), py::arg("width"));
     m.def(
         "window",
         [](const StreamMemory& places, const CursorMemory& batch, std::int64_t width, const Memory& offsets,
@@ -33,10 +36,14 @@ void bind_hseq_stream(py::module_& m) {
             pyfast::cuda::window(stream(places), cursors(batch), width, at<std::int64_t>(offsets),
                                  at<std::int64_t>(segments), queue(on));
         },
-        Released());
-    m.def("refresh_workspace", [](const CursorMemory& batch, const RaggedMemory& chosen) {
-        return pyfast::cuda::refresh_workspace(cursors(batch), ragged<std::int64_t>(chosen));
-    });
+        Released(), py::arg("stream"), py::arg("cursors"), py::arg("width"), py::arg("offsets"),
+        py::arg("segments"), py::arg("queue"));
+    m.def(
+        "refresh_workspace",
+        [](const CursorMemory& batch, const RaggedMemory& chosen) {
+            return pyfast::cuda::refresh_workspace(cursors(batch), ragged<std::int64_t>(chosen));
+        },
+        py::arg("cursors"), py::arg("chosen"));
     m.def(
         "refresh",
         [](const StreamMemory& places, const CursorMemory& batch, const RaggedMemory& chosen, std::int64_t past,
@@ -45,7 +52,8 @@ void bind_hseq_stream(py::module_& m) {
                                   {at<std::int64_t>(place), at<std::int64_t>(offsets), at<std::int64_t>(segments)},
                                   queue(on));
         },
-        Released());
+        Released(), py::arg("stream"), py::arg("cursors"), py::arg("chosen"), py::arg("past"), py::arg("place"),
+        py::arg("offsets"), py::arg("segments"), py::arg("queue"));
 }
 
 }  // namespace pyfast::python::cuda

@@ -5,7 +5,7 @@
 namespace pyfast::python::cuda {
 
 void bind_pagerank(py::module_& m) {
-    m.def("pagerank_workspace", &pyfast::cuda::pagerank_workspace);
+    m.def("pagerank_workspace", &pyfast::cuda::pagerank_workspace, py::arg("node_count"), py::arg("edge_count"));
     m.def(
         "pagerank",
         [](const std::tuple<Memory, Memory, Memory, Memory>& g, const Memory& shares, double damping,
@@ -16,7 +16,8 @@ void bind_pagerank(py::module_& m) {
             const PageRankOptions options{damping, tolerance, max_iterations};
             pyfast::cuda::pagerank(graphs, at<const float>(shares), options, at<float>(rank), queue(on));
         },
-        Released());
+        Released(), py::arg("g"), py::arg("personalization"), py::arg("damping"), py::arg("tolerance"),
+        py::arg("max_iterations"), py::arg("rank"), py::arg("queue"));
 }
 
 }  // namespace pyfast::python::cuda

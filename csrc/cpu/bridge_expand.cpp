@@ -141,7 +141,7 @@ void find_neighbours(Workspace& space, const Forward& x, const Forward& transpos
         -std::numeric_limits<float>::infinity();  // never its own neighbour
     space.documents.clear();
     float bar = 0.0f;  // the k-th best similarity is at least this
-    std::int64_t entries = options.most_entries;
+    std::int64_t entries = options.max_entries;
     for (const Workspace::Term& term : space.terms) {
         if (reach() < enough * bar) {
             break;
@@ -175,7 +175,7 @@ void find_neighbours(Workspace& space, const Forward& x, const Forward& transpos
     };
     space.neighbours.clear();
     std::make_heap(space.candidates.begin(), space.candidates.end(), less_promising);
-    entries = options.most_entries;
+    entries = options.max_entries;
     while (!space.candidates.empty() && entries > 0) {
         const auto [met, document] = space.candidates.front();
         std::pop_heap(space.candidates.begin(), space.candidates.end(), less_promising);
@@ -237,8 +237,8 @@ RankedPools bridge_expand(const Forward& x, const Forward& transposed, const Rag
                     std::to_string(x.documents()) + ", not " + std::to_string(transposed.documents()) + " x " +
                     std::to_string(transposed.terms));
     }
-    if (options.k < 1 || options.most_entries < 1) {
-        throw Error("k, most_entries: must be at least 1");
+    if (options.k < 1 || options.max_entries < 1) {
+        throw Error("k, max_entries: must be at least 1");
     }
     if (options.largest_norm && !(*options.largest_norm > 0.0f && std::isfinite(*options.largest_norm))) {
         throw Error("largest_norm: must be a finite number above 0");

@@ -94,9 +94,9 @@ void strongest_edges(Workspace& space, std::size_t k) {
 void rank_pool(Workspace& space, std::span<const float> semantic, const BridgeRankOptions& options,
                std::span<float> score) {
     const std::size_t n = semantic.size();
-    const auto [least, most] = std::minmax_element(semantic.begin(), semantic.end());
-    const double low = *least;
-    const double range = *most - low;
+    const auto [min, max] = std::minmax_element(semantic.begin(), semantic.end());
+    const double low = *min;
+    const double range = *max - low;
     space.semantic.resize(n);
     space.restart.resize(n);
     double total = 0.0;

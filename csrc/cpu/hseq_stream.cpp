@@ -418,13 +418,13 @@ OwnedOrder level_order(std::span<const std::uint8_t> level, std::span<const std:
     return order;
 }
 
-OwnedTombstones bury(const Order& order, std::span<const std::uint8_t> mask) {
+OwnedTombstones mark_deleted(const Order& order, std::span<const std::uint8_t> mask) {
     check_order(order);
     const std::size_t places = order.segments.size();
     using Live = LivePlaces<std::uint64_t>;
     OwnedTombstones out{Buffer<std::uint8_t>(mask.size()), Buffer<std::uint64_t>(Live::words(places))};
     std::transform(mask.begin(), mask.end(), out.mask.data.get(),
-                   [](std::uint8_t dead) { return static_cast<std::uint8_t>(dead != 0); });
+                   [](std::uint8_t deleted) { return static_cast<std::uint8_t>(deleted != 0); });
     Live live(out.live.span(), places);
     live.fill();
     for (std::size_t p = 0; p < places; ++p) {
@@ -435,8 +435,8 @@ OwnedTombstones bury(const Order& order, std::span<const std::uint8_t> mask) {
     return out;
 }
 
-OwnedTombstones bury_more(const Hierarchy& hierarchy, const Order& order, const Tombstones& before,
-                          std::span<const std::int64_t> segments) {
+OwnedTombstones delete_segments(const Hierarchy& hierarchy, const Order& order, const Tombstones& before,
+                                std::span<const std::int64_t> segments) {
     const Tree tree(hierarchy);
     check_order(order);
     check_stream({tree.size(), order, before});

@@ -42,23 +42,23 @@ Texts narrate(const Ragged<std::uint8_t>& lines, const Pools& pools, std::int64_
     Texts out;
     for (std::size_t p = 0; p < pools.size(); ++p) {
         const auto pool = pools[p];
-        std::int64_t room = characters;
+        std::int64_t left = characters;
         for (std::size_t place = 0; place < pool.size(); ++place) {
             const auto line = checked_list(lines, pool[place], "line_offsets, doc_ids");
             const std::string number = std::string("[").append(std::to_string(place + 1)).append("] ");
             const std::string_view text(reinterpret_cast<const char*>(line.data()), line.size());
             const std::int64_t length =
                 static_cast<std::int64_t>(number.size()) + count_characters(line.data(), line.size());
-            if (length > room && place > 0) {
+            if (length > left && place > 0) {
                 break;
             }
             const std::size_t start = out.bytes.size() + (place > 0 ? 1 : 0);
             out.bytes.append(place > 0 ? "\n" : "").append(number).append(text);
-            if (length > room) {
-                out.bytes.resize(start + prefix(std::string_view(out.bytes).substr(start), room));
+            if (length > left) {
+                out.bytes.resize(start + prefix(std::string_view(out.bytes).substr(start), left));
                 break;
             }
-            room -= length + 1;
+            left -= length + 1;
         }
         out.end_text();
     }

@@ -16,8 +16,8 @@ Pruned prune(std::span<const float> score, std::span<const std::uint8_t> is_tabl
     if (is_table.size() != score.size()) {
         throw Error("is_table: must hold as many flags as there are scores");
     }
-    if (options.least < 0 || options.most < std::max<std::int64_t>(options.least, 1)) {
-        throw Error("least, most: need 0 <= least <= most and most >= 1");
+    if (options.min_nodes < 0 || options.max_nodes < std::max<std::int64_t>(options.min_nodes, 1)) {
+        throw Error("min_nodes, max_nodes: need 0 <= min_nodes <= max_nodes and max_nodes >= 1");
     }
     if (options.per_kind < 0) {
         throw Error("per_kind: must not be negative");
@@ -42,21 +42,21 @@ Pruned prune(std::span<const float> score, std::span<const std::uint8_t> is_tabl
         const auto at_least_mean = [&](float s) {
             return static_cast<double>(s) * static_cast<double>(n) >= total;
         };
-        const std::size_t most = std::min(n, static_cast<std::size_t>(options.most));
-        std::size_t good = std::min(n, static_cast<std::size_t>(options.least));
-        while (good < most && at_least_mean(score_of(order[good]))) {
+        const std::size_t max_nodes = std::min(n, static_cast<std::size_t>(options.max_nodes));
+        std::size_t good = std::min(n, static_cast<std::size_t>(options.min_nodes));
+        while (good < max_nodes && at_least_mean(score_of(order[good]))) {
             ++good;
         }
         std::array<std::int64_t, 2> of_kind{0, 0};
         std::size_t kept = 0;
         secured.assign(n, 0);
-        for (std::size_t rank = 0; rank < n && kept < most; ++rank) {
+        for (std::size_t rank = 0; rank < n && kept < max_nodes; ++rank) {
             const std::size_t kind = is_table[begin + static_cast<std::size_t>(order[rank])] != 0 ? 1 : 0;
             secured[rank] = of_kind[kind]++ < options.per_kind ? 1 : 0;
             kept += secured[rank];
         }
         for (std::size_t rank = 0; rank < n; ++rank) {
-            const bool joins = secured[rank] == 0 && rank < good && kept < most;
+            const bool joins = secured[rank] == 0 && rank < good && kept < max_nodes;
             kept += joins ? 1 : 0;
             if (joins || secured[rank] != 0) {
                 out.nodes.push_back(order[rank]);

@@ -174,7 +174,7 @@ void rank(const std::string& path, const std::string& asked) {
     weighted_degree(index.view(), pools, {}, degree);
     pyfast::graph_rank(semantic, degree, offsets, 0.85f, score);
     print("graph_rank, pruned", index, pool, score,
-          pyfast::prune(score, is_table, offsets, {.least = 3, .most = 6, .per_kind = 1}).nodes);
+          pyfast::prune(score, is_table, offsets, {.min_nodes = 3, .max_nodes = 6, .per_kind = 1}).nodes);
 
     std::vector<std::int32_t> terms;
     for (const auto& [term, weight] : question) {

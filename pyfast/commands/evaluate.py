@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -21,19 +20,18 @@ def evaluate(
     from rich.table import Table
     from rich.text import Text
 
-    from pyfast.evaluation import evaluate as evaluate_run
-    from pyfast.evaluation import evaluate_turns
-    from pyfast.jsonl import read_lines
+    import pyfast
+    from pyfast.evaluation import ConversationReport
 
-    if any("turns" in line for _, line in islice(read_lines(gold), 1)):
+    report = pyfast.evaluate(run, gold)
+    if isinstance(report, ConversationReport):
         table = Table("by", "", "turns", "H@1", "95 %", "H@5", "95 %")
-        for one in evaluate_turns(run, gold):
+        for one in report.rows:
             first, five = ("{:.3f} to {:.3f}".format(*i) for i in (one.first_interval, one.among_five_interval))
             figures = (str(one.turns), f"{one.first:.3f}", first, f"{one.among_five:.3f}", five)
             table.add_row(one.by, Text(one.value), *figures)
         Console().print(table)
         return
-    report = evaluate_run(run, gold)
     table = Table("type", "questions", "EM", "F1", "evidence recall")
     for row in report.rows:
         recall = "" if row.recall is None else f"{row.recall:.3f}"

@@ -1,14 +1,16 @@
-"""What the commands that are runs share: their options, how a run begins, and how it is watched."""
+"""What the commands that are runs share: their options, and how a run is watched."""
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeVar
 
 import typer
 
@@ -16,12 +18,16 @@ from pyfast.commands.terminal import console, tokens
 from pyfast.errors import CallError, RunError
 
 if TYPE_CHECKING:
-    from pyfast.engine import Configuration, Job, RunFolder, Summary
+    from pyfast import Run
+    from pyfast.engine import Event, OnEvent
+
+T = TypeVar("T")
 
 Llm = Annotated[
     str,
     typer.Option(
-        help="embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER, openai:MODEL@URL or instant."
+        help="embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER, openai:MODEL@URL, instant, or"
+        " MODULE:NAME."
     ),
 ]
 LlmOption = Annotated[
@@ -36,101 +42,99 @@ Restart = Annotated[bool, typer.Option("--restart", help="Begin anew; the old fo
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again what failed.")]
 
 
-def begin(run: Path, describe: Callable[[], Configuration], restart: bool = False) -> None:
-    """Find out, before a model is loaded, whether `run` can be gone on with as described. Raises `InputError`.
+def watched(folder: Path, llm: str, work: Callable[[OnEvent, threading.Event], T]) -> T:
+    """The result of a call of the API that is a run, with its progress shown.
 
-    `restart`: what was there is renamed first.
+    Ctrl-C lets it finish what is in work, a second one ends it at once; after both the process ends.
     """
-    from pyfast.engine import check_run
+    stop = threading.Event()
+    with _progress(llm) as (on_event, is_answering), _interrupts(stop, is_answering):
+        try:
+            result = work(on_event, stop)
+        except KeyboardInterrupt:
+            _stopped(folder)
+        except RunError as error:
+            if stop.is_set():
+                _stopped(folder)
+            if (folder / "run.toml").exists():
+                raise type(error)(f"{error}; the same command goes on with {folder}") from None
+            raise
+    return result
 
-    if restart:
-        drop(run)
-    check_run(run, describe(), unknown=["llm.context_window"])
 
-
-def drop(run: Path) -> None:
-    """Rename what was there, and say so. Raises `InputError` if it is in use."""
-    from pyfast.engine import set_aside
-
-    if (aside := set_aside(run)) is not None:
-        print(f"the old run is now {aside}", file=sys.stderr)
-
-
-def carry_out(job: Job, total: int) -> None:
-    """Work on a run until it is done, and say what that took."""
-    from pyfast.engine import dedicate_process
-
-    run = job.folder
-    dedicate_process()
-    try:
-        summary = asyncio.run(watched(job, total))
-    except RunError as error:
-        if (run / "run.toml").exists():
-            raise RunError(f"{error}; the same command goes on with {run}") from None
-        raise
-    ended = sum(summary.states.values())
+def tell(run: Run) -> None:
+    """Say what a session of a run did; end the process where it was stopped. Raises `CallError` if all failed."""
+    assert run.path is not None and run.session is not None
+    session, answers = run.session, run.path / "answers.jsonl"
+    status = run.status
+    if status.ended < status.questions:
+        _stopped(run.path)
+    ended = sum(session.states.values())
     if not ended:
-        print(f"nothing was left to do; {run / 'answers.jsonl'}")
+        print(f"nothing was left to do; {answers}")
         return
-    states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
-    replayed = f" ({summary.replayed} from the journal)" if summary.replayed else ""
+    states = ", ".join(f"{count} {state}" for state, count in sorted(session.states.items()))
+    replayed = f" ({session.replayed} from the journal)" if session.replayed else ""
     print(
-        f"{ended} questions: {states}; {summary.llm_calls} LLM calls{replayed};"
-        f" {tokens(summary.prompt_tokens, summary.cached_tokens, summary.completion_tokens)};"
-        f" {summary.seconds:.1f} s, {ended / max(summary.seconds, 1e-9):.1f} questions/s; {run / 'answers.jsonl'}"
+        f"{ended} questions: {states}; {session.llm_calls} LLM calls{replayed};"
+        f" {tokens(session.prompt_tokens, session.cached_tokens, session.completion_tokens)};"
+        f" {session.seconds:.1f} s, {ended / max(session.seconds, 1e-9):.1f} questions/s; {answers}"
     )
-    if summary.states["failed"] == ended:
-        raise CallError(f"every question failed, the first because: {summary.first_failure}")
+    if session.states["failed"] == ended:
+        raise CallError(f"every question failed, the first because: {session.first_failure}")
 
 
-async def watched(job: Job, total: int) -> Summary:
-    """The run, with its progress shown. Ctrl-C lets it finish what is in work, a second one ends it at once."""
+@contextlib.contextmanager
+def _progress(llm: str) -> Iterator[tuple[OnEvent, threading.Event]]:
+    """(what shows events, whether questions are being answered)."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-    from pyfast.engine import work_on
+    from pyfast.engine import dedicate_process
 
     screen = console()
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     bars = Progress(*columns, console=screen, disable=not screen.is_terminal)
-    bar = bars.add_task("", total=total)
-    stop = asyncio.Event()
-    answering = asyncio.Event()
-    started = screen.status(f"starting {job.llm.spec}")
-    task = asyncio.current_task()
-    assert task is not None
+    bar = bars.add_task("")
+    starting = screen.status(f"starting {llm}")
+    is_answering = threading.Event()
 
-    def begun(folder: RunFolder, done: int) -> None:
-        answering.set()
-        started.stop()
-        if folder.journal.salvaged is not None:
-            aside = folder.journal.salvaged
-            print(f"the journal was damaged; what can be read was taken over from {aside}", file=sys.stderr)
-        if done:
-            print(f"{done} of {total} questions are answered; going on", file=sys.stderr)
-        bars.update(bar, completed=done)
-        bars.start()
-
-    def interrupted() -> None:
-        if stop.is_set() or not answering.is_set():
-            task.cancel()
+    def show(event: Event) -> None:
+        if event.kind == "starting":
+            starting.start()
+        elif event.kind == "started":
+            dedicate_process()
+            starting.stop()
+            is_answering.set()
+            bars.update(bar, total=event.total, completed=event.done)
+            bars.start()
         else:
-            stop.set()
-            print("pyfast: finishing what is in work; once more to stop at once", file=sys.stderr)
+            bars.update(bar, completed=event.done)
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupted)
     try:
-        with started, bars:
-            summary = await work_on(job, stop, begun, lambda: bars.advance(bar))
-    except asyncio.CancelledError:
-        _stopped(job.folder)
-    if stop.is_set() and not bars.finished:
-        _stopped(job.folder)
-    return summary
+        yield show, is_answering
+    finally:
+        starting.stop()
+        bars.stop()
+
+
+@contextlib.contextmanager
+def _interrupts(stop: threading.Event, is_answering: threading.Event) -> Iterator[None]:
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        if stop.is_set() or not is_answering.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        print("pyfast: finishing what is in work; once more to stop at once", file=sys.stderr)
+
+    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stopped(run: Path) -> NoReturn:
-    """End the process: threads of a backend that is busy must not hold it."""
+    """End the process: threads of a model that is busy must not hold it."""
     print(f"pyfast: stopped; the same command goes on with {run}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
     os._exit(130)

@@ -17,9 +17,9 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
     from rich.table import Table
     from rich.text import Text
 
-    from pyfast.engine import read_status
+    import pyfast
 
-    found = read_status(run)
+    found = pyfast.Run(run).status
     console = Console()
     states = ", ".join(f"{count} {state}" for state, count in sorted(found.states.items())) or "none yet"
     left = "" if found.seconds_left is None else f", about {timedelta(seconds=round(found.seconds_left))} left"

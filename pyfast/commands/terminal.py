@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import Any
 
 from pyfast.errors import InputError
@@ -47,3 +49,10 @@ def console() -> Any:
     from rich.console import Console
 
     return Console(stderr=True)
+
+
+class OnStderr(logging.Handler):
+    """What the library logs, a line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(plain(self.format(record)), file=sys.stderr)

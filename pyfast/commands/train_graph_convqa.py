@@ -9,13 +9,13 @@ import typer
 
 from pyfast.commands.training_options import (
     Accumulation,
-    Alpha,
     Epochs,
     LearningRate,
+    LoraAlpha,
+    LoraRank,
     Minutes,
     Model,
     Out,
-    Rank,
     Seed,
 )
 from pyfast.commands.training_progress import progress, tell
@@ -31,29 +31,35 @@ def graph_convqa(
         bool, typer.Option(help="Nodes keep their tokens' embeddings; without is the paper's.")
     ] = True,
     memory: Annotated[Literal["on", "off", "random"], typer.Option(help="The evidence memory.")] = "on",
-    units: Annotated[int, typer.Option(min=1, help="Units whose pieces are ranked.")] = 50,
+    passages: Annotated[int, typer.Option(min=1, help="Passages whose evidence items are ranked.")] = 50,
     k: Annotated[int, typer.Option(min=1, help="Pieces of evidence of a turn.")] = 20,
-    room: Annotated[int, typer.Option(min=128, help="Tokens of a prompt, at most.")] = 1024,
+    max_prompt_tokens: Annotated[int, typer.Option(min=128, help="Tokens of a prompt, at most.")] = 1024,
     epochs: Epochs = 1,
     learning_rate: LearningRate = 5e-5,
     accumulation: Accumulation = 4,
-    rank: Rank = 128,
-    alpha: Alpha = 32,
+    lora_rank: LoraRank = 128,
+    lora_alpha: LoraAlpha = 32,
     seed: Seed = 0,
     minutes: Minutes = None,
 ) -> None:
     """Train graph_convqa's encoder and language model on conversations."""
-    from pyfast.engine import check_questions, read_questions
+    from pyfast.engine import questions_in
     from pyfast.retrieval import Index
     from pyfast.training.graph_convqa import Recipe, train
     from pyfast.training.loop import Schedule
 
-    check_questions(conversations)
-    turns = list(read_questions(conversations))
+    turns = list(questions_in(conversations).read())
     recipe = Recipe(
-        graph=graph, units=units, k=k, memory=memory, room=room, residual=residual, rank=rank, alpha=alpha
+        graph=graph,
+        passages=passages,
+        k=k,
+        memory=memory,
+        max_prompt_tokens=max_prompt_tokens,
+        residual=residual,
+        lora_rank=lora_rank,
+        lora_alpha=lora_alpha,
     )
     schedule = Schedule(epochs=epochs, accumulation=accumulation, learning_rate=learning_rate, seed=seed)
-    with progress(minutes) as (stop, told):
-        curve = train(Index(index), turns, model, out, recipe, schedule, stop, told)
+    with progress(minutes) as (stop, on_step):
+        curve = train(Index(index), turns, model, out, recipe, schedule, stop, on_step)
     tell(curve, out)

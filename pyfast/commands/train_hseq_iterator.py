@@ -10,13 +10,13 @@ import typer
 from pyfast.commands.terminal import pairs
 from pyfast.commands.training_options import (
     Accumulation,
-    Alpha,
     Epochs,
     LearningRate,
+    LoraAlpha,
+    LoraRank,
     Minutes,
     Model,
     Out,
-    Rank,
     Seed,
 )
 from pyfast.commands.training_progress import progress, tell
@@ -31,14 +31,14 @@ def hseq_iterator(
     ] = None,
     weights: Annotated[str, typer.Option(help="Of the sources in the mixture, such as 2,1; else alike.")] = "",
     size: Annotated[int, typer.Option(min=1, help="Steps in the mixture.")] = 512,
-    enough: Annotated[int, typer.Option(min=1, help="Positives of a question, at most.")] = 4,
-    lexical: Annotated[float, typer.Option(min=0, max=1, help="Weight of positives by words alone.")] = 0.3,
-    balance: Annotated[float, typer.Option(min=0.0, help="Weight of the verdict's tokens.")] = 1.0,
+    max_positives: Annotated[int, typer.Option(min=1, help="Positives of a question, at most.")] = 4,
+    lexical_weight: Annotated[float, typer.Option(min=0, max=1, help="Weight of positives by words alone.")] = 0.3,
+    verdict_weight: Annotated[float, typer.Option(min=0.0, help="Weight of the verdict's tokens.")] = 1.0,
     epochs: Epochs = 1,
     learning_rate: LearningRate = 2e-5,
     accumulation: Accumulation = 16,
-    rank: Rank = 16,
-    alpha: Alpha = 32,
+    lora_rank: LoraRank = 16,
+    lora_alpha: LoraAlpha = 32,
     seed: Seed = 0,
     minutes: Minutes = None,
 ) -> None:
@@ -59,13 +59,13 @@ def hseq_iterator(
     except ValueError:
         raise InputError(f"--weights {weights}: expected numbers, such as 2,1") from None
     recipe = Recipe(
-        settings=settings, enough=enough, lexical=lexical, balance=balance,
-        size=size, weights=shares, rank=rank, alpha=alpha,
+        settings=settings, max_positives=max_positives, lexical_weight=lexical_weight,
+        verdict_weight=verdict_weight, size=size, weights=shares, lora_rank=lora_rank, lora_alpha=lora_alpha,
     )  # fmt: skip
     schedule = Schedule(
         epochs=epochs, accumulation=accumulation, learning_rate=learning_rate,
         rate="cosine", warmup=0.03, seed=seed,
     )  # fmt: skip
-    with progress(minutes) as (stop, told):
-        curve = train(read, model, out, recipe, schedule, stop, told)
+    with progress(minutes) as (stop, on_step):
+        curve = train(read, model, out, recipe, schedule, stop, on_step)
     tell(curve, out / ADAPTER)

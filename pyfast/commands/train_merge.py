@@ -14,10 +14,7 @@ def merge(
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
 ) -> None:
     """Write a model with what it learnt taken in, for whatever cannot load an adapter beside a model."""
-    from pyfast.errors import InputError
     from pyfast.training.lora import merge_adapter
 
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out}: exists; choose another folder")
     merge_adapter(model, adapter, out)
     print(out)

@@ -25,10 +25,10 @@ def progress(minutes: float | None) -> Iterator[Watch]:
     with Progress(*columns, console=screen, disable=not screen.is_terminal) as bars:
         bar = bars.add_task("", total=None, loss="")
 
-        def told(point: Any, total: int) -> None:
+        def on_step(point: Any, total: int) -> None:
             bars.update(bar, total=total, completed=point.step + 1, loss=f"{point.loss:.3f}")
 
-        yield lambda: end is not None and monotonic() > end, told
+        yield lambda: end is not None and monotonic() > end, on_step
 
 
 def tell(curve: Sequence[Any], out: Path) -> None:

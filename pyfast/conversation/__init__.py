@@ -4,9 +4,9 @@ The parts of graph_convqa (Jain and Lapata 2024), for its system and its trainin
 """
 
 from pyfast.conversation.entities import Entities, Linear, known_entities, linearise
+from pyfast.conversation.evidence_memory import Memory, MemoryQuery, apply_memory, embedder
 from pyfast.conversation.graph import Chain, TokenGraph, token_graph
 from pyfast.conversation.history import History, Parts, messages, most_recent, query_of
-from pyfast.conversation.memory import Memory, Recall, embedder, remember
 
 __all__ = [
     "Chain",
@@ -14,15 +14,15 @@ __all__ = [
     "History",
     "Linear",
     "Memory",
+    "MemoryQuery",
     "Parts",
-    "Recall",
     "TokenGraph",
+    "apply_memory",
     "embedder",
     "known_entities",
     "linearise",
     "messages",
     "most_recent",
     "query_of",
-    "remember",
     "token_graph",
 ]

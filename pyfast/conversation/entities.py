@@ -1,4 +1,4 @@
-"""Spans of known entities in pieces of evidence, by string matching (graph_convqa, section 4.3)."""
+"""Spans of known entities in items of evidence, by string matching (graph_convqa, section 4.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from pyfast.corpus import Level
 from pyfast.engine import plain
-from pyfast.retrieval import Evidence, Index
+from pyfast.retrieval import Index, ScoredSegments
 
 SHORTEST = 3  # characters: shorter names ("A", "6") stand in every text for something else
 
@@ -60,7 +60,7 @@ def known_entities(index: Index) -> Entities:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """The pieces of one turn's evidence as text, best first."""
+    """The items of one turn's evidence as text, best first."""
 
     lines: tuple[str, ...]
     spans: tuple[tuple[Span, ...], ...]
@@ -69,7 +69,7 @@ class Linear:
     """All that is named in them, in their order: what an answer may be normalised to"""
 
 
-def linearise(index: Index, items: Sequence[Evidence]) -> list[Linear]:
+def linearise(index: Index, items: Sequence[ScoredSegments]) -> list[Linear]:
     """The text of each list of segments, and the entities in it: known names, and the cells of table rows."""
     known, corpus = known_entities(index), index.corpus
     found = []

@@ -1,4 +1,4 @@
-"""The graph of a turn's evidence: a chain of tokens for each piece, links between mentions of an entity."""
+"""The graph of a turn's evidence: a chain of tokens for each item, links between mentions of an entity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyfast.ops.arrays import Int32, Int64
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One piece of evidence in the LLM's tokens."""
+    """One item of evidence in the LLM's tokens."""
 
     tokens: tuple[int, ...]
     mentions: tuple[tuple[int, int, int], ...] = ()
@@ -30,28 +30,29 @@ class TokenGraph:
     """[nodes + 1]"""
     indices: Int32
     """[edges] the sources of node i, ascending: `indices[indptr[i]:indptr[i + 1]]`"""
-    pieces: int
+    items: int
     """How many of the chains are in it, the first ones; the last of them may be cut"""
 
 
-def token_graph(chains: Sequence[Chain], most: int) -> TokenGraph:
-    """The graph of section 4.3 with at most `most` nodes: chains are dropped from the last, the lowest in rank.
+def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
+    """The graph of section 4.3 with at most `max_nodes` nodes: chains are dropped from the last, the lowest in
+    rank.
 
     Within a chain each token leads to the next. The last token of a mention leads to the first token of every
     other mention of that entity: what is read there goes on from what was said here. Where already the first
     chain is too long, its tail is dropped.
     """
     lengths = np.cumsum([len(chain.tokens) for chain in chains])
-    pieces = int(np.searchsorted(lengths, most, side="right"))
-    if pieces == 0 and chains and most > 0:
+    items = int(np.searchsorted(lengths, max_nodes, side="right"))
+    if items == 0 and chains and max_nodes > 0:
         first = chains[0]
-        inside = tuple(mention for mention in first.mentions if mention[1] < most)
-        chains, pieces = [Chain(first.tokens[:most], inside)], 1
+        inside = tuple(mention for mention in first.mentions if mention[1] < max_nodes)
+        chains, items = [Chain(first.tokens[:max_nodes], inside)], 1
     tokens: list[int] = []
     sources: list[Int64] = []
     destinations: list[Int64] = []
     mentions: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for chain in chains[:pieces]:
+    for chain in chains[:items]:
         begin = len(tokens)
         tokens += chain.tokens
         inner = np.arange(begin, len(tokens) - 1)
@@ -64,7 +65,7 @@ def token_graph(chains: Sequence[Chain], most: int) -> TokenGraph:
         a, b = np.nonzero(~np.eye(len(places), dtype=bool))
         sources.append(last_tokens[a])
         destinations.append(first_tokens[b])
-    return TokenGraph(np.array(tokens, np.int32), *_csr(sources, destinations, len(tokens)), pieces)
+    return TokenGraph(np.array(tokens, np.int32), *_csr(sources, destinations, len(tokens)), items)
 
 
 def _csr(sources: Sequence[Int64], destinations: Sequence[Int64], nodes: int) -> tuple[Int64, Int32]:

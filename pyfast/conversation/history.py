@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pyfast.engine import plain
 from pyfast.llm import Message, dialogue
+from pyfast.token_budget import fit_last
 
 History = tuple[tuple[str, str], ...]
 """(question, answer) of the earlier turns"""
@@ -42,10 +43,11 @@ def messages(history: History, question: str, facts: Sequence[str]) -> tuple[Mes
     return dialogue(f"{around.before}{lines}{around.after}", SYSTEM)
 
 
-def most_recent(history: History, question: str, room: int, size: Callable[[str], int]) -> History:
-    """As many of the last turns as `room` holds, by the `size` of what is said around the facts."""
-    for first in range(len(history)):
-        around = parts(history[first:], question)
-        if size(around.before + around.after) <= room:
-            return history[first:]
-    return ()
+def most_recent(history: History, question: str, max_tokens: int, size: Callable[[str], int]) -> History:
+    """As many of the last turns as `max_tokens` holds, by the `size` of what is said around the facts."""
+
+    def fits(turns: Sequence[tuple[str, str]]) -> bool:
+        around = parts(tuple(turns), question)
+        return size(around.before + around.after) <= max_tokens
+
+    return tuple(fit_last(history, fits))

@@ -18,7 +18,6 @@ from pyfast.conversation.graph import TokenGraph, token_graph
 from pyfast.conversation.history import History, most_recent, parts
 from pyfast.conversation.tokens import chains, frame
 from pyfast.errors import InputError
-from pyfast.retrieval import Index
 
 MODEL = "model"
 """The folder, in that of a training, with the LLM that was trained beside the encoder"""
@@ -69,19 +68,19 @@ def open_trained(folder: str) -> Trained:
     return Trained(AutoTokenizer.from_pretrained(model, local_files_only=True), table, encoder)
 
 
-def framed(tokenizer: Any, turn: Turn, room: int, most: int) -> Framed:
-    """The prompt of at most `room` tokens, at most `most` of them nodes.
+def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Framed:
+    """The prompt of at most `max_tokens` tokens, at most `max_nodes` of them nodes.
 
-    The conversation may take half of the room, its oldest turns are left out first; pieces of evidence are left
-    out from the last, the lowest in rank.
+    The conversation may take half of the max_tokens, its oldest turns are left out first; items of evidence are
+    left out from the last, the lowest in rank.
     """
 
     def size(said: str) -> int:
         return len(tokenizer.encode(said, add_special_tokens=False))
 
-    history = most_recent(turn.history, turn.question, room // 2, size)
+    history = most_recent(turn.history, turn.question, max_tokens // 2, size)
     prefix, suffix = frame(tokenizer, parts(history, turn.question))
-    nodes = min(most, room - len(prefix) - len(suffix))
+    nodes = min(max_nodes, max_tokens - len(prefix) - len(suffix))
     graph = token_graph(chains(tokenizer, turn.linear), max(nodes, 0))
     return Framed(tuple(prefix), graph, tuple(suffix), len(history))
 
@@ -95,13 +94,13 @@ def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torc
     return torch.cat([prefix, encoder(nodes, framed.graph), suffix])
 
 
-def build_graph(index: Index, turns: Sequence[Turn], folder: str, room: int, most: int) -> list[Framed]:
+def build_graph(turns: Sequence[Turn], folder: str, max_tokens: int, max_nodes: int) -> list[Framed]:
     """`framed` for many turns, with the tokenizer of a trained model."""
     tokenizer = open_trained(folder).tokenizer
-    return [framed(tokenizer, turn, room, most) for turn in turns]
+    return [framed(tokenizer, turn, max_tokens, max_nodes) for turn in turns]
 
 
-def encode_graph(index: Index, prompts: Sequence[Framed], folder: str) -> list[npt.NDArray[np.float32]]:
+def encode_graph(prompts: Sequence[Framed], folder: str) -> list[npt.NDArray[np.float32]]:
     """The embeddings of each prompt [tokens, hidden]; one after the other, so that none depends on its batch."""
     trained = open_trained(folder)
     with torch.inference_mode():

@@ -3,9 +3,9 @@
 from pyfast.corpus.decode import decode
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
 from pyfast.corpus.encode import encode
+from pyfast.corpus.entity_links import EntityLinks, entity_links
 from pyfast.corpus.levels import Level
-from pyfast.corpus.readers import read
-from pyfast.corpus.relations import Relations, relations
+from pyfast.corpus.readers import Reader, read
 from pyfast.corpus.sequence import Corpus
 from pyfast.corpus.stream import PRIORITY, stream
 from pyfast.corpus.views import GraphView, TableView, TextView, view
@@ -14,10 +14,11 @@ __all__ = [
     "PRIORITY",
     "Corpus",
     "Document",
+    "EntityLinks",
     "GraphView",
     "KnowledgeGraph",
     "Level",
-    "Relations",
+    "Reader",
     "Table",
     "TableView",
     "TextDocument",
@@ -25,8 +26,8 @@ __all__ = [
     "Triple",
     "decode",
     "encode",
+    "entity_links",
     "read",
-    "relations",
     "stream",
     "view",
 ]

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from pyfast.corpus import schema
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument
-from pyfast.corpus.encode_records import encode_graphs, encode_tables
+from pyfast.corpus.encode_structured import encode_graphs, encode_tables
 from pyfast.corpus.encode_text import encode_texts
-from pyfast.corpus.identity import hash_uris
 from pyfast.corpus.levels import parents
 from pyfast.corpus.schema import Columns, Kind
+from pyfast.corpus.segment_ids import hash_uris
 from pyfast.corpus.sequence import Corpus
 from pyfast.errors import InputError
 from pyfast.ops.hseq_stream import subtree_ends
@@ -29,7 +29,7 @@ def encode(documents: Iterable[Document]) -> Corpus:
 
     Raises InputError if two documents have the same uri, or if a string holds a lone surrogate.
     """
-    heap = bytearray()
+    buffer = bytearray()
     segments = [schema.empty(schema.SEGMENTS)]
     described = [schema.empty(schema.DOCUMENTS)]
     triples = [schema.empty(schema.TRIPLES)]
@@ -38,7 +38,7 @@ def encode(documents: Iterable[Document]) -> Corpus:
     for batch in _batches(documents):
         try:
             hashes.append(hash_uris(document.uri for document in batch))
-            columns, facts = _segments(batch, hashes[-1], heap)
+            columns, facts = _segments(batch, hashes[-1], buffer)
             described.append(_described(batch))
         except UnicodeEncodeError:
             raise _surrogate(batch) from None
@@ -51,7 +51,7 @@ def encode(documents: Iterable[Document]) -> Corpus:
         documents_before += len(batch)
         segments_before += parent.size
     parts = (schema.join(segments), schema.join(described), schema.join(triples))
-    corpus = Corpus(*parts, memoryview(heap).toreadonly())
+    corpus = Corpus(*parts, memoryview(buffer).toreadonly())
     if twice := _repeated(np.concatenate(hashes)):
         raise InputError(f"two documents have the uri {corpus.uri(twice)!r}: give each its own")
     if twice := _repeated(corpus.ids):
@@ -86,7 +86,7 @@ def _size(document: Document) -> int:
 
 
 def _segments(
-    batch: Sequence[Document], hashes: NDArray[np.uint64], heap: bytearray
+    batch: Sequence[Document], hashes: NDArray[np.uint64], buffer: bytearray
 ) -> tuple[Columns, pa.RecordBatch]:
     """The segments of a batch (`source` from 0, no `parent` and `subtree_end` yet) and the rows of its triples."""
     texts = {k: document for k, document in enumerate(batch) if isinstance(document, TextDocument)}
@@ -96,13 +96,13 @@ def _segments(
     facts = schema.empty(schema.TRIPLES)
     if texts:
         source = np.fromiter(texts, dtype=np.int32)
-        parts.append(encode_texts(list(texts.values()), source, hashes[source], heap))
+        parts.append(encode_texts(list(texts.values()), source, hashes[source], buffer))
     if tables:
         source = np.fromiter(tables, dtype=np.int32)
-        parts.append(encode_tables(list(tables.values()), source, hashes[source], heap))
+        parts.append(encode_tables(list(tables.values()), source, hashes[source], buffer))
     if graphs:
         source = np.fromiter(graphs, dtype=np.int32)
-        columns, facts = encode_graphs(list(graphs.values()), source, hashes[source], heap)
+        columns, facts = encode_graphs(list(graphs.values()), source, hashes[source], buffer)
         parts.append(columns)
     if len(parts) == 1:
         return parts[0], facts

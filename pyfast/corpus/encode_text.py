@@ -6,18 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyfast.corpus.documents import TextDocument
-from pyfast.corpus.heap import Integers, lengths, store
-from pyfast.corpus.identity import segment_ids
 from pyfast.corpus.levels import Level
 from pyfast.corpus.schema import Columns
 from pyfast.corpus.sections import headings
-from pyfast.corpus.segmenting import bounded, codes_of, paragraphs, sentence_breaks, sentences
+from pyfast.corpus.segment_ids import segment_ids
+from pyfast.corpus.text_buffer import Integers, append_text, lengths
+from pyfast.corpus.text_splitting import bounded, codes_of, paragraphs, sentence_breaks, sentences
 
 _SEPARATOR = "\n\n"  # kept between texts: a blank line, so that no paragraph or sentence reaches across it
 
 
 def encode_texts(
-    documents: Sequence[TextDocument], source: NDArray[np.int32], hashes: NDArray[np.uint64], heap: bytearray
+    documents: Sequence[TextDocument], source: NDArray[np.int32], hashes: NDArray[np.uint64], buffer: bytearray
 ) -> Columns:
     """The segments of text documents, depth first. `source` and `hashes` are those of the documents."""
     text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
@@ -39,7 +39,7 @@ def encode_texts(
     order = np.argsort(start * 4 + level, kind="stable")  # depth first; a merge of four sorted runs
     start, end, level = start[order], end[order], level[order]
 
-    in_heap = store(text, heap)
+    in_buffer = append_text(text, buffer)
     number = np.searchsorted(first, start, side="right") - 1
     origin = first[number]
     return {
@@ -48,9 +48,9 @@ def encode_texts(
         "source": source[number],
         "start": start - origin,
         "end": end - origin,
-        "byte_start": in_heap(start),
-        "byte_end": in_heap(end),
-        "unit": (level == Level.PARAGRAPH).astype(np.uint8),
+        "byte_start": in_buffer(start),
+        "byte_end": in_buffer(end),
+        "passage": (level == Level.PARAGRAPH).astype(np.uint8),
     }
 
 

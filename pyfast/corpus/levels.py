@@ -31,7 +31,7 @@ CHILDREN = {
     Level.SUBGRAPH: (Level.TRIPLET,),
 }
 ROOTS = (Level.DOCUMENT, Level.TABLE)
-UNITS = (Level.PARAGRAPH, Level.TABLE_ROW, Level.SUBGRAPH)
+PASSAGE_LEVELS = (Level.PARAGRAPH, Level.TABLE_ROW, Level.SUBGRAPH)
 
 _DEPTH = np.array([0, 1, 2, 3, 0, 1, 2, 1, 2], dtype=np.int8)
 

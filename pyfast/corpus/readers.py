@@ -1,10 +1,10 @@
-"""Files into documents, by suffix:
+"""Files into documents, by the readers of their names:
 
 - ``.txt``: a text; its title is the file's name;
 - ``.md``, ``.markdown``: a text with sections; its title is the first heading of depth 1, or the file's name;
 - ``.csv``, ``.tsv``: a table whose first line is the header; empty lines are left out. But a ``.tsv`` whose
-  name begins with ``triples`` or ends with ``.triples.tsv``, and every ``.tsv`` if ``kind="kg"``, is a
-  knowledge graph without a header: head, relation, tail and, in a fourth column, time (empty: unknown);
+  name begins with ``triples`` or ends with ``.triples.tsv`` is a knowledge graph without a header: head, relation,
+  tail and, in a fourth column, time (empty: unknown);
 - ``.jsonl``: one record a line. With ``kind`` ("text", "table" or "kg"), or with ``text``, it is a document
   of its own, and ``id`` its uri; all others of a file are the rows of one table, all their keys its header.
 """
@@ -14,40 +14,83 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
 
+from pyfast import plugins
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
-from pyfast.corpus.records import read_records
+from pyfast.corpus.jsonl_documents import read_jsonl_documents
 from pyfast.corpus.sections import headings
 from pyfast.errors import InputError
 
-SUFFIXES = (".txt", ".md", ".markdown", ".csv", ".tsv", ".jsonl")
-"""The suffixes of the files that are read, in lower case; case does not matter in file names."""
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How the files of some names become documents.
+
+    Example:
+        >>> from pyfast.corpus import Reader, TextDocument
+        >>> NOTES = Reader(("*.note",), lambda uri, path: [TextDocument(uri, path.stem, path.read_text())])
+    """
+
+    patterns: tuple[str, ...]
+    """Of file names in lower case, as `fnmatch` has them; the longest pattern that matches decides"""
+    read: Callable[[str, Path], Iterable[Document]]
+    """read(uri, path): the documents of a file. Raises `InputError` for what cannot be read"""
+
 
 _BOM = b"\xef\xbb\xbf"
 
 
 def read(
-    sources: Iterable[Path], kind: Literal["kg"] | None = None, skipped: list[Path] | None = None
+    sources: Iterable[Path], skipped: list[Path] | None = None, readers: Iterable[Reader | str] = ()
 ) -> Iterator[Document]:
     """The documents in files and folders; folders are walked to the bottom, files in order of their paths.
 
     Uris are paths relative to the folder given, with ``/``, or the name of a file given by itself; where
-    these would clash, the name of the folder is put before them. Files of other suffixes in a folder are
-    left out and added to `skipped`. Raises InputError, one line with file and line, for what cannot be read.
+    these would clash, the name of the folder is put before them. Files in a folder that no reader is for are
+    left out and added to `skipped`. `readers` come before the installed ones (entry points of the group
+    `pyfast.readers`); each is a `Reader` or `MODULE:NAME`. Raises InputError, one line with file and line, for
+    what cannot be read.
     """
+    chosen = _Readers([it if isinstance(it, Reader) else _load(it) for it in readers])
     try:
-        for uri, path in _named(sources, [] if skipped is None else skipped):
-            yield from _read_file(uri, path, kind)
+        for uri, path in _named(sources, chosen, [] if skipped is None else skipped):
+            reader = chosen.of(path)
+            assert reader is not None
+            yield from reader.read(uri, path)
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}") from error
 
 
-def _named(sources: Iterable[Path], skipped: list[Path]) -> list[tuple[str, Path]]:
+def _load(name: str) -> Reader:
+    found = plugins.load("readers", name)
+    if not isinstance(found, Reader):
+        raise InputError(f"{name}: expected a pyfast.corpus.Reader, got {type(found).__name__}")
+    return found
+
+
+class _Readers:
+    """Readers, the first of those whose patterns are alike."""
+
+    def __init__(self, given: Sequence[Reader]) -> None:
+        every = [*given, *(_load(name) for name in plugins.names("readers"))]
+        pairs = [(pattern.lower(), reader) for reader in every for pattern in reader.patterns]
+        self._given = len([pattern for reader in given for pattern in reader.patterns])
+        self._pairs = pairs[: self._given] + sorted(pairs[self._given :], key=lambda it: -len(it[0]))
+        self.patterns = sorted({pattern for pattern, _ in pairs})
+
+    def of(self, path: Path) -> Reader | None:
+        """The reader of a file; None where there is none."""
+        name = path.name.lower()
+        return next((reader for pattern, reader in self._pairs if fnmatchcase(name, pattern)), None)
+
+
+def _named(sources: Iterable[Path], readers: _Readers, skipped: list[Path]) -> list[tuple[str, Path]]:
     """The files to read, each with its uri."""
-    found = [(source, _files(source, skipped)) for source in sources]
+    found = [(source, _files(source, readers, skipped)) for source in sources]
     times = Counter(uri for _, files in found for uri in files)
     named: dict[str, Path] = {}
     for source, files in found:
@@ -60,42 +103,46 @@ def _named(sources: Iterable[Path], skipped: list[Path]) -> list[tuple[str, Path
     return list(named.items())
 
 
-def _files(source: Path, skipped: list[Path]) -> dict[str, Path]:
+def _files(source: Path, readers: _Readers, skipped: list[Path]) -> dict[str, Path]:
     """The files of one source by their uris, without a folder's name before them."""
     if source.is_file():
-        if source.suffix.lower() not in SUFFIXES:
-            raise InputError(f"{source}: cannot be read by its suffix: pyfast reads {', '.join(SUFFIXES)}")
+        if readers.of(source) is None:
+            raise InputError(f"{source}: no reader is for such a file: pyfast reads {', '.join(readers.patterns)}")
         return {source.name: source}
     if not source.is_dir():
         raise InputError(f"{source}: there is no such file or folder")
     paths = [Path(folder, name) for folder, _, names in os.walk(source, onerror=_refuse) for name in names]
     files = {path.relative_to(source).as_posix(): path for path in paths if path.is_file()}
-    skipped += sorted(path for path in files.values() if path.suffix.lower() not in SUFFIXES)
-    return {uri: path for uri, path in sorted(files.items()) if path.suffix.lower() in SUFFIXES}
+    skipped += sorted(path for path in files.values() if readers.of(path) is None)
+    return {uri: path for uri, path in sorted(files.items()) if readers.of(path) is not None}
 
 
 def _refuse(error: OSError) -> None:
     raise error
 
 
-def _read_file(uri: str, path: Path, kind: Literal["kg"] | None) -> Iterator[Document]:
-    suffix, name = path.suffix.lower(), path.name.lower()
-    if suffix == ".txt":
-        yield TextDocument(uri, path.stem, _text(path))
-    elif suffix in (".md", ".markdown"):
-        text = _text(path)
-        title = next(
-            (heading.text for heading in headings(text) if heading.depth == 1 and heading.text), path.stem
-        )
-        yield TextDocument(uri, title, text, markdown=True)
-    elif suffix == ".jsonl":
-        yield from read_records(uri, path, _title(path))
-    elif suffix == ".tsv" and (kind == "kg" or name.startswith("triples") or name.endswith(".triples.tsv")):
-        yield KnowledgeGraph(uri, _title(path), tuple(_triples(path)))
-    else:
-        rows = [row for _, row in _rows(path, csv.excel_tab if suffix == ".tsv" else csv.excel)]
-        header, *data = rows or [()]
-        yield Table(uri, _title(path), "", header, tuple(data))
+def _read_text(uri: str, path: Path) -> Iterator[Document]:
+    yield TextDocument(uri, path.stem, _text(path))
+
+
+def _read_markdown(uri: str, path: Path) -> Iterator[Document]:
+    text = _text(path)
+    found = (heading.text for heading in headings(text) if heading.depth == 1 and heading.text)
+    yield TextDocument(uri, next(found, path.stem), text, markdown=True)
+
+
+def _read_table(uri: str, path: Path) -> Iterator[Document]:
+    dialect = csv.excel_tab if path.suffix.lower() == ".tsv" else csv.excel
+    header, *data = [row for _, row in _rows(path, dialect)] or [()]
+    yield Table(uri, _title(path), "", header, tuple(data))
+
+
+def _read_triples(uri: str, path: Path) -> Iterator[Document]:
+    yield KnowledgeGraph(uri, _title(path), tuple(_triples(path)))
+
+
+def _read_json_lines(uri: str, path: Path) -> Iterator[Document]:
+    return read_jsonl_documents(uri, path, _title(path))
 
 
 def _title(path: Path) -> str:
@@ -142,3 +189,10 @@ def _triples(path: Path) -> Iterator[Triple]:
         if len(row) != columns:
             raise InputError(f"{path}, line {line}: {len(row)} columns where the lines before have {columns}")
         yield Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None)
+
+
+TEXT = Reader(("*.txt",), _read_text)
+MARKDOWN = Reader(("*.md", "*.markdown"), _read_markdown)
+TABLE = Reader(("*.csv", "*.tsv"), _read_table)
+TRIPLES = Reader(("triples*.tsv", "*.triples.tsv"), _read_triples)
+JSON_LINES = Reader(("*.jsonl",), _read_json_lines)

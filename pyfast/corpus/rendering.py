@@ -1,4 +1,4 @@
-"""How retrieval and the LLM read a unit: one line of text that stands on its own."""
+"""How retrieval and the LLM read a passage: one line of text that stands on its own."""
 
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -33,19 +33,19 @@ def subgraph_line(facts: Sequence[Fact]) -> str:
     return fold(f"{facts[0][0]} {'; '.join(parts)}")
 
 
-def sentence_piece(title: str, text: str) -> str:
-    """``title, text``: what graph_convqa makes of a sentence; for it each is a piece of evidence of its own."""
+def linear_sentence(title: str, text: str) -> str:
+    """``title, text``: what graph_convqa makes of a sentence; for it each is an evidence item of its own."""
     return fold(", ".join([part for part in (title.strip(), text.strip()) if part]))
 
 
-def row_piece(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:
+def linear_row(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:
     """``title, header cell, header cell, ...``, without what is empty; of an infobox ``title, key, value``."""
     names = () if section.strip().lower() == "infobox" else header
     pairs = zip_longest(names, map(str.strip, cells), fillvalue="")
     return fold(", ".join([title.strip(), *[f"{name} {cell}".strip() for name, cell in pairs if cell]]))
 
 
-def fact_piece(fact: Fact) -> str:
+def linear_fact(fact: Fact) -> str:
     """``head, relation, tail``, and its time, if known."""
     head, relation, tail, time = fact
     return fold(", ".join([head, relation.replace("_", " "), tail, *([time] if time else [])]))

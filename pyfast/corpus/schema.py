@@ -35,8 +35,11 @@ SEGMENTS = _schema(
     end=pa.int64(),
     byte_start=pa.int64(),
     byte_end=pa.int64(),
-    unit=pa.uint8(),
+    passage=pa.uint8(),
 )
+
+# In the format before, the last column had another name.
+SEGMENTS_2 = pa.schema([*list(SEGMENTS)[:-1], SEGMENTS.field("passage").with_name("unit")])
 
 # One row per document. Header and links of tables only, empty for the others.
 DOCUMENTS = _schema(
@@ -55,7 +58,7 @@ DOCUMENTS = _schema(
 )
 
 # One row per triplet segment, in the order of the sequence. `ordinal` is its place in its document. In the
-# content heap its head, relation and tail lie side by side; the columns say where the last two start.
+# text buffer its head, relation and tail lie side by side; the columns say where the last two start.
 TRIPLES = _schema(
     ordinal=pa.int64(),
     relation_start=pa.int64(),

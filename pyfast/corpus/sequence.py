@@ -19,16 +19,16 @@ from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocumen
 from pyfast.corpus.levels import Level
 from pyfast.corpus.rendering import (
     Fact,
-    fact_piece,
+    linear_fact,
+    linear_row,
+    linear_sentence,
     paragraph_line,
     row_line,
-    row_piece,
-    sentence_piece,
     subgraph_line,
 )
 from pyfast.corpus.schema import Kind
 
-# Plain integers: `render` compares with them for every unit it is asked for.
+# Plain integers: `render` compares with them for every passage it is asked for.
 _PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
     int(level)
     for level in (
@@ -54,16 +54,16 @@ class Corpus:
     - `source` int32: which document, counted from 0;
     - `start`, `end` int64: for text, zero-based half-open character offsets in the document; for tables, row
       and column (table (-1, -1), row (r, -1), cell (r, c)); (-1, -1) in knowledge graphs;
-    - `byte_start`, `byte_end` int64: the content, as a view into the heap of UTF-8 bytes.
+    - `byte_start`, `byte_end` int64: the content, as a view into the buffer of UTF-8 bytes.
 
     `roots` int64 holds the position of each document's first segment, `documents` their number.
     """
 
     def __init__(
-        self, segments: pa.RecordBatch, documents: pa.RecordBatch, triples: pa.RecordBatch, heap: memoryview
+        self, segments: pa.RecordBatch, documents: pa.RecordBatch, triples: pa.RecordBatch, buffer: memoryview
     ) -> None:
-        """From batches of the schemas in `schema.py` and the content heap: what `encode` and `open` call."""
-        self._parts = (segments, documents, triples, heap)
+        """From batches of the schemas in `schema.py` and the text buffer: what `encode` and `open` call."""
+        self._parts = (segments, documents, triples, buffer)
         self.ids: NDArray[np.uint64] = _array(segments, "ids")
         self.level: NDArray[np.uint8] = _array(segments, "level")
         self.parent: NDArray[np.int64] = _array(segments, "parent")
@@ -77,7 +77,7 @@ class Corpus:
         self.documents: int = documents.num_rows
 
         # The same columns as memoryviews: they give plain Python integers, for a third of what NumPy takes.
-        self._heap = heap
+        self._text_buffer = buffer
         self._level, self._subtree_end, self._source = self.level.data, self.subtree_end.data, self.source.data
         self._byte_start, self._byte_end = self.byte_start.data, self.byte_end.data
 
@@ -105,7 +105,7 @@ class Corpus:
             *(self.ids, self.level, self.source, self.start, self.end, self.byte_start, self.byte_end),
             *(triplets, relation_start, tail_start),
             *(np.asarray(self._uris.offsets), np.frombuffer(self._uris.data, np.uint8)),
-            np.frombuffer(heap, np.uint8),
+            np.frombuffer(buffer, np.uint8),
         )
         """What `ops.cite` reads."""
 
@@ -144,9 +144,9 @@ class Corpus:
             )
         return TextDocument(uri, title, self._text(root), markdown=kind == Kind.MARKDOWN)
 
-    def units(self) -> NDArray[np.int64]:
-        """Positions (int64) of the retrieval units: paragraphs, table rows and subgraphs, if not blank."""
-        return np.flatnonzero(_array(self._parts[0], "unit"))
+    def passages(self) -> NDArray[np.int64]:
+        """Positions (int64) of the retrieval passages: paragraphs, table rows and subgraphs, if not blank."""
+        return np.flatnonzero(_array(self._parts[0], "passage"))
 
     def content(self, i: int) -> str:
         """The content of a segment: text and cells exactly; the cells of a row joined with tabs, rows with
@@ -162,7 +162,7 @@ class Corpus:
         return self._text(i)
 
     def render(self, i: int) -> str:
-        """A segment on one line, as retrieval (of units) and the LLM read it; see `pyfast.corpus.rendering`."""
+        """A segment on one line, as retrieval (of passages) and the LLM read it; see `pyfast.corpus.rendering`."""
         level = self._level[i]
         source = self._source[i]
         if level == _PARAGRAPH:
@@ -177,21 +177,21 @@ class Corpus:
             return row_line(self._titles[source], self._sections[source], name, [self._text(i)])
         return paragraph_line(self._titles[source], self.content(i))
 
-    def pieces(self, i: int) -> list[int]:
-        """The segments that a unit is made of as evidence: its sentences or triples; a table row is one."""
+    def evidence_items(self, i: int) -> list[int]:
+        """The segments that a passage is made of as evidence: its sentences or triples; a table row is one."""
         if self._level[i] in (_PARAGRAPH, _SUBGRAPH):
             return list(range(i + 1, self._subtree_end[i])) or [i]
         return [i]
 
     def linearise(self, i: int) -> str:
-        """A piece on one line, commas between its parts (graph_convqa, section 4.1)."""
+        """An evidence item on one line, commas between its parts (graph_convqa, section 4.1)."""
         level = self._level[i]
         source = self._source[i]
         if level == _ROW:
-            return row_piece(self._titles[source], self._sections[source], self._header(source), self._row(i))
+            return linear_row(self._titles[source], self._sections[source], self._header(source), self._row(i))
         if level == _TRIPLET:
-            return fact_piece(self._facts(i)[0])
-        return sentence_piece(self._titles[source], self.content(i))
+            return linear_fact(self._facts(i)[0])
+        return linear_sentence(self._titles[source], self.content(i))
 
     def cells(self, i: int) -> list[str]:
         """The cells of a table row that hold anything visible."""
@@ -244,7 +244,7 @@ class Corpus:
         """Hexadecimal digest of all that is stored: ids, content, titles, headers, links and times."""
         strings = (self._uris, self._titles, self._sections, self._names, self._link_uris, self._times)
         parts = [
-            *(self.ids.data, self._byte_start, self._byte_end, self._heap),
+            *(self.ids.data, self._byte_start, self._byte_end, self._text_buffer),
             *(self._kind, self._header_range, self._link_range, self._link_row.data, self._link_column.data),
             *(self._ordinal, self._relation_start, self._tail_start, self._timed),
             *(half for column in strings for half in (column.offsets, column.data)),
@@ -265,11 +265,11 @@ class Corpus:
         return cls(*storage.read(folder))
 
     def _text(self, i: int) -> str:
-        return str(self._heap[self._byte_start[i] : self._byte_end[i]], "utf-8")
+        return str(self._text_buffer[self._byte_start[i] : self._byte_end[i]], "utf-8")
 
     def _row(self, i: int) -> list[str]:
         start = self._byte_start[i]
-        row = bytes(self._heap[start : self._byte_end[i]])
+        row = bytes(self._text_buffer[start : self._byte_end[i]])
         cuts = [end - start for end in self._byte_end[i + 1 : self._subtree_end[i]].tolist()]
         return [row[a:b].decode() for a, b in zip([0, *cuts], cuts, strict=False)]
 
@@ -302,7 +302,7 @@ class Corpus:
         """The triples of a document, subgraph or triplet; none of other segments."""
         first, last = self._triplet_range(i)
         base = self._byte_start[i]
-        data = bytes(self._heap[base : self._byte_end[i]])
+        data = bytes(self._text_buffer[base : self._byte_end[i]])
         facts = []
         start = 0
         for k in range(first, last):

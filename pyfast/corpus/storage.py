@@ -1,29 +1,31 @@
-"""A corpus as a folder: three Arrow files and the content heap, all memory-mapped when opened.
+"""A corpus as a folder: three Arrow files and the text buffer, all memory-mapped when opened.
 
 Checksums are the index's business, one level up. What is checked here is that the files belong together and
 that every view lies inside what it views, so that no damage can make a reader step out of bounds.
 """
 
-import os
+import contextlib
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from pyfast.corpus import schema
-from pyfast.corpus.levels import CHILDREN, ROOTS, UNITS, Level
+from pyfast.corpus.levels import CHILDREN, PASSAGE_LEVELS, ROOTS, Level
 from pyfast.corpus.schema import Kind
 from pyfast.errors import ArrayError, IndexFormatError
+from pyfast.files import written_aside
 from pyfast.ops.hseq_stream import check_subtree_ends
 
-FORMAT = "pyfast corpus 2"
+FORMAT = "pyfast corpus 3"
+_FORMAT_2 = "pyfast corpus 2"
 
 _FILES = {
     "segments.arrow": schema.SEGMENTS,
     "documents.arrow": schema.DOCUMENTS,
     "triples.arrow": schema.TRIPLES,
 }
-_HEAP = "content.bin"
+_TEXT = "content.bin"
 _BLOCK = 1 << 20  # segments checked at a time, so that checking takes little memory
 
 Parts = tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch, memoryview]
@@ -36,29 +38,39 @@ _ALLOWED[list(ROOTS), len(Level)] = True
 
 
 def write(folder: Path, parts: Parts) -> None:
-    """Write the parts of a corpus; each file is written aside and renamed when complete."""
+    """Write the parts of a corpus; each file is written aside, and renamed when all are complete."""
     folder.mkdir(parents=True, exist_ok=True)
-    *batches, heap = parts
-    metadata = {"format": FORMAT, "sizes": _sizes(parts)}
-    for name, batch in zip(_FILES, batches, strict=True):
-        batch = batch.replace_schema_metadata(metadata)
-        with (
-            pa.OSFile(str(folder / f"{name}.part"), "wb") as file,
-            pa.ipc.new_file(file, batch.schema) as writer,
-        ):
-            writer.write_batch(batch)
-    (folder / f"{_HEAP}.part").write_bytes(heap)
-    for name in (*_FILES, _HEAP):
-        os.replace(folder / f"{name}.part", folder / name)
+    *batches, buffer = parts
+    with contextlib.ExitStack() as asides:
+        for name, batch in zip(_FILES, batches, strict=True):
+            _write_batch(asides.enter_context(written_aside(folder / name)), batch, _sizes(parts))
+        asides.enter_context(written_aside(folder / _TEXT)).write_bytes(buffer)
+
+
+def _write_batch(path: Path, batch: pa.RecordBatch, sizes: str) -> None:
+    batch = batch.replace_schema_metadata({"format": FORMAT, "sizes": sizes})
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def upgrade(folder: Path) -> None:
+    """Rewrite a corpus of format 2 in this one; the text stays the file that it is. Raises IndexFormatError."""
+    with contextlib.ExitStack() as asides:
+        for name, expected in _FILES.items():
+            before = schema.SEGMENTS_2 if expected is schema.SEGMENTS else expected
+            batch = _read_batch(folder / name, before, _FORMAT_2)
+            sizes = batch.schema.metadata[b"sizes"].decode()
+            batch = pa.RecordBatch.from_arrays(batch.columns, schema=expected)
+            _write_batch(asides.enter_context(written_aside(folder / name)), batch, sizes)
 
 
 def read(folder: Path) -> Parts:
     """Map the parts of a corpus. Raises IndexFormatError for anything missing, truncated or foreign."""
-    for name in (*_FILES, _HEAP):
+    for name in (*_FILES, _TEXT):
         if not (folder / name).is_file():
             raise IndexFormatError(f"{folder}: not a corpus, or an incomplete one: it has no file {name}")
     segments, documents, triples = (_read_batch(folder / name, expected) for name, expected in _FILES.items())
-    parts = (segments, documents, triples, memoryview(pa.memory_map(str(folder / _HEAP)).read_buffer()))
+    parts = (segments, documents, triples, memoryview(pa.memory_map(str(folder / _TEXT)).read_buffer()))
     for name, batch in zip(_FILES, parts, strict=False):
         if batch.schema.metadata[b"sizes"].decode() != _sizes(parts):
             raise IndexFormatError(
@@ -74,14 +86,14 @@ def _sizes(parts: Parts) -> str:
     return " ".join(str(len(part)) for part in parts)
 
 
-def _read_batch(path: Path, expected: pa.Schema) -> pa.RecordBatch:
+def _read_batch(path: Path, expected: pa.Schema, format_: str = FORMAT) -> pa.RecordBatch:
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         metadata = reader.schema.metadata or {}
-        if metadata.get(b"format") != FORMAT.encode() or b"sizes" not in metadata:
-            raise IndexFormatError(f"{path}: not a file of the format {FORMAT!r}: build the index again")
+        if metadata.get(b"format") != format_.encode() or b"sizes" not in metadata:
+            raise IndexFormatError(f"{path}: not a file of the format {format_!r}: build the index again")
         if reader.num_record_batches != 1 or not reader.schema.equals(expected):
-            raise IndexFormatError(f"{path}: damaged: it does not have the columns of the format {FORMAT!r}")
+            raise IndexFormatError(f"{path}: damaged: it does not have the columns of the format {format_!r}")
         batch = reader.get_batch(0)
         batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -102,10 +114,10 @@ def _nulls(column: pa.Array) -> int:
 
 def _fault(parts: Parts) -> str:
     """What is inconsistent about these parts; "" if nothing is."""
-    segments, documents, triples, heap = parts
-    level, parent, source, byte_start, byte_end, unit = (
+    segments, documents, triples, buffer = parts
+    level, parent, source, byte_start, byte_end, passage = (
         segments.column(name).to_numpy()
-        for name in ("level", "parent", "source", "byte_start", "byte_end", "unit")
+        for name in ("level", "parent", "source", "byte_start", "byte_end", "passage")
     )
     for first in range(0, level.size, _BLOCK):
         block = slice(first, first + _BLOCK)
@@ -118,15 +130,15 @@ def _fault(parts: Parts) -> str:
             return "a segment is under one of the wrong level"
         if (source[block] != np.where(root, source[block], source[above])).any():
             return "a segment is not in its parent's document"
-        low, high = np.where(root, 0, byte_start[above]), np.where(root, len(heap), byte_end[above])
+        low, high = np.where(root, 0, byte_start[above]), np.where(root, len(buffer), byte_end[above])
         if (
             (low > byte_start[block]).any()
             or (byte_start[block] > byte_end[block]).any()
             or (byte_end[block] > high).any()
         ):
             return "content reaches beyond what it is part of"
-        if not np.isin(level[block][unit[block] != 0], UNITS).all():
-            return "a segment of the wrong level is a unit"
+        if not np.isin(level[block][passage[block] != 0], PASSAGE_LEVELS).all():
+            return "a segment of the wrong level is a passage"
 
     try:
         check_subtree_ends(parent, segments.column("subtree_end").to_numpy())

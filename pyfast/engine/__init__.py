@@ -1,15 +1,24 @@
 """The engine: a coroutine per question, a batch at every `await`, and a journal."""
 
 from pyfast.engine.budget import Budget
-from pyfast.engine.configuration import Configuration, configuration, known_of
-from pyfast.engine.context import Context, Past
-from pyfast.engine.folder import RunFolder, check_run, set_aside
-from pyfast.engine.job import Job, dedicate_process, work_on
+from pyfast.engine.configuration import Configuration, configuration, recorded_value
+from pyfast.engine.context import Context, Past, Runtime
+from pyfast.engine.events import Event, OnEvent
+from pyfast.engine.job import Job, SessionResult, dedicate_process, work_on
 from pyfast.engine.ledger import Ledger
 from pyfast.engine.prompt import Prompt, Sampling, plain
-from pyfast.engine.questions import Question, check_questions, read_questions
-from pyfast.engine.records import Answer, Record
-from pyfast.engine.run import Ask, Summary, answer_all
+from pyfast.engine.prompt_overrides import PromptOverrides, read_prompts
+from pyfast.engine.questions import (
+    Question,
+    Questions,
+    questions_from,
+    questions_in,
+    read_questions,
+    write_questions,
+)
+from pyfast.engine.record import Answer, Evidence, Record, State, Usage
+from pyfast.engine.run import Ask, Summary, answer_all, answer_question
+from pyfast.engine.run_folder import RunFolder, check_run, set_aside
 from pyfast.engine.status import Status, read_status
 
 __all__ = [
@@ -18,25 +27,38 @@ __all__ = [
     "Budget",
     "Configuration",
     "Context",
+    "Event",
+    "Evidence",
     "Job",
     "Ledger",
+    "OnEvent",
     "Past",
     "Prompt",
+    "PromptOverrides",
     "Question",
+    "Questions",
     "Record",
     "RunFolder",
+    "Runtime",
     "Sampling",
+    "SessionResult",
+    "State",
     "Status",
     "Summary",
+    "Usage",
     "answer_all",
-    "check_questions",
+    "answer_question",
     "check_run",
     "configuration",
     "dedicate_process",
-    "known_of",
     "plain",
+    "questions_from",
+    "questions_in",
+    "read_prompts",
     "read_questions",
     "read_status",
+    "recorded_value",
     "set_aside",
     "work_on",
+    "write_questions",
 ]

@@ -1,4 +1,4 @@
-"""Which LLM call goes next, when more wait than the backend takes."""
+"""Which LLM call goes next, when more wait than the LLM takes."""
 
 from __future__ import annotations
 

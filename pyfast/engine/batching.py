@@ -60,8 +60,10 @@ class BatchPoint(Generic[T, R]):
         try:
             outcomes = await loop.run_in_executor(self._executor, self._attempt, [item for item, *_ in batch])
         except BaseException as error:  # the executor is shut down, or the loop is closing
-            outcomes = [RuntimeError(f"the batch could not run: {error}")] * len(batch)
+            outcomes = [RuntimeError(f"the batch could not run: {error!r}")] * len(batch)
             if not isinstance(error, Exception):
+                for _, future, _, _ in batch:  # nobody may wait for ever
+                    future.cancel()
                 raise
         finally:
             self._running = None

@@ -28,7 +28,7 @@ class Budget(BaseModel):
     attempts: int = Field(default=3, ge=1, le=20)
     """How often the LLM is asked for an answer of the right form"""
     call_seconds: float | None = Field(default=None, gt=0)
-    """From the moment that a call is given to the backend, whose own patience may be shorter"""
+    """From the moment that a call is given to the LLM, whose own patience may be shorter"""
     seconds: float | None = Field(default=None, gt=0)
     """Of one question, from its admission"""
     run_tokens: int | None = Field(default=None, ge=1)
@@ -53,7 +53,7 @@ class Budget(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class Remaining:
     """What a question may still use up. Times are not among it: what they decide, no resumed run could repeat."""
 
     calls: float = math.inf

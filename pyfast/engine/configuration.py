@@ -13,16 +13,20 @@ from typing import Any
 
 import tomli_w
 
-import pyfast
+from pyfast import __version__
 from pyfast.engine.prompt import Prompt
 from pyfast.errors import InputError
-from pyfast.llm import Backend
+from pyfast.files import write_atomically
+from pyfast.llm import FullLLM
 from pyfast.retrieval import Index
 
 Configuration = dict[str, dict[str, Any]]
 """Tables of run.toml"""
 
 CONFIGURATION = "run.toml"
+FORMAT = 2
+"""The version of a run's format; a run.toml that tells none is of version 1"""
+_FORMAT = "format"
 _PLACES = "places"  # where things were: may differ from one session to the next
 
 
@@ -31,12 +35,13 @@ def configuration(
     system: str,
     settings: Mapping[str, Any],
     prompts: Iterable[Prompt[Any]],
-    llm: Backend,
+    llm: FullLLM,
     index: Index | None,
     budget: Mapping[str, Any],
     questions: Mapping[str, Any],
     places: Mapping[str, str],
     knowledge: Mapping[str, Any] | None = None,
+    system_code: str = "",
 ) -> Configuration:
     """All that an answer depends on. `questions` are their `count` and `digest`, `places` paths and specs;
     `knowledge` is what a system works with beside the index.
@@ -45,11 +50,13 @@ def configuration(
         "questions": dict(questions),
         "system": {"name": system, **{f"set_{name}": value for name, value in settings.items()}},
         "prompts": {prompt.name: _prompt_digest(prompt) for prompt in prompts},
-        "llm": {"fingerprint": llm.fingerprint(), "context_window": llm.context_window},
+        "llm": {"fingerprint": llm.fingerprint, "context_window": llm.context_window},
         "budget": dict(budget),
-        "code": {"version": pyfast.__version__, "digest": _code_digest()},
+        "code": {"version": __version__, "digest": _code_digest()},
         _PLACES: dict(places),
     }
+    if system_code:
+        described["system"]["code"] = system_code
     if index is not None:
         manifest = index.manifest
         contents = json.dumps(manifest["files"], sort_keys=True).encode()
@@ -57,13 +64,14 @@ def configuration(
             "corpus": manifest["corpus"],
             "parameters": json.dumps(manifest["parameters"], sort_keys=True),
             "contents": blake2b(contents, digest_size=16).hexdigest(),
+            "retriever": index.retriever.fingerprint,
         }
     if knowledge is not None:
         described["knowledge"] = dict(knowledge)
     return described
 
 
-def known_of(run: Path, table: str, name: str) -> Any:
+def recorded_value(run: Path, table: str, name: str) -> Any:
     """A value of a run that was begun; None where there is no run yet, or no such value."""
     path = run / CONFIGURATION
     return read_configuration(path).get(table, {}).get(name) if path.exists() else None
@@ -84,20 +92,37 @@ def differences(recorded: Configuration, now: Configuration, unknown: Iterable[s
 
 def write_configuration(path: Path, described: Configuration) -> None:
     """Write run.toml, whole or not at all."""
-    aside = path.with_suffix(".toml.new")
-    aside.write_text(tomli_w.dumps(described), encoding="utf-8")
-    aside.rename(path)
+    write_atomically(path, tomli_w.dumps({_FORMAT: {"version": FORMAT}, **described}))
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Read run.toml. Raises `InputError` where it is not one."""
+    """Read run.toml, of this format or an older one. Raises `InputError` where it is neither."""
+    return read_with_format(path)[1]
+
+
+def check_format(run: Path) -> None:
+    """Raises `InputError` where a run's format is newer than this pyfast knows."""
+    path = run / CONFIGURATION
+    if path.exists():
+        read_with_format(path)
+
+
+def read_with_format(path: Path) -> tuple[int, Configuration]:
+    """(the version of the format, the configuration without it: runs are not told apart by their format)."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: damaged: {error}; --restart begins anew") from None
     if not all(isinstance(table, dict) for table in found.values()):
         raise InputError(f"{path}: not the configuration of a run; --restart begins anew")
-    return found
+    version = found.pop(_FORMAT, {"version": 1}).get("version")
+    if type(version) is not int or version < 1:
+        raise InputError(f"{path}: damaged: it does not tell its format; --restart begins anew")
+    if version > FORMAT:
+        raise InputError(
+            f"{path.parent}: run of format {version}, this pyfast reads formats up to {FORMAT}: use a newer pyfast"
+        )
+    return version, found
 
 
 def _flat(described: Configuration) -> Iterator[tuple[str, Any]]:
@@ -115,7 +140,7 @@ def _prompt_digest(prompt: Prompt[Any]) -> str:
 def _code_digest() -> str:
     """Of pyfast's own code, and of the libraries whose results an answer depends on: their versions."""
     digest = blake2b(digest_size=8)
-    root = Path(pyfast.__file__).parent
+    root = Path(__file__).resolve().parents[1]
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):
         digest.update(f"{path.relative_to(root)}\n".encode())
         digest.update(path.read_bytes())

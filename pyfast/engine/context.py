@@ -7,23 +7,27 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Executor
+from functools import cache
+from inspect import signature
 from time import perf_counter
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
 
 from pydantic import BaseModel
 
 from pyfast.engine.admission import Admission
 from pyfast.engine.batching import BatchPoint
-from pyfast.engine.budget import Allowance, Budget, within
-from pyfast.engine.folder import RunFolder
+from pyfast.engine.budget import Budget, Remaining, within
 from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
 from pyfast.engine.prompt import GREEDY, Prompt, Sampling
+from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
-from pyfast.engine.records import Answer
+from pyfast.engine.record import Answer
+from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import AnswerError, BudgetError, CallError, CutOffError, InputError
-from pyfast.llm import Backend, Completion, Request
-from pyfast.retrieval import Evidence, Index, Pool, evidence_of, narrate, search_and_merge
+from pyfast.llm import LLM, Completion, Request, with_defaults
+from pyfast.retrieval import Index, Pool, ScoredSegments, evidence_of, narrate, search, search_and_fuse
+from pyfast.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -33,34 +37,30 @@ Ts = TypeVarTuple("Ts")
 Past = tuple[tuple[Question, Answer | None], ...]
 """The earlier turns of a conversation, in order, and what became of each; None: it failed"""
 
-# Common tokens are whole words, names are cut finer: at this many characters per token a context fits in
-# practice. Where it does not, the backend refuses the call and the question fails alone.
-_CHARACTERS_PER_TOKEN = 3.0
 _TOKENS_FOR_INSTRUCTIONS = 500
-_CHARACTERS_PER_TOKEN_OF_LISTS = 2.0  # quotes and commas stand between names, each a token
 
 
-class Engine:
-    """What all questions of a run share: index, LLM, batch points, budget, journal."""
+class Runtime:
+    """What all questions of a run, or of a service, share: index, LLM, batch points, budget, journal."""
 
     def __init__(
         self,
         index: Index | None,
-        llm: Backend,
+        llm: LLM,
         executor: Executor,
         budget: Budget | None = None,
         folder: RunFolder | None = None,
     ) -> None:
         self.index = index
-        self.llm = llm
+        self.llm = with_defaults(llm)
         self.budget = budget or Budget()
         self.folder = folder
         self.tokens = 0 if folder is None or self.budget.run_tokens is None else folder.journal.tokens()
         """That the run has used, of earlier sessions only where its budget limits them"""
         self._executor = executor
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
-        # Twice what the backend runs at once, so that none of its places is ever empty between two calls.
-        self._admission = Admission(2 * llm.slots)
+        # Twice what the LLM runs at once, so that none of its places is ever empty between two calls.
+        self._admission = Admission(2 * self.llm.slots)
 
     def required_index(self) -> Index:
         """The index. Raises `InputError` where the run has none."""
@@ -73,12 +73,13 @@ class Engine:
         key = (work, parameters)
         point = self._points.get(key)
         if point is None:
-            index = self.required_index()
-            point = self._points[key] = BatchPoint(lambda items: work(index, items, *parameters), self._executor)
+            before = (self.required_index(),) if _takes_index(work) else ()
+            point = BatchPoint(lambda items: work(*before, items, *parameters), self._executor)
+            self._points[key] = point
         return point
 
     async def ask(self, request: Request, stage: Stage) -> Outcome:
-        """What the LLM says, or the error that it made. Raises `BackendError`."""
+        """What the LLM says, or the error that it made. Raises `LLMUnavailableError`."""
         asked = perf_counter()
         if not self._admission.enter_at_once():
             await self._admission.enter(request)
@@ -97,17 +98,35 @@ class Engine:
             self._admission.leave()
 
 
-class Context:
-    """One question's view of the engine."""
+@cache
+def _takes_index(work: Callable[..., Any]) -> bool:
+    return next(iter(signature(work).parameters), None) == "index"
 
-    def __init__(self, engine: Engine, question: Question, number: int = 0, past: Past = ()) -> None:
-        """`number`: the question's place in the run."""
-        self._engine = engine
+
+class Context:
+    """What a system may use while it answers one question. Every `await` of it joins a batch.
+
+    The contract with systems: `question`, `past`, `index`, `context_window`, `attempts`, `ledger`; `generate`,
+    `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`, `text_budget`,
+    `text_budget_to_repeat` and `repeating`. Their meaning stays from one release to the next.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        question: Question,
+        number: int = 0,
+        past: Past = (),
+        replaced: PromptOverrides | None = None,
+    ) -> None:
+        """`number`: the question's place in the run; `replaced`: prompts in place of the system's."""
+        self._runtime = runtime
+        self._replaced = replaced
         self._number = number
         self._asked: Counter[str] = Counter()  # how often each request was made
         self._past: dict[Key, Outcome] = {}
-        if engine.folder is not None and engine.folder.replaying:
-            self._past = engine.folder.journal.outcomes(number)
+        if runtime.folder is not None and runtime.folder.replaying:
+            self._past = runtime.folder.journal.outcomes(number)
         self.question = question
         self.past = past
         self.ledger = Ledger()
@@ -115,23 +134,25 @@ class Context:
     @property
     def index(self) -> Index:
         """The index of the run. Raises `InputError` where it has none."""
-        return self._engine.required_index()
+        return self._runtime.required_index()
 
     @property
     def context_window(self) -> int:
         """Tokens of prompt and completion together that the LLM takes."""
-        return self._engine.llm.context_window
+        return self._runtime.llm.context_window
 
     @property
     def attempts(self) -> int:
         """How often the LLM is asked for an answer of the right form, where a prompt does not say less."""
-        return self._engine.budget.attempts
+        return self._runtime.budget.attempts
 
     async def generate(self, prompt: Prompt[M], sampling: Sampling = GREEDY, /, **fields: str) -> M:
         """What the LLM answers; an answer of the wrong form is shown to it, and asked for again.
 
         Raises `CallError`; of its kinds `AnswerError` where no attempt gave an answer of the right form.
         """
+        if self._replaced is not None:
+            prompt = self._replaced.apply(prompt)
         request = prompt.request(fields, sampling.temperature, sampling.seed)
         attempts = self.attempts if prompt.attempts is None else min(prompt.attempts, self.attempts)
         refused: AnswerError | None = None
@@ -156,15 +177,15 @@ class Context:
     async def complete(self, request: Request, name: str) -> Completion:
         """One LLM call, or what the journal has of it; `name` is its stage in the ledger. Raises `CallError`."""
         self._step(name)
-        ledger, budget = self.ledger, self._engine.budget
+        ledger, budget = self.ledger, self._runtime.budget
         if budget.calls is not None and ledger.llm_calls >= budget.calls:
             raise BudgetError(f"{name}: the question's {budget.calls} LLM calls are used up")
         if budget.tokens is not None and ledger.tokens >= budget.tokens:
             raise BudgetError(f"{name}: {ledger.tokens} tokens used of the question's {budget.tokens}")
         ledger.llm_calls += 1
-        folder = self._engine.folder
+        folder = self._runtime.folder
         if folder is None:
-            outcome = await self._engine.ask(request, ledger.stage(name))
+            outcome = await self._runtime.ask(request, ledger.stage(name))
         else:
             digest = request.digest().hex()
             key = (digest, self._asked[digest])
@@ -175,41 +196,60 @@ class Context:
                 outcome = kept
                 await asyncio.sleep(0)  # calls that were made at once are so again, within the same budget
             else:
-                outcome = await self._engine.ask(request, ledger.stage(name))
-                await folder.keep(self._number, key, outcome)  # before anybody sees it
+                outcome = await self._runtime.ask(request, ledger.stage(name))
+                await folder.store_completion(self._number, key, outcome)  # before anybody sees it
         if isinstance(outcome, CallError):
             raise outcome
         ledger.count(outcome)
         return outcome
 
+    @overload
     def call(
-        self, work: Callable[[Index, Sequence[T], Unpack[Ts]], Sequence[R]], item: T, *parameters: *Ts
-    ) -> Awaitable[R]:
-        """`work(index, [item], *parameters)[0]`, done for all who wait for the same work in one call."""
+        self, work: Callable[[Index, Sequence[T], Unpack[Ts]], Sequence[R]], item: T, /, *parameters: *Ts
+    ) -> Awaitable[R]: ...
+
+    @overload
+    def call(
+        self, work: Callable[[Sequence[T], Unpack[Ts]], Sequence[R]], item: T, /, *parameters: *Ts
+    ) -> Awaitable[R]: ...
+
+    def call(self, work: Callable[..., Sequence[Any]], item: Any, /, *parameters: *Ts) -> Awaitable[Any]:
+        """`work([item], *parameters)[0]`, done for all questions that wait for the same work in one call.
+
+        Where the first parameter of `work` is called `index`, it is given the run's index before the items.
+
+        Args:
+            work: A function of a list of items that returns a list with one result for each. It runs in a thread;
+                its result for an item must not depend on the others.
+            item: This question's own.
+            *parameters: The same for all calls of a batch; hashable.
+        """
         self._step(work.__name__)
-        point: BatchPoint[T, R] = self._engine.point(work, *parameters)
+        point: BatchPoint[Any, Any] = self._runtime.point(work, *parameters)
         return point(item, self.ledger.stage(work.__name__))
 
     def retrieve(self, query: str, k: int) -> Awaitable[Pool]:
-        """The `k` best units for a query; batched into one index search."""
-        return self.call(Index.search, query, k)
+        """The `k` best passages for a query; batched into one index search."""
+        return self.call(search, query, k)
 
     def retrieve_all(self, queries: Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
-        """The `k` best units for several queries together, and of the pools found before; each unit once."""
-        return self.call(search_and_merge, (queries, before), k)
+        """The `k` best passages for several queries together, and of the pools found before; each passage once."""
+        return self.call(search_and_fuse, (queries, before), k)
 
-    def evidence(self, pool: Pool) -> Evidence:
-        """The pool's units as evidence for an answer."""
+    def evidence(self, pool: Pool) -> ScoredSegments:
+        """The pool's passages as evidence for an answer."""
         return evidence_of(self.index, pool)
 
     def narrative(self, pool: Pool, answer: Prompt[Any]) -> Awaitable[str]:
-        """The pool's units as numbered lines, best first, as many as fit the window beside the prompt `answer`."""
-        return self.call(narrate, pool, max(self.room(answer), 200))
+        """The pool's passages as numbered lines, best first, as many as fit the window beside the prompt
+        `answer`.
+        """
+        return self.call(narrate, pool, max(self.text_budget(answer), 200))
 
-    def left(self) -> Allowance:
+    def remaining(self) -> Remaining:
         """What the question may still use up, for systems that end before their budget does."""
-        budget, ledger = self._engine.budget, self.ledger
-        return Allowance(
+        budget, ledger = self._runtime.budget, self.ledger
+        return Remaining(
             *(
                 math.inf if limit is None else limit - used
                 for limit, used in (
@@ -220,27 +260,27 @@ class Context:
             )
         )
 
-    def room(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
+    def text_budget(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
         """How many characters may fill the prompt, for a call of so many tokens that fits the window; 0: none.
 
         An estimate: a token is taken for three characters.
         """
         free = min(self.context_window, tokens) - prompt.max_tokens - _TOKENS_FOR_INSTRUCTIONS
-        return max(int(min(free, 2**31) * _CHARACTERS_PER_TOKEN), 0)
+        return max(int(min(free, 2**31) * CHARACTERS_PER_TOKEN), 0)
 
-    def room_to_repeat(self) -> int:
+    def text_budget_to_repeat(self) -> int:
         """How many characters may fill a prompt whose answer may have to say all of them again, in a list."""
         free = max(self.context_window - _TOKENS_FOR_INSTRUCTIONS, 0)
-        return int(free / (1 / _CHARACTERS_PER_TOKEN + 1 / _CHARACTERS_PER_TOKEN_OF_LISTS))
+        return int(free / (1 / CHARACTERS_PER_TOKEN + 1 / CHARACTERS_PER_TOKEN_OF_LISTS))
 
     def repeating(self, prompt: Prompt[M], text: str) -> Prompt[M]:
-        """The prompt, for an answer that may say all of `text` again, as far as the window leaves it room."""
-        left = self.context_window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / _CHARACTERS_PER_TOKEN)
-        wanted = max(prompt.max_tokens, math.ceil(len(text) / _CHARACTERS_PER_TOKEN_OF_LISTS))
+        """The prompt, for an answer that may say all of `text` again, as far as the window allows."""
+        left = self.context_window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / CHARACTERS_PER_TOKEN)
+        wanted = max(prompt.max_tokens, math.ceil(len(text) / CHARACTERS_PER_TOKEN_OF_LISTS))
         return prompt.sized(max(min(wanted, left), 1))
 
     def _step(self, name: str) -> None:
         self.ledger.steps += 1
-        limit = self._engine.budget.steps
+        limit = self._runtime.budget.steps
         if limit is not None and self.ledger.steps > limit:
             raise BudgetError(f"{name}: the question's {limit} steps are used up")

@@ -1,26 +1,31 @@
-"""A run from its folder to its folder: the LLM is started, what was done is skipped, the rest is answered."""
+"""A run: what was answered is skipped, the rest is answered; with a folder, or in memory."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from pyfast.engine.budget import Budget
-from pyfast.engine.configuration import Configuration
-from pyfast.engine.folder import ANSWERS, RunFolder
+from pyfast.engine.configuration import Configuration, configuration
+from pyfast.engine.events import Event, OnEvent, ignore
 from pyfast.engine.journal import Sync
-from pyfast.engine.questions import Question
-from pyfast.engine.records import Record
+from pyfast.engine.prompt import Prompt
+from pyfast.engine.prompt_overrides import PromptOverrides
+from pyfast.engine.questions import Questions
+from pyfast.engine.record import Record
 from pyfast.engine.run import Ask, Summary, answer_all
-from pyfast.llm import Backend
+from pyfast.engine.run_folder import ANSWERS, RunFolder, check_run
+from pyfast.errors import RunError
+from pyfast.llm import FullLLM
 from pyfast.retrieval import Index
 
-CLOSING_S = 5.0  # a backend that takes longer to stop is left to the end of the process
+_LOG = logging.getLogger("pyfast")
 
 
 def dedicate_process() -> None:
@@ -36,18 +41,30 @@ def dedicate_process() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run as it is wanted."""
+    """A run as it is wanted: what its answers depend on, and how it is to be done."""
 
-    folder: Path
-    questions: Callable[[], Iterator[Question]]
-    """Reads them from the first on; called more than once"""
+    folder: Path | None
+    """None: nothing is kept on the disk, and nothing can be resumed"""
+    questions: Questions
+    system: str
+    """Its name, for run.toml"""
+    system_code: str = ""
+    """A digest of a system that is not pyfast's own, whose code has a digest already"""
     ask: Ask
-    index: Index | None
-    llm: Backend
-    describe: Callable[[], Configuration]
-    """Called when the LLM has started"""
+    """The system with its settings"""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """As run.toml has them: JSON types"""
+    prompts: Sequence[Prompt[Any]] = ()
+    replaced: PromptOverrides | None = None
+    """Prompts of a user's own in place of some of them"""
+    index: Index | None = None
+    llm: FullLLM
+    knowledge: Mapping[str, Any] | None = None
+    """What of a knowledge graph the answers depend on"""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Where things were found, for run.toml; they may differ from one session to the next"""
     concurrency: int = 64
-    budget: Budget
+    budget: Budget = field(default_factory=Budget)
     failures: int | None = None
     """How many questions may fail, in all sessions together"""
     sync: Sync = "normal"
@@ -58,55 +75,110 @@ class Job:
     """Called with the answers' file when every question has its line there; again by each session after that. In a
     thread of its own"""
 
+    def describe(self) -> Configuration:
+        """What run.toml says. `llm.context_window` is known once the LLM has started."""
+        return configuration(
+            system=self.system,
+            system_code=self.system_code,
+            settings=self.settings,
+            prompts=self.prompts if self.replaced is None else tuple(map(self.replaced.apply, self.prompts)),
+            llm=self.llm,
+            index=self.index,
+            budget=self.budget.shaping(),
+            questions={"count": self.questions.count, "digest": self.questions.digest},
+            places={"questions": self.questions.place, "llm": self.llm.spec, **self.places},
+            knowledge=self.knowledge,
+        )
 
-async def work_on(
-    job: Job, stop: asyncio.Event, begun: Callable[[RunFolder, int], None], ended: Callable[[], None]
-) -> Summary:
-    """Go on with a run until it is done, or `stop` is set; what this session did.
+    def check(self) -> None:
+        """Find out, before a model is loaded, whether the folder can be gone on with. Raises `InputError`."""
+        if self.folder is not None:
+            check_run(self.folder, self.describe(), unknown=["llm.context_window"])
 
-    `begun` is told the folder and how many questions are answered already, `ended` each time that one more is.
+
+@dataclass(frozen=True, slots=True)
+class SessionResult:
+    """What one session of a run came to."""
+
+    summary: Summary
+    records: list[Record]
+    """Of a run without a folder; else they are in its answers.jsonl"""
+
+
+async def work_on(job: Job, stop: asyncio.Event | None = None, on_event: OnEvent = ignore) -> SessionResult:
+    """Go on with a run until it is done, or `stop` is set. The LLM has started already.
+
     Raises as `answer_all` and `RunFolder` do.
     """
-    await job.llm.start()
+    stop = stop or asyncio.Event()
+    total = job.questions.count
+    if job.folder is None:
+        return await _in_memory(job, stop, on_event)
+    folder = RunFolder(job.folder, job.describe(), job.sync)
     try:
-        folder = RunFolder(job.folder, job.describe(), job.sync)
-        try:
-            if job.retry_failed:
-                folder.forget_failures()
-            done = written = folder.answered(job.questions())
-            if job.resumed is not None and done:
-                await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
-            begun(folder, done)
+        if job.retry_failed:
+            folder.forget_failures()
+        done = written = folder.answered(job.questions.read())
+        if job.resumed is not None and done:
+            await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
+        if folder.journal.salvaged is not None:
+            _LOG.warning("the journal was damaged; what can be read was taken from %s", folder.journal.salvaged)
+        if done:
+            _LOG.info("%d of %d questions are answered; going on", done, total)
+        on_event(Event("started", done, total))
 
-            def write(record: Record) -> None:
-                nonlocal written
-                written += 1
-                folder.write(record)
-                ended()
+        def write(record: Record) -> None:
+            nonlocal written
+            written += 1
+            folder.write(record)
+            on_event(Event("answered", written, total, record))
 
-            failed = folder.journal.counts(done).get("failed", 0)  # later ones fail again, from the journal
-            summary = await answer_all(
-                islice(job.questions(), done, None),
-                job.ask,
-                job.index,
-                job.llm,
-                write,
-                job.concurrency,
-                budget=job.budget,
-                folder=folder,
-                first=done,
-                failures=job.failures,
-                failed=failed,
-                stop=stop,
-            )
-            # A stop may come when the last questions are in work: then nothing is left.
-            left = stop.is_set() and next(islice(job.questions(), written, None), None) is not None
-            if job.finished is not None and not left:
-                await asyncio.to_thread(job.finished, job.folder / ANSWERS)  # Ctrl-C is heard meanwhile
-            return summary
-        finally:
-            folder.close()
+        failed = folder.journal.counts(done).get("failed", 0)  # later ones fail again, from the journal
+        summary = await _answered(job, write, stop, folder, done, failed)
+        # A stop may come when the last questions are in work: then nothing is left.
+        if job.finished is not None and written == total:
+            await asyncio.to_thread(job.finished, job.folder / ANSWERS)  # Ctrl-C is heard meanwhile
+        return SessionResult(summary, [])
     finally:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSING_S):
-                await job.llm.close()
+        folder.close()
+
+
+async def _in_memory(job: Job, stop: asyncio.Event, on_event: OnEvent) -> SessionResult:
+    records: list[Record] = []
+    total = job.questions.count
+    on_event(Event("started", 0, total))
+
+    def write(record: Record) -> None:
+        records.append(record)
+        on_event(Event("answered", len(records), total, record))
+
+    try:
+        return SessionResult(await _answered(job, write, stop), records)
+    except RunError as error:
+        error.records = tuple(records)
+        raise
+
+
+async def _answered(
+    job: Job,
+    write: Callable[[Record], None],
+    stop: asyncio.Event,
+    folder: RunFolder | None = None,
+    done: int = 0,
+    failed: int = 0,
+) -> Summary:
+    return await answer_all(
+        islice(job.questions.read(), done, None),
+        job.ask,
+        job.index,
+        job.llm,
+        write,
+        job.concurrency,
+        budget=job.budget,
+        folder=folder,
+        first=done,
+        failures=job.failures,
+        failed=failed,
+        stop=stop,
+        replaced=job.replaced,
+    )

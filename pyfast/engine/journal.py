@@ -18,6 +18,7 @@ import orjson
 
 from pyfast.engine.ledger import Ledger
 from pyfast.errors import AnswerError, CallError, InputError, RunError
+from pyfast.files import free_name
 from pyfast.llm import Completion
 
 Sync = Literal["normal", "full"]
@@ -213,9 +214,7 @@ def _text(content: bytes) -> str:
 
 
 def _set_aside(path: Path) -> Path:
-    number = 1
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
+    aside = free_name(path, "damaged")
     for suffix in ("", "-wal", "-shm"):
         part = path.with_name(path.name + suffix)
         if part.exists():

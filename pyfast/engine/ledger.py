@@ -26,7 +26,27 @@ class Stage:
 
 
 @dataclass(slots=True)
-class Usage:
+class StageTotals:
+    """One kind of work, over all questions that have ended."""
+
+    calls: int = 0
+    questions: int = 0
+    queued_us: int = 0
+    running_us: int = 0
+    batches: int = 0
+    """The sizes of the batches of all calls, added up"""
+
+    def add(self, stage: Stage) -> None:
+        """Count one question's too."""
+        self.calls += len(stage.batches)
+        self.questions += 1
+        self.queued_us += stage.queued_us
+        self.running_us += stage.running_us
+        self.batches += sum(stage.batches)
+
+
+@dataclass(slots=True)
+class UsageTotals:
     """LLM calls and their tokens, those included that a resumed run took from its journal."""
 
     llm_calls: int = 0
@@ -37,7 +57,7 @@ class Usage:
     """Of the prompts', those that the engine's prefix cache had"""
     completion_tokens: int = 0
 
-    def add(self, other: Usage) -> None:
+    def add(self, other: UsageTotals) -> None:
         """Count the other's too."""
         self.llm_calls += other.llm_calls
         self.replayed += other.replayed
@@ -47,7 +67,7 @@ class Usage:
 
 
 @dataclass(slots=True)
-class Ledger(Usage):
+class Ledger(UsageTotals):
     """Of one question. The journal has it as JSON, field by field."""
 
     steps: int = 0
@@ -70,11 +90,3 @@ class Ledger(Usage):
         self.prompt_tokens += completion.prompt_tokens
         self.cached_tokens += completion.cached_tokens
         self.completion_tokens += completion.completion_tokens
-
-    def usage(self) -> dict[str, int]:
-        """What depends on the question alone, and so may stand in its answer's record."""
-        return {
-            "llm_calls": self.llm_calls,
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-        }

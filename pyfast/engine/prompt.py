@@ -19,7 +19,7 @@ _CONTROL = re.compile(
     r"<(?=\|[^<>]{0,40}>|[^<>|]{0,40}\|>|/?s>|(?:start|end)_of_turn>|<SYS>|</SYS>)|\[(?=/?INST\])"
 )
 
-_PLACE = re.compile(r"\$\{?([a-z_]+)\}?")
+_PLACE = re.compile(r"\$([a-z_]+|\{[a-z_]+\})")
 _SHOWN = 1000  # characters of a refused answer that are shown to the model again
 
 
@@ -34,7 +34,7 @@ class Sampling:
 GREEDY = Sampling()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Prompt(Generic[M]):
     """One kind of LLM call.
 
@@ -50,7 +50,7 @@ class Prompt(Generic[M]):
     attempts: int | None = None
     """How often an answer of the right form is asked for, if less often than the budget allows"""
     cut_is_final: bool = False
-    """Whether an answer that was cut off is not asked for again: it has all the room there is"""
+    """Whether an answer that was cut off is not asked for again: it has all the tokens there are"""
     reusable: bool = False
     """Whether later runs may use the answer again, where the user keeps such"""
     schema: dict[str, Any] = field(init=False)
@@ -58,12 +58,27 @@ class Prompt(Generic[M]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", self.answer.model_json_schema())
-        object.__setattr__(self, "_parts", _PLACE.split(self.user))
+        object.__setattr__(self, "_parts", _parts(self.user))
 
     def sized(self, max_tokens: int) -> Self:
-        """The same for answers of another length; of the same schema object, which backends compile once."""
+        """The same for answers of another length; of the same schema object, which LLMs compile once."""
         made = copy(self)
         object.__setattr__(made, "max_tokens", max_tokens)
+        return made
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The names of the places in `user`, each once."""
+        return tuple(dict.fromkeys(self._parts[1::2]))
+
+    def overridden(self, system: str | None = None, user: str | None = None) -> Self:
+        """The same in other words, where they are given; of the same name and schema object."""
+        made = copy(self)
+        if system is not None:
+            object.__setattr__(made, "system", system)
+        if user is not None:
+            object.__setattr__(made, "user", user)
+            object.__setattr__(made, "_parts", _parts(user))
         return made
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
@@ -94,6 +109,11 @@ class Prompt(Generic[M]):
         except ValidationError as error:
             field_name, fault = first_fault(error)
             raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}") from None
+
+
+def _parts(user: str) -> list[str]:
+    """Text and names of places in turn, beginning and ending with text."""
+    return [part.strip("{}") if at % 2 else part for at, part in enumerate(_PLACE.split(user))]
 
 
 def plain(text: str) -> str:

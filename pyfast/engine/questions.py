@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from pyfast.errors import InputError
+from pyfast.files import write_atomically
 from pyfast.jsonl import read_lines
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question; in a conversation, one turn."""
+    """One question; in a conversation, one turn.
+
+    Example:
+        >>> import pyfast
+        >>> pyfast.Question("q1", "Who discovered Titan?").text
+        'Who discovered Titan?'
+    """
 
     id: str
     text: str
@@ -32,30 +41,35 @@ def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
 
     Raises `InputError`, naming file and line, for a line that is not a JSON object, or that lacks a string `id` or
     a non-empty `question`; of a line with `turns`, each of them is held to that. That ids differ is for
-    `check_questions` to see: here it would take memory for each.
+    `questions_in` to see: here it would take memory for each.
     """
     return (question for _, question in islice(_read(path), limit))
 
 
 def _read(path: Path) -> Iterator[tuple[str, Question]]:
     for place, record in read_lines(path):
-        turns = record.get("turns")
-        if turns is None:
-            yield place, Question(*_asked(record, place))
-            continue
-        conversation = record.get("id")
-        if not isinstance(conversation, str) or not conversation:
-            raise InputError(f"{place}: needs an `id`, a non-empty string")
-        if not isinstance(turns, list) or not turns:
-            raise InputError(f"{place}: `turns` needs to be a list that is not empty")
-        for number, turn in enumerate(turns, start=1):
-            within = f"{place}, turn {number}"
-            if not isinstance(turn, dict):
-                raise InputError(f"{within}: not a JSON object")
-            answers = turn.get("answers", [])
-            if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-                raise InputError(f"{within}: `answers` needs to be a list of strings")
-            yield within, Question(*_asked(turn, within), conversation, tuple(answers))
+        yield from _of_record(record, place)
+
+
+def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Question]]:
+    """A question, or the turns of a conversation."""
+    turns = record.get("turns")
+    if turns is None:
+        yield place, Question(*_asked(record, place))
+        return
+    conversation = record.get("id")
+    if not isinstance(conversation, str) or not conversation:
+        raise InputError(f"{place}: needs an `id`, a non-empty string")
+    if not isinstance(turns, list) or not turns:
+        raise InputError(f"{place}: `turns` needs to be a list that is not empty")
+    for number, turn in enumerate(turns, start=1):
+        within = f"{place}, turn {number}"
+        if not isinstance(turn, dict):
+            raise InputError(f"{within}: not a JSON object")
+        answers = turn.get("answers", [])
+        if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
+            raise InputError(f"{within}: `answers` needs to be a list of strings")
+        yield within, Question(*_asked(turn, within), conversation, tuple(answers))
 
 
 def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
@@ -68,29 +82,108 @@ def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
     return question_id, text
 
 
-def check_questions(path: Path, limit: int | None = None) -> tuple[int, str]:
-    """Read the file once: the number of questions, every turn one, and a digest of them.
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """The questions of a run. They are read more than once, in the same order."""
+
+    read: Callable[[], Iterator[Question]]
+    """From the first on"""
+    count: int
+    """How many there are; every turn of a conversation is one"""
+    digest: str
+    """Of all that a system sees of them"""
+    place: str = ""
+    """Where they lie, for run.toml"""
+
+
+def questions_in(path: Path, limit: int | None = None) -> Questions:
+    """The questions of a file, at most `limit`; it is read once to check them.
 
     Raises `InputError` as `read_questions` does, and where an id came before, or there is no question at all. A
     pipe is refused: it could not be read a second time.
     """
     if path.exists() and not path.is_dir() and not path.is_file():
         raise InputError(f"{path}: not a regular file; questions are read twice, once to check them")
+    count, digest = _checked(islice(_read(path), limit), str(path))
+    return Questions(partial(read_questions, path, limit), count, digest, str(path))
+
+
+def questions_from(given: Iterable[object], limit: int | None = None) -> Questions:
+    """Questions from strings, mappings as the lines of a file are, and `Question` values, at most `limit`.
+
+    A string gets its place as id, counted from 1. Raises `InputError`, naming the place, as `questions_in` does.
+    """
+    placed = list(islice(_placed(given), limit))
+    count, digest = _checked(iter(placed), "the questions")
+    return Questions(lambda: (question for _, question in placed), count, digest)
+
+
+def write_questions(questions: Questions, path: Path) -> Questions:
+    """The same questions, with a file of them, in the layout that `read_questions` reads, as their place."""
+    lines: list[dict[str, Any]] = []
+    for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
+        if conversation is None:
+            lines += [{"id": turn.id, "question": turn.text} for turn in turns]
+        else:
+            told = [{"id": turn.id, "question": turn.text, "answers": turn.answers} for turn in turns]
+            lines.append({"id": conversation, "turns": told})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, b"".join(_said(line) + b"\n" for line in lines))
+    return replace(questions, place=str(path))
+
+
+def _said(value: object) -> bytes:
+    """As JSON. What is not Unicode is escaped: its question fails when it is asked, and it alone."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value).encode()
+
+
+def _placed(given: Iterable[object]) -> Iterator[tuple[str, Question]]:
+    if isinstance(given, str | bytes | Mapping):
+        raise InputError("questions: expected a list of them; a file of questions is given as a pathlib.Path")
+    for number, it in enumerate(given, start=1):
+        yield from read_question(it, number)
+
+
+def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
+    """(its place, the question), or those of a conversation's turns; `number` is the id of one without.
+
+    Raises `InputError`, naming the place, for what is no question.
+    """
+    place = f"question {number}"
+    if isinstance(given, Question):
+        yield place, given
+    elif isinstance(given, str):
+        yield place, Question(*_asked({"id": str(number), "question": given}, place))
+    elif isinstance(given, Mapping):
+        record = dict(given)
+        has_id = "id" in record or "turns" in record
+        yield from _of_record(record if has_id else {"id": str(number), **record}, place)
+    else:
+        raise InputError(f"{place}: expected a string, a mapping or a Question, got {type(given).__name__}")
+
+
+def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, str]:
+    """(how many, their digest). Raises `InputError` for an id that came before, and where there is none."""
     digest = blake2b(digest_size=16)
     seen: set[str] = set()
     conversations: set[str] = set()
-    for place, question in islice(_read(path), limit):
+    current = None
+    for place, question in placed:
         if question.id in seen:
             raise InputError(f"{place}: the id {question.id!r} came before")
         seen.add(question.id)
         if question.conversation is None:
-            digest.update(orjson.dumps((question.id, question.text)))
-            continue
-        if place.endswith(", turn 1"):
-            if question.conversation in conversations:
+            digest.update(_said((question.id, question.text)))
+        else:
+            begins = question.conversation != current or place.endswith(", turn 1")
+            if begins and question.conversation in conversations:
                 raise InputError(f"{place}: the conversation {question.conversation!r} came before")
             conversations.add(question.conversation)
-        digest.update(orjson.dumps((question.id, question.text, question.conversation, question.answers)))
+            digest.update(_said((question.id, question.text, question.conversation, question.answers)))
+        current = question.conversation
     if not seen:
-        raise InputError(f"{path}: holds no question")
+        raise InputError(f"{where}: holds no question")
     return len(seen), digest.hexdigest()

@@ -13,14 +13,15 @@ from time import perf_counter
 import orjson
 
 from pyfast.engine.budget import Budget, within
-from pyfast.engine.context import Context, Engine, Past
-from pyfast.engine.folder import RunFolder
-from pyfast.engine.ledger import Usage
+from pyfast.engine.context import Context, Past, Runtime
+from pyfast.engine.ledger import Ledger, StageTotals, UsageTotals
+from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
-from pyfast.engine.records import Answer, Record, State
+from pyfast.engine.record import Answer, Record, State, Usage
+from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import InputError, PyfastError, RunError
-from pyfast.llm import Backend
-from pyfast.retrieval import Evidence, Index, cite
+from pyfast.llm import LLM
+from pyfast.retrieval import Index, ScoredSegments, cite
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
 """A system with its settings."""
@@ -29,19 +30,32 @@ _AHEAD = 4096  # answers that may wait for an earlier one
 
 
 @dataclass(slots=True)
-class Summary(Usage):
+class Summary(UsageTotals):
     """What a session did."""
 
     states: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     first_failure: str | None = None
+    failures: Counter[str] = field(default_factory=Counter)
+    """By reason"""
+    stages: dict[str, StageTotals] = field(default_factory=dict)
+
+    def count(self, record: Record, ledger: Ledger) -> None:
+        """One more question has ended."""
+        self.states[record.state] += 1
+        self.add(ledger)
+        for name, stage in ledger.stages.items():
+            self.stages.setdefault(name, StageTotals()).add(stage)
+        if record.reason is not None:
+            self.failures[record.reason] += 1
+            self.first_failure = self.first_failure or record.reason
 
 
 async def answer_all(
     questions: Iterator[Question],
     ask: Ask,
     index: Index | None,
-    llm: Backend,
+    llm: LLM,
     write: Callable[[Record], None],
     concurrency: int = 64,
     *,
@@ -51,6 +65,7 @@ async def answer_all(
     failures: int | None = None,
     failed: int = 0,
     stop: asyncio.Event | None = None,
+    replaced: PromptOverrides | None = None,
 ) -> Summary:
     """Answer all questions, at most `concurrency` at a time; `write` gets the records in the questions' order.
 
@@ -77,10 +92,7 @@ async def answer_all(
         finished[number] = record, last
         if folder is not None:
             folder.end(number, record, context.ledger)
-        summary.states[record.state] += 1
-        summary.add(context.ledger)
-        if summary.first_failure is None:
-            summary.first_failure = record.reason
+        summary.count(record, context.ledger)
         while (ready := finished.pop(written, None)) is not None:
             write(ready[0])
             written += 1
@@ -95,12 +107,12 @@ async def answer_all(
 
     too_many()
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
-        engine = Engine(index, llm, executor, budget, folder)
+        runtime = Runtime(index, llm, executor, budget, folder)
 
         def may_admit() -> bool:
             nonlocal halted
-            if budget.run_tokens is not None and engine.tokens >= budget.run_tokens:
-                halted = RunError(f"{engine.tokens} tokens used of the run's {budget.run_tokens}")
+            if budget.run_tokens is not None and runtime.tokens >= budget.run_tokens:
+                halted = RunError(f"{runtime.tokens} tokens used of the run's {budget.run_tokens}")
             return halted is None and not (stop is not None and stop.is_set())
 
         async def work() -> None:
@@ -115,8 +127,8 @@ async def answer_all(
                     if place > 1 and not may_admit():
                         ahead.release()  # for who waits; no record of this conversation will do it
                         return
-                    context = Context(engine, question, number, past)
-                    record, answer = await _answer(question, ask, context, budget.seconds)
+                    context = Context(runtime, question, number, past, replaced)
+                    record, answer = await answer_question(question, ask, context, budget.seconds)
                     past = (*past, (question, answer))
                     finish(number, record, context, place == len(turns))
                     await asyncio.sleep(0)  # an LLM that answers at once must not keep a signal from being heard
@@ -130,10 +142,12 @@ async def answer_all(
         except TimeoutError:
             raise RunError(f"the run's {budget.run_seconds:g} seconds are over") from None
         finally:
-            for number in sorted(finished):
-                write(finished[number][0])
-            if folder is not None:
-                folder.flush()
+            try:
+                for number in sorted(finished):
+                    write(finished[number][0])
+            finally:
+                if folder is not None:
+                    folder.flush()
     if halted is not None:
         raise halted
     summary.seconds = perf_counter() - started
@@ -149,19 +163,37 @@ def _conversations(numbered: Iterator[tuple[int, Question]]) -> Iterator[Sequenc
             yield tuple(turns)
 
 
-async def _answer(
+def _checked(evidence: bytes) -> bytes:
+    """Evidence that a system made itself. Raises `ValueError` where it is not what records hold."""
+    items = orjson.loads(evidence)
+    if not isinstance(items, list) or not all(
+        isinstance(item, dict) and isinstance(item.get("uri"), str) and isinstance(item.get("snippet"), str)
+        for item in items
+    ):
+        raise ValueError("evidence: expected a JSON array of objects with `uri` and `snippet`")
+    return orjson.dumps(items)
+
+
+def usage_of(ledger: Ledger) -> Usage:
+    """What of a ledger depends on the question alone, and so may stand in its record."""
+    return Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)
+
+
+async def answer_question(
     question: Question, ask: Ask, context: Context, seconds: float | None
 ) -> tuple[Record, Answer | None]:
     try:
         async with within(seconds):
             answer = await ask(question, context)
             evidence = answer.evidence or b"[]"
-            if isinstance(evidence, Evidence):
+            if isinstance(evidence, ScoredSegments):
                 evidence = await context.call(cite, evidence)
+            else:
+                evidence = _checked(evidence)
         trace = orjson.dumps(answer.trace)
         (answer.text or "").encode()  # what is not Unicode fails here, and not when it is written
         state: State = "answered" if answer.text is not None else "abstained"
-        usage = context.ledger.usage()
+        usage = usage_of(context.ledger)
         return Record(question.id, state, answer.text, None, evidence, trace, usage), answer
     except (RunError, InputError):
         raise
@@ -170,4 +202,4 @@ async def _answer(
     except Exception as error:  # a poison question fails alone, and says how
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
     reason = reason.encode(errors="replace").decode()
-    return Record(question.id, "failed", reason=reason, usage=context.ledger.usage()), None
+    return Record(question.id, "failed", reason=reason, usage=usage_of(context.ledger)), None

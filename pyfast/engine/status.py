@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
-from pyfast.engine.folder import JOURNAL, is_running
 from pyfast.engine.journal import open_to_read
+from pyfast.engine.run import Summary
+from pyfast.engine.run_folder import JOURNAL, is_running
 from pyfast.errors import InputError
 
 
@@ -50,6 +51,32 @@ class Status:
     def ended(self) -> int:
         """Questions that have ended."""
         return sum(self.states.values())
+
+
+def status_of(summary: Summary, questions: int) -> Status:
+    """Of a run in memory: what its only session did."""
+    stages = [
+        StageStatus(
+            name,
+            stage.calls,
+            stage.queued_us / 1000 / stage.questions,
+            stage.running_us / 1000 / stage.questions,
+            stage.batches / max(stage.calls, 1),
+        )
+        for name, stage in summary.stages.items()
+    ]
+    return Status(
+        questions=questions,
+        states=dict(summary.states),
+        running=False,
+        failures=summary.failures.most_common(10),
+        llm_calls=summary.llm_calls,
+        prompt_tokens=summary.prompt_tokens,
+        cached_tokens=summary.cached_tokens,
+        completion_tokens=summary.completion_tokens,
+        seconds_left=None,
+        stages=stages,
+    )
 
 
 _TOKENS = """

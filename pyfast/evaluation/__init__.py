@@ -1,20 +1,21 @@
 """Scores of a run against gold answers."""
 
-from pyfast.evaluation.conversations import Hits, TurnsRow, evaluate_turns, hits
+from pyfast.evaluation.bootstrap import bootstrap_interval
+from pyfast.evaluation.conversation_metrics import ConversationReport, Hits, TurnsRow, evaluate_turns, hits
 from pyfast.evaluation.evaluate import Report, evaluate
-from pyfast.evaluation.intervals import interval
-from pyfast.evaluation.scoring import Score, exact_match, f1, normalise
+from pyfast.evaluation.metrics import Score, exact_match, f1, normalise
 
 __all__ = [
+    "ConversationReport",
     "Hits",
     "Report",
     "Score",
     "TurnsRow",
+    "bootstrap_interval",
     "evaluate",
     "evaluate_turns",
     "exact_match",
     "f1",
     "hits",
-    "interval",
     "normalise",
 ]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 
 from pydantic import BaseModel
 
 from pyfast.errors import InputError
-from pyfast.evaluation.lines import Named, read_records
-from pyfast.evaluation.scoring import Score, score, score_set
+from pyfast.evaluation.jsonl_records import Lines, Named, name_of, read_records
+from pyfast.evaluation.metrics import Score, score, score_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,34 +36,31 @@ class Report:
     """Gold questions that the run did not answer: they score 0"""
 
 
-def evaluate(run: Path, gold: Path) -> Report:
-    """Score `run/answers.jsonl`. Questions of the gold file that were not asked count as wrong.
+def evaluate(answers: Lines, gold: Lines, where: str = "the run") -> Report:
+    """Score answers, lines of answers.jsonl. Gold questions that were not asked count as wrong.
 
     Gold lines hold `id` and `answers` (aliases of one answer; with `answer_mode` "all" a set to give in full),
     and may hold `type` and `supporting` (uris). Raises `InputError` for files that do not fit.
     """
-    path = run / "answers.jsonl"
-    if not path.is_file():
-        raise InputError(f"{run}: not a run folder (it has no answers.jsonl)")
-    answers = {record.id: record for record in read_records(path, _Answered)}
+    records = {record.id: record for record in read_records(answers, _Answered)}
     by_type: dict[str, list[tuple[Score, float | None]]] = defaultdict(list)
     missing, total = 0, 0
     for question in read_records(gold, _Gold):
         total += 1
-        record = answers.get(question.id)
+        record = records.get(question.id)
         missing += record is None
         scorer = score_set if question.answer_mode == "all" else score
         scored = scorer(record.answer if record else None, question.answers)
         by_type[question.type or ""].append((scored, _recall(record, question.supporting)))
     if not total:
-        raise InputError(f"{gold}: holds no question")
+        raise InputError(f"{name_of(gold)}: holds no question")
     if missing == total:
-        raise InputError(f"{gold}: none of its ids is among the answers of {run}")
+        raise InputError(f"{name_of(gold)}: none of its ids is among the answers of {where}")
     everything = [item for items in by_type.values() for item in items]
     rows = [_row("all", everything)]
     if len(by_type) > 1:
         rows += [_row(name or "(none)", by_type[name]) for name in sorted(by_type)]
-    return Report(rows, dict(Counter(r.state for r in answers.values())), missing)
+    return Report(rows, dict(Counter(r.state for r in records.values())), missing)
 
 
 def _row(name: str, items: list[tuple[Score, float | None]]) -> Row:
@@ -81,7 +77,7 @@ def _row(name: str, items: list[tuple[Score, float | None]]) -> Row:
 def _recall(record: _Answered | None, supporting: Sequence[str] | None) -> float | None:
     if not supporting:
         return None
-    found = {piece.uri for piece in record.evidence} if record else set()
+    found = {item.uri for item in record.evidence} if record else set()
     return len(found & set(supporting)) / len(set(supporting))
 
 

@@ -14,12 +14,13 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, Field
 
-from pyfast.engine import Answer, Context, Prompt, Question, check_questions, known_of, read_questions
+from pyfast.engine import Answer, Context, Prompt, Question, questions_in, read_questions, recorded_value
 from pyfast.errors import InputError
 from pyfast.jsonl import read_lines
+from pyfast.token_budget import fit_last
 
 DIMENSIONS = ("comprehensiveness", "accuracy", "empowerment", "overall")
-MOST_TURNS = 20  # of a conversation that are shown before the one that is judged, where there is room
+MOST_TURNS = 20  # of a conversation that are shown before the one that is judged, where there is budget
 Place = Literal["first", "second", "tie"]
 Winner = Literal["a", "b", "tie"]
 _FORWARD: dict[str, Winner] = {"first": "a", "second": "b", "tie": "tie"}
@@ -110,7 +111,10 @@ def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs
 
     Raises `InputError` where that is not so.
     """
-    asked = [(known_of(run, "questions", "count"), known_of(run, "questions", "digest")) for run in (run_a, run_b)]
+    asked = [
+        (recorded_value(run, "questions", "count"), recorded_value(run, "questions", "digest"))
+        for run in (run_a, run_b)
+    ]
     for run, (count, digest) in zip((run_a, run_b), asked, strict=True):
         if type(count) is not int or count < 1 or digest is None or not (run / "answers.jsonl").is_file():
             raise InputError(f"{run}: not a run folder")
@@ -118,13 +122,14 @@ def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs
         raise InputError(f"{run_a} and {run_b} answer different questions")
     path = questions or _place_of_questions(run_a)
     count, digest = asked[0]
-    if check_questions(path, count) != (count, digest):
+    asked_now = questions_in(path, count)
+    if (asked_now.count, asked_now.digest) != (count, digest):
         raise InputError(f"{path}: not the questions that {run_a} answers; give them with --questions")
     return Pairs(path, count, run_a, run_b)
 
 
 def _place_of_questions(run: Path) -> Path:
-    place = known_of(run, "places", "questions")
+    place = recorded_value(run, "places", "questions")
     if not isinstance(place, str):
         raise InputError(f"{run}: does not say where its questions are; give them with --questions")
     return Path(place)
@@ -144,12 +149,14 @@ async def judge(question: Question, ctx: Context) -> Answer:
     if question.a == question.b:
         return Answer("tie", trace={"verdicts": {name: ["tie", "tie"] for name in DIMENSIONS}})
     said = [quoted(question.a), quoted(question.b)]
-    room = ctx.room(JUDGE) - len(question.text) - sum(map(len, said))
-    turns = fitting(question.earlier, room)
-    forward = await ctx.generate(JUDGE, earlier=told(turns), question=question.text, first=said[0], second=said[1])
+    budget = ctx.text_budget(JUDGE) - len(question.text) - sum(map(len, said))
+    turns = fit_last(question.earlier, lambda turns: len(transcript(turns)) <= budget)
+    forward = await ctx.generate(
+        JUDGE, earlier=transcript(turns), question=question.text, first=said[0], second=said[1]
+    )
     turned = [Turn(turn.question, turn.b, turn.a) for turn in turns]
     backward = await ctx.generate(
-        JUDGE, earlier=told(turned), question=question.text, first=said[1], second=said[0]
+        JUDGE, earlier=transcript(turned), question=question.text, first=said[1], second=said[0]
     )
     verdicts = {
         name: [_FORWARD[getattr(forward, name)], _BACKWARD[getattr(backward, name)]] for name in DIMENSIONS
@@ -160,7 +167,7 @@ async def judge(question: Question, ctx: Context) -> Answer:
     return Answer(agreed(*verdicts["overall"]), trace=trace)
 
 
-def told(turns: Sequence[Turn]) -> str:
+def transcript(turns: Sequence[Turn]) -> str:
     """Earlier turns, each on a line, `a` first."""
     return "".join(
         f"Earlier question: {quoted(turn.question)}, answered: {quoted(turn.a)}\n"
@@ -168,15 +175,6 @@ def told(turns: Sequence[Turn]) -> str:
         else f"Earlier question: {quoted(turn.question)}, first: {quoted(turn.a)}, second: {quoted(turn.b)}\n"
         for turn in turns
     )
-
-
-def fitting(turns: Sequence[Turn], room: int) -> Sequence[Turn]:
-    """As many of the last turns as `room` characters hold."""
-    for first, turn in reversed(list(enumerate(turns))):
-        room -= len(told([turn]))
-        if room < 0:
-            return turns[first + 1 :]
-    return turns
 
 
 def quoted(answer: str | None) -> str:

@@ -1,32 +1,40 @@
-"""What an index's documents say, as a graph: read by a language model or straight, searched by vectors."""
+"""What an index's documents say, as a graph: extracted by an LLM or by rules, kept as snapshots, and searched.
 
-from pyfast.knowledge.records import Extract, Mention, Statement, Writer
-from pyfast.knowledge.search import Found, neighbours, search_entities, search_facts, search_keys
-from pyfast.knowledge.session import Learned, Session, open_session
-from pyfast.knowledge.snapshots import change, has_knowledge, open_knowledge
+Calls go one way: texts are split into chunks, these become extracts, and extracts are written as a snapshot, which
+the store opens. `build` puts that together; `session` is the store as a run sees it.
+"""
+
+from pyfast.knowledge.build import build_knowledge, update_knowledge
+from pyfast.knowledge.export import export_graph
+from pyfast.knowledge.extracts import Extract, Mention, Statement
+from pyfast.knowledge.ingest import add_extracts
+from pyfast.knowledge.knowledge_units import Keywords, KnowledgeUnit, knowledge_units
+from pyfast.knowledge.learned import Learned
+from pyfast.knowledge.merge import merge_knowledge
+from pyfast.knowledge.rule_based import extract_by_rules
+from pyfast.knowledge.session import Session, open_session
+from pyfast.knowledge.snapshots import has_knowledge, open_knowledge
 from pyfast.knowledge.store import Knowledge
-from pyfast.knowledge.straight import read_straight
-from pyfast.knowledge.units import Keywords, Unit, knowledge_units
+from pyfast.knowledge.upgrade import upgrade_knowledge
 
 __all__ = [
     "Extract",
-    "Found",
     "Keywords",
     "Knowledge",
+    "KnowledgeUnit",
     "Learned",
     "Mention",
     "Session",
     "Statement",
-    "Unit",
-    "Writer",
-    "change",
+    "add_extracts",
+    "build_knowledge",
+    "export_graph",
+    "extract_by_rules",
     "has_knowledge",
     "knowledge_units",
-    "neighbours",
+    "merge_knowledge",
     "open_knowledge",
     "open_session",
-    "read_straight",
-    "search_entities",
-    "search_facts",
-    "search_keys",
+    "update_knowledge",
+    "upgrade_knowledge",
 ]

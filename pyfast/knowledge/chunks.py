@@ -1,4 +1,4 @@
-"""Chunks: what a language model reads at once. Runs of paragraphs of one text: a new text costs only its own."""
+"""Chunks: what an LLM reads at once. Runs of paragraphs of one text: a new text costs only its own."""
 
 from __future__ import annotations
 
@@ -27,47 +27,47 @@ class Chunk:
 
     @property
     def text(self) -> str:
-        """As it is read."""
+        """As the LLM sees it."""
         return "\n\n".join(filter(None, (self.title, *(text for _, text in self.passages))))
 
     @property
     def digest(self) -> str:
-        """Of what it says and where that stands; not of who reads it: what was read once stays read."""
+        """Of what it says and where that stands; not of the LLM: what one has extracted need not be paid again."""
         made = blake2b(f"chunk\n{self.text}".encode(errors="replace"), digest_size=16)
         for segment, _ in self.passages:
             made.update(segment.to_bytes(8, "little"))
         return made.hexdigest()
 
 
-def chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
+def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
     """The chunks of an index's texts, in order, of about `tokens` tokens at most."""
-    corpus, most = index.corpus, tokens * _CHARACTERS_PER_TOKEN
-    paragraphs = (place for place in index.units.tolist() if corpus.level[place] == Level.PARAGRAPH)
+    corpus, limit = index.corpus, tokens * _CHARACTERS_PER_TOKEN
+    paragraphs = (place for place in index.passages.tolist() if corpus.level[place] == Level.PARAGRAPH)
     for source, places in groupby(paragraphs, key=lambda place: int(corpus.source[place])):
-        title = fold(corpus.title(source))[: most // _TITLE]
+        title = fold(corpus.title(source))[: limit // _TITLE]
         run: list[tuple[int, str]] = []
-        room = most - len(title)
+        budget = limit - len(title)
         for place in places:
-            for text in _pieces(corpus, place, most - len(title)):
-                if run and len(text) > room:
+            for text in _fitting_texts(corpus, place, limit - len(title)):
+                if run and len(text) > budget:
                     yield Chunk(title, tuple(run))
-                    run, room = [], most - len(title)
+                    run, budget = [], limit - len(title)
                 run.append((int(corpus.ids[place]), text))
-                room -= len(text)
+                budget -= len(text)
         yield Chunk(title, tuple(run))
 
 
-def _pieces(corpus: Corpus, place: int, most: int) -> Iterator[str]:
+def _fitting_texts(corpus: Corpus, place: int, limit: int) -> Iterator[str]:
     """A paragraph; one that is too long as runs of its sentences, and a sentence that is too long cut."""
     text = corpus.content(place)
-    if len(text) <= most:
+    if len(text) <= limit:
         yield text
         return
     sentences = range(place + 2, int(corpus.subtree_end[place]))
     ends = [int(corpus.start[i] - corpus.start[place]) for i in sentences] + [len(text)]
     begin = 0
     while begin < len(text):
-        most_end = begin + max(most, 1)
-        end = max((end for end in ends if begin < end <= most_end), default=min(most_end, len(text)))
+        furthest = begin + max(limit, 1)
+        end = max((end for end in ends if begin < end <= furthest), default=min(furthest, len(text)))
         yield text[begin:end]
         begin = end

@@ -26,7 +26,7 @@ class Facts:
     """[facts + 1] into `triples`"""
     triples: Int32
     """places of triples, by fact"""
-    backward: npt.NDArray[np.bool_]
+    by_tail: npt.NDArray[np.bool_]
     """[facts] whether the tail is what they share"""
     about_offsets: Int64
     """[entities + 1] into `about`"""
@@ -34,7 +34,7 @@ class Facts:
     """for each entity the facts that it is the shared end of, or the only other end of: all its triples"""
 
     def __len__(self) -> int:
-        return len(self.backward)
+        return len(self.by_tail)
 
     def of(self, fact: int) -> Int32:
         """The triples of a fact."""
@@ -48,7 +48,7 @@ class Facts:
         return self.about[np.arange(len(which)) + (begin - np.cumsum(sizes) + sizes)[which]], which
 
 
-def group(head: Int32, relation: Int32, tail: Int32, entities: int) -> Facts:
+def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Facts:
     """The facts of triples, forward ones first; within a fact in the order of the triples."""
     forward, forward_ends = _runs(head, relation)
     backward, backward_ends = _runs(tail, relation)
@@ -77,7 +77,7 @@ def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
     return order, np.concatenate([starts, [len(order)]]).astype(np.int64)
 
 
-def wording(subject: str, relation: str, values: Sequence[str], backward: bool) -> str:
+def fact_text(subject: str, relation: str, values: Sequence[str], backward: bool) -> str:
     """A fact as its vector is made from it: the triple as a sentence, the entity it is about in front."""
     listed = ", ".join(values[:IN_TEXT])
     return f"{subject}: {relation} of {listed}" if backward else f"{subject} {relation} {listed}"

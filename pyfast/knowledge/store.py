@@ -1,8 +1,7 @@
-"""The store of what is known, opened: its graph as arrays, its records as looked up, its vectors as searched."""
+"""The store, opened: the graph in memory, what is looked up of it in SQLite, its vectors to search. Read only."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +11,14 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pyfast.errors import InputError
-from pyfast.knowledge import records, vectors
-from pyfast.knowledge.facts import IN_TEXT, Facts, group, wording
+from pyfast.knowledge import database, vectors
+from pyfast.knowledge.facts import IN_TEXT, Facts, fact_text, group_facts
+from pyfast.knowledge.names import name_key, relation_name
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.manifest import read_manifest
 
-RECORDS = "records.sqlite"
-MOST_WORDS = 12  # in a name that is looked for in a text
+MAX_WORDS = 12  # in a name that is looked for in a text
 SEARCHED = ("facts", "entities", "keys")
 
 
@@ -32,13 +31,13 @@ class Knowledge:
     def __init__(self, folder: Path, manifest: Mapping[str, Any], embedder: Embedder | None = None) -> None:
         """What `open` calls once the manifest is read."""
         self.folder, self.manifest, self.embedder = folder, manifest, embedder
-        self._database = sqlite3.connect(_read_only(folder), uri=True, check_same_thread=False)
+        self._database = database.open_read_only(folder / database.FILE)
         self.entities, self._entity_ids = self._named("entities", "name")
         """the name of each entity"""
         self.relations, relation_ids = self._named("relations", "name")
         self.keys, self._key_ids = self._named("keys", "text")
         """the text of each relation key: the relation, and the themes that a model gave it"""
-        rows = records.column(self._database, "SELECT id, head, relation, tail FROM triples ORDER BY id")
+        rows = database.integer_rows(self._database, "SELECT id, head, relation, tail FROM triples ORDER BY id")
         self._triple_ids = rows[:, 0]
         self.head: Int32 = np.searchsorted(self._entity_ids, rows[:, 1]).astype(np.int32)
         """[triples]"""
@@ -69,13 +68,13 @@ class Knowledge:
 
     @cached_property
     def facts(self) -> Facts:
-        """What is searched for: see `facts.group`."""
-        return group(self.head, self.relation, self.tail, len(self.entities))
+        """What is searched for: see `facts.group_facts`."""
+        return group_facts(self.head, self.relation, self.tail, len(self.entities))
 
     @cached_property
     def fact_of(self) -> Int32:
         """[triples] the fact of each that its head and relation make."""
-        sizes = np.diff(self.facts.offsets)[~self.facts.backward]  # these come first, and hold each triple once
+        sizes = np.diff(self.facts.offsets)[~self.facts.by_tail]  # these come first, and hold each triple once
         made = np.empty(len(self), np.int32)
         made[self.facts.triples[: len(self)]] = np.repeat(np.arange(len(sizes)), sizes)
         return made
@@ -116,25 +115,25 @@ class Knowledge:
         order = np.lexsort((triple, entity))
         return np.searchsorted(entity[order], np.arange(len(self.entities) + 1)), triple[order]
 
-    def search(self, what: str, queries: Float32, k: int) -> tuple[Int64, Float32]:
+    def search(self, kind: str, queries: Float32, k: int) -> tuple[Int64, Float32]:
         """(places [queries, k], cosines) of the nearest "facts", "entities" or "keys" to query vectors."""
-        return self._vectors[what].search(queries, k)
+        return self._vectors[kind].search(queries, k)
 
-    def matrix(self, what: str) -> Float32:
+    def matrix(self, kind: str) -> Float32:
         """float32[texts, dimensions]: the vectors of "facts", "entities" or "keys", mapped."""
-        return self._vectors[what].matrix
+        return self._vectors[kind].matrix
 
     def cosines(self, facts: Int32, query: Float32) -> Float32:
         """Of facts to a query's vector."""
         return self._vectors["facts"].cosines(facts, query)
 
-    def named_in(self, text: str) -> list[int]:
+    def entities_named_in(self, text: str) -> list[int]:
         """The entities that a text names, ascending: the longest names, none inside another."""
         words = _words(text)
         found: set[int] = set()
         at = 0
         while at < len(words):
-            for stop in range(min(at + MOST_WORDS, len(words)), at, -1):
+            for stop in range(min(at + MAX_WORDS, len(words)), at, -1):
                 entities = self._by_words.get(" ".join(words[at:stop]))
                 if entities:
                     found.update(entities)
@@ -152,15 +151,15 @@ class Knowledge:
                 found.setdefault(key, []).append(entity)
         return found
 
-    def knows(self, head: str, relation: str, tail: str) -> bool:
+    def has_triple(self, head: str, relation: str, tail: str) -> bool:
         """Whether the triple is here, in these names or others that mean the same."""
         ends = self.entity(head), self.entity(tail)
         if None in ends:
             return False
-        name = records.key_of(records.relation_name(relation))
+        name = name_key(relation_name(relation))
         joining = self.incident[1][slice(*self.incident[0][ends[0] : ends[0] + 2])]  # type: ignore[operator]
         found = joining[(self.head[joining] == ends[0]) & (self.tail[joining] == ends[1])]
-        return any(records.key_of(self.relations[self.relation[triple]]) == name for triple in found)
+        return any(name_key(self.relations[self.relation[triple]]) == name for triple in found)
 
     def encode(self, texts: Sequence[str]) -> Float32:
         """Vectors of texts. Raises `InputError` where the store was opened without its embedding model."""
@@ -172,7 +171,7 @@ class Knowledge:
         """The entity of that name, or of one that differs in case or spaces alone."""
         found = self._database.execute(
             "SELECT id FROM entities WHERE name = ? OR key = ? ORDER BY name != ?, id LIMIT 1",
-            (name, records.key_of(name), name),
+            (name, name_key(name), name),
         ).fetchone()
         return None if found is None else int(np.searchsorted(self._entity_ids, found[0]))
 
@@ -202,61 +201,58 @@ class Knowledge:
         return [self._segments(query, int(self._entity_ids[i])) for i in entities]
 
     def descriptions(self, entities: Sequence[int]) -> list[list[str]]:
-        """For each entity what was said of it, kind first where known, in the order in which it came."""
+        """The descriptions of each entity, kind first where known, in the order in which they came."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? ORDER BY chunk, segment"
         rows = [self._database.execute(query, (int(self._entity_ids[i]),)).fetchall() for i in entities]
-        said = [[": ".join(filter(None, row)) for row in found] for found in rows]
-        return [list(dict.fromkeys(filter(None, found))) for found in said]
+        joined = [[": ".join(filter(None, row)) for row in found] for found in rows]
+        return [list(dict.fromkeys(filter(None, found))) for found in joined]
 
-    def of_key(self, key: int, most: int) -> Int32:
-        """The first `most` triples of a relation key."""
+    def triples_of_key(self, key: int, limit: int) -> Int32:
+        """The first `limit` triples of a relation key."""
         query = "SELECT DISTINCT triple FROM statements WHERE key = ? ORDER BY triple LIMIT ?"
-        rows = self._database.execute(query, (int(self._key_ids[key]), most)).fetchall()
+        rows = self._database.execute(query, (int(self._key_ids[key]), limit)).fetchall()
         return np.searchsorted(self._triple_ids, [row[0] for row in rows]).astype(np.int32)
 
-    def failed(self) -> list[tuple[str, str]]:
-        """(digest, reason) of the chunks that could not be read."""
+    def failed_chunks(self) -> list[tuple[str, str]]:
+        """(digest, reason) of the chunks that could not be extracted."""
         return self._database.execute("SELECT digest, failed FROM chunks WHERE failed IS NOT NULL").fetchall()
 
-    def chunks(self) -> set[str]:
-        """The digests of the chunks that were read."""
+    def extracted_chunks(self) -> set[str]:
+        """The digests of the chunks that were extracted."""
         return {row[0] for row in self._database.execute("SELECT digest FROM chunks WHERE failed IS NULL")}
 
     def rows(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query over the records (see `records.SCHEMA`), as they come."""
+        """The rows of a query over the database (see `database.SCHEMA`), as they come."""
         yield from self._database.execute(query, values)
 
-    def wordings(self, what: str) -> list[str]:
+    def texts(self, kind: str) -> list[str]:
         """The texts whose vectors are searched."""
-        if what == "entities":
+        if kind == "entities":
             return self.entities
-        if what == "keys":
+        if kind == "keys":
             return self.keys
-        return [self._wording(fact) for fact in range(len(self.facts))]
+        return [self._fact_text(fact) for fact in range(len(self.facts))]
 
-    def _wording(self, fact: int) -> str:
-        triples, backward = self.facts.of(fact), bool(self.facts.backward[fact])
+    def _fact_text(self, fact: int) -> str:
+        triples, backward = self.facts.of(fact), bool(self.facts.by_tail[fact])
         one, other = (self.tail, self.head) if backward else (self.head, self.tail)
         values = [self.entities[i] for i in other[triples[:IN_TEXT]].tolist()]
-        return wording(self.entities[one[triples[0]]], self.relations[self.relation[triples[0]]], values, backward)
+        relation = self.relations[self.relation[triples[0]]]
+        return fact_text(self.entities[one[triples[0]]], relation, values, backward)
 
     def _named(self, table: str, name: str) -> tuple[list[str], Int64]:
         rows = self._database.execute(f"SELECT id, {name} FROM {table} ORDER BY id").fetchall()
         return [name for _, name in rows], np.array([number for number, _ in rows], np.int64)
 
     def _segments(self, query: str, number: int) -> list[int]:
-        return sorted(row[0] % (1 << 64) for row in self._database.execute(query, (number,)).fetchall())
+        return sorted(database.unsigned(row[0]) for row in self._database.execute(query, (number,)).fetchall())
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text as `key_of` has them, without punctuation around them and without the possessive."""
-    return list(filter(None, map(_bare, records.key_of(text).split())))
+    """The words of a text as `name_key` has them, without punctuation around them and without the possessive."""
+    return list(filter(None, map(_bare, name_key(text).split())))
 
 
 def _bare(word: str) -> str:
     kept = [at for at, character in enumerate(word) if character.isalnum()]
     return word[kept[0] : kept[-1] + 1].removesuffix("'s").removesuffix("’s") if kept else ""
-
-
-def _read_only(folder: Path) -> str:
-    return f"{(folder / RECORDS).resolve().as_uri()}?mode=ro&immutable=1"

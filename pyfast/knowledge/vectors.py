@@ -1,4 +1,4 @@
-"""Vectors of texts in faiss: each distinct text is encoded once, and kept when the texts around it change."""
+"""Vectors of texts, and their search by faiss: each distinct text is encoded once, whatever texts join it."""
 
 from __future__ import annotations
 

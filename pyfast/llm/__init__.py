@@ -1,61 +1,69 @@
-"""Language models behind one small protocol. Importing this package loads no backend."""
+"""Language models behind one small protocol. Importing this package loads no model and no runtime."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
+from pyfast import plugins
 from pyfast.errors import InputError
-from pyfast.llm.protocol import Backend, Completion, Message, Request, dialogue
-from pyfast.llm.remembered import Remembered
+from pyfast.llm.protocol import LLM, Completion, FullLLM, Message, Request, dialogue, with_defaults
+from pyfast.llm.response_cache import CachedLLM
 
-__all__ = ["Backend", "Completion", "Message", "Remembered", "Request", "dialogue", "open_llm"]
+__all__ = [
+    "LLM",
+    "CachedLLM",
+    "Completion",
+    "FullLLM",
+    "Message",
+    "Request",
+    "dialogue",
+    "open_llm",
+    "with_defaults",
+]
 
-ACCEPTED = (
-    "embedded, llamacpp:PATH.gguf, vllm:FOLDER_OR_NAME, transformers:FOLDER, openai:MODEL@URL, instant (benchmarks"
-    " only)"
-)
 
+def open_llm(spec: str, **options: Any) -> FullLLM:
+    """Open the language model that `spec` names. Nothing is loaded before it is used.
 
-def open_llm(spec: str, **options: Any) -> Backend:
-    """The backend that `spec` names; `start` it before use.
+    Args:
+        spec: `embedded`, `llamacpp:PATH.gguf`, `vllm:FOLDER_OR_NAME`, `transformers:FOLDER`, `openai:MODEL@URL`,
+            `instant` (benchmarks only), the name of an entry point of the group `pyfast.llms`, or `MODULE:NAME`
+            (an LLM, or a function of the options that returns one).
+        **options: They go to the model: `slots`, `context_window` and `threads` for `embedded` and `llamacpp`;
+            `slots`, `context_window`, `dtype`, `tensor_parallel`, `memory_fraction`, `lora` and more for `vllm`;
+            `context_window` for `transformers`; `concurrency`, `context_window`, `timeout_s`, `attempts`,
+            `backoff_s`, `requests_per_minute` and `extra` for `openai`.
 
-    `options` go to the backend: `slots`, `context_window`, `threads` for `embedded` and `llamacpp`; `slots`,
-    `context_window`, `dtype`, `tensor_parallel`, `memory_fraction`, `lora` and more for `vllm` (see `Vllm`);
-    `context_window` for `transformers`;
-    `concurrency`, `context_window`, `timeout_s`, `attempts`, `backoff_s`, `extra` for `openai`.
-    Raises `InputError` for a spec or an option that no backend knows and `ModelNotFoundError` where a model
-    is missing on this machine.
+    Returns:
+        The model, for `pyfast.answer` and `pyfast.Engine`.
+
+    Raises:
+        InputError: No LLM has this name, or it has no such option.
+        ModelNotFoundError: The model or its runtime is not on this machine; the message says how to install it.
+
+    Example:
+        >>> import pyfast
+        >>> llm = pyfast.open_llm("openai:qwen3-8b@http://127.0.0.1:8000", timeout_s=60)
+        >>> llm.fingerprint
+        'openai:qwen3-8b'
     """
-    for name, value in options.items():
-        if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
-            raise InputError(f"{name} must be more than 0, not {value}")
     kind, _, rest = spec.partition(":")
+    if kind in plugins.names("llms"):
+        return _checked(spec, plugins.load("llms", kind)(rest, **options))
+    found = plugins.load("llms", spec)
+    if not callable(found):
+        if options:
+            raise InputError(f"{spec}: an object, which takes no options")
+        return _checked(spec, found)
     try:
-        # Each backend is imported only when it is asked for: aiohttp, llama.cpp and vLLM are slow to load.
-        if spec == "embedded":
-            from pyfast.llm.llamacpp import LlamaCpp, embedded_model
+        inspect.signature(found).bind(**options)
+    except TypeError as error:  # an unknown option: Python's own message names it
+        raise InputError(f"option not known to the LLM {spec!r}: {error}") from None
+    return _checked(spec, found(**options))
 
-            return LlamaCpp(spec, embedded_model(), **{"context_window": 2048, **options})
-        if kind == "llamacpp" and rest:
-            from pyfast.llm.llamacpp import LlamaCpp, model_file
 
-            return LlamaCpp(spec, model_file(rest), **options)
-        if kind == "vllm" and rest:
-            from pyfast.llm.vllm import Vllm, find_model
-
-            return Vllm(spec, *find_model(rest), **options)
-        if kind == "transformers" and rest:
-            from pyfast.llm.transformers import Transformers, find_folder
-
-            return Transformers(spec, find_folder(rest), **options)
-        if kind == "openai":
-            from pyfast.llm.openai import OpenAI, parse_spec
-
-            return OpenAI(spec, *parse_spec(spec), **options)
-        if spec == "instant":
-            from pyfast.llm.instant import Instant
-
-            return Instant(**options)
-    except TypeError as error:  # an unknown keyword: Python's own message names it
-        raise InputError(f"option not known to the LLM backend {kind!r}: {error}") from None
-    raise InputError(f"unknown LLM {spec!r}; accepted are: {ACCEPTED}")
+def _checked(spec: str, llm: Any) -> FullLLM:
+    if not callable(getattr(llm, "complete", None)):
+        raise InputError(f"{spec}: no LLM: it has no method `complete` (see pyfast.LLM)")
+    return with_defaults(llm)

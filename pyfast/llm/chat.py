@@ -39,7 +39,7 @@ def closed(schema: Any) -> Any:
 
 
 def request_body(request: Request, fields: Mapping[str, Any]) -> bytes:
-    """The JSON body of one request, without its schema. `fields` are the backend's own.
+    """The JSON body of one request, without its schema. `fields` are the server's own.
 
     Raises `CallError` if the prompt is not valid Unicode, or not text.
     """

@@ -1,4 +1,4 @@
-"""The backend that answers at once, for measuring everything except the language model.
+"""The LLM that answers at once, for measuring everything except the language model.
 
 Its answers have the right form and no meaning. A run with it shows how fast pyfast is and that it does not
 fall over; it is never evidence that a system answers questions.
@@ -14,6 +14,7 @@ from zlib import crc32
 import orjson
 
 from pyfast.errors import InputError
+from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 
 # The JSON text of one value, from the words at hand and a number that stands for the request.
@@ -41,6 +42,7 @@ class Instant:
     async def close(self) -> None:
         """Nothing to give back."""
 
+    @property
     def fingerprint(self) -> str:
         """Changes when the answers do."""
         return "instant:2"
@@ -58,6 +60,13 @@ class Instant:
         return Completion(
             text, "stop", sum([len(said.content) for said in request.messages]) // 4, 0, len(text) // 4 + 1
         )
+
+
+def open_instant(rest: str, **options: Any) -> Instant:
+    """`instant`."""
+    if rest:
+        raise InputError(f"unreadable LLM 'instant:{rest}'; expected instant")
+    return take_options("instant", Instant, **options)
 
 
 def _last_line(tail: bytes) -> str:
@@ -222,8 +231,8 @@ def _integer(node: Schema) -> Writer:
     low, high = _bounds({k: _inward(k, v) for k, v in node.items() if k in _INWARD}, 1)
     if low > high:
         raise InputError("the JSON schema has an integer field that no number fits")
-    least, count = int(low), int(high) - int(low) + 1
-    return lambda words, number: str(least + number % count)
+    lowest, count = int(low), int(high) - int(low) + 1
+    return lambda words, number: str(lowest + number % count)
 
 
 # An integer bound may be written 0.5: the nearest integer that changes nothing.

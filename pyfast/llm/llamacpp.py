@@ -20,9 +20,10 @@ from typing import Any
 
 import orjson
 
-from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
+from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
 from pyfast.llm.chat import completion, error_text, request_body
 from pyfast.llm.local import LOG_VARIABLE, compact, sample_hash, usable_cores
+from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 
 INSTALL_RUNTIME = "pip install 'pyfast[embedded]'"
@@ -51,6 +52,19 @@ def model_file(path: str) -> Path:
         if content.read(4) != b"GGUF":
             raise InputError(f"{path} is not a GGUF file")
     return file
+
+
+def open_embedded(rest: str, **options: Any) -> LlamaCpp:
+    """`embedded`: the model that comes from PyPI. Raises `ModelNotFoundError` where it is not installed."""
+    if rest:
+        raise InputError(f"unreadable LLM 'embedded:{rest}'; expected embedded")
+    options = {"context_window": 2048, **options}
+    return take_options("embedded", LlamaCpp, "embedded", embedded_model(), **options)
+
+
+def open_file(rest: str, **options: Any) -> LlamaCpp:
+    """`llamacpp:PATH.gguf`. Raises `ModelNotFoundError`, and `InputError` for what is no GGUF file."""
+    return take_options("llamacpp", LlamaCpp, f"llamacpp:{rest}", model_file(rest), **options)
 
 
 _FIELDS = {"stream": True, "stream_options": {"include_usage": True}, "cache_prompt": True}
@@ -90,12 +104,13 @@ class LlamaCpp:
         self._server: list[Any] = []
         weakref.finalize(self, self._server.clear)
 
+    @property
     def fingerprint(self) -> str:
         """Name, size and a hash of samples of the file. Raises `ModelNotFoundError` if it cannot be read."""
         return f"gguf:{self._path.name}:{sample_hash(self._path)}"
 
     async def start(self) -> None:
-        """Load the model. Raises `BackendError` if llama.cpp cannot.
+        """Load the model. Raises `LLMUnavailableError` if llama.cpp cannot.
 
         The runtime holds the interpreter's lock meanwhile, so the event loop stands still too.
         """
@@ -109,9 +124,9 @@ class LlamaCpp:
         self._executor = ThreadPoolExecutor(self.slots, "pyfast-llm")
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. Raises `CallError` or `BackendError` as the protocol says."""
+        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
         if not self._server or self._executor is None:
-            raise BackendError(f"{self.spec} is not running: it was closed or never started")
+            raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")
         fields = _FIELDS
         if request.schema is not None:
             fields = {**fields, "grammar": _grammar(request.schema)}
@@ -142,7 +157,7 @@ class LlamaCpp:
                 reason = " ".join(str(error).split())[:300]
                 raise CallError(f"llama.cpp refuses the request: {reason}") from None
         if self._closing.is_set():
-            raise BackendError(f"{self.spec} was closed during the call")
+            raise LLMUnavailableError(f"{self.spec} was closed during the call")
         return _assemble(chunks)
 
     async def close(self) -> None:
@@ -189,7 +204,7 @@ def _load(path: Path, slots: int, context_window: int, threads: int) -> tuple[An
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
-        raise BackendError(
+        raise LLMUnavailableError(
             f"llama.cpp cannot load {path}: damaged, cut off, of an unknown architecture or too large for the"
             f" memory; {LOG_VARIABLE}=1 shows its log"
         ) from None

@@ -1,4 +1,4 @@
-"""What the backends share that run a model on this machine."""
+"""What the LLMs share that run a model on this machine."""
 
 from __future__ import annotations
 

@@ -17,10 +17,11 @@ import orjson
 import tenacity
 from yarl import URL
 
-from pyfast.errors import AnswerError, BackendError, CallError, InputError, PyfastError
+from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableError, PyfastError
 from pyfast.llm.chat import as_json, completion, embeds_fields, error_field, error_text, one_line, request_fields
-from pyfast.llm.concessions import Conceded, asked_for, concede, whole_format
+from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request
+from pyfast.llm.request_fallbacks import Fallbacks, apply_fallbacks, fallback_for, whole_format
 
 LARGEST_ANSWER = 8 << 20  # bytes; a server that sends more has lost its mind
 LONGEST_PAUSE = 60.0  # seconds, whatever Retry-After says
@@ -35,7 +36,7 @@ _REFUSALS = {
     404: "the server does not know this model or this path; check both",
 }
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("pyfast")
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
@@ -51,6 +52,12 @@ def parse_spec(spec: str) -> tuple[str, str]:
         raise InputError("an LLM's URL must hold no password and no query; put the key into OPENAI_API_KEY")
     path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
     return match[1], f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def open_server(rest: str, **options: Any) -> OpenAI:
+    """`openai:MODEL@URL`. Raises `InputError` for an unreadable one."""
+    spec = f"openai:{rest}"
+    return take_options("openai", OpenAI, spec, *parse_spec(spec), **options)
 
 
 def _unsecret(spec: str) -> str:
@@ -119,16 +126,17 @@ class OpenAI:
         self._interval = 60 / requests_per_minute if requests_per_minute else 0.0  # seconds between two attempts
         self._gate = asyncio.Lock()
         self._opens = 0.0  # when the gate lets the next attempt through, on the event loop's clock
-        self._conceded: Conceded = frozenset()
+        self._fallbacks: Fallbacks = frozenset()
         self._dead_calls = 0  # in a row, that ended with a gateway's word for a server that is gone
 
+    @property
     def fingerprint(self) -> str:
         """The model's name, and what joins every request: on another host or port it is the same model."""
         extra = {name: value for name, value in self._fields.items() if name != "model"}
         return f"openai:{self._model}" + (f":{as_json(extra).decode()}" if extra else "")
 
     async def start(self) -> None:
-        """See whether anything answers. Raises `BackendError` if nothing does."""
+        """See whether anything answers. Raises `LLMUnavailableError` if nothing does."""
         if self._session is not None:
             return
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -146,7 +154,9 @@ class OpenAI:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             await self.close()
             reason = str(error) or f"no answer within {PROBE_TIMEOUT_S:g} s"
-            raise BackendError(f"nothing answers at {self._base_url}: {reason}; is the server up?") from None
+            raise LLMUnavailableError(
+                f"nothing answers at {self._base_url}: {reason}; is the server up?"
+            ) from None
         if self._ask_context_window:
             self.context_window = _context_window(models, self._model) or self.context_window
 
@@ -165,31 +175,31 @@ class OpenAI:
             await session.close()
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. Raises `CallError` or `BackendError` as the protocol says."""
+        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
         async with self._free_slots:
-            conceded = self._conceded
+            fallbacks = self._fallbacks
             while True:
                 by_tokens = request.embeds is None
                 body = (request_fields if by_tokens else embeds_fields)(request, self._fields)
                 if request.schema is not None:
                     body["response_format"] = whole_format(request.schema)
-                concede(body, request.schema, conceded)
+                apply_fallbacks(body, request.schema, fallbacks)
                 try:
                     answer = await self._persist(as_json(body), self._chat_url if by_tokens else self._embeds_url)
                     break
                 except _Refused as refused:
-                    wish = asked_for(refused.complaint, body, conceded)
+                    wish = fallback_for(refused.complaint, body, fallbacks)
                     if wish is None:
                         raise refused.error from None
-                    conceded |= {wish}
+                    fallbacks |= {wish}
         self._dead_calls = 0
-        if not conceded <= self._conceded:
+        if not fallbacks <= self._fallbacks:
             # Only what led to an answer is remembered: a complaint may be about this request alone.
-            for concession in conceded - self._conceded:
+            for fallback in fallbacks - self._fallbacks:
                 _log.warning(
-                    "%s does not take whole requests; sent from now on: %s", self._base_url, concession.sent
+                    "%s does not take whole requests; sent from now on: %s", self._base_url, fallback.sent
                 )
-            self._conceded |= conceded
+            self._fallbacks |= fallbacks
         return answer
 
     async def _persist(self, body: bytes, url: URL) -> Completion:
@@ -243,7 +253,7 @@ class OpenAI:
 
     def _running(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
-            raise BackendError(f"{self.spec} is not running: it was closed or never started")
+            raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")
         return self._session
 
     async def _attempt(self, body: bytes, url: URL) -> Completion:
@@ -251,12 +261,12 @@ class OpenAI:
             async with self._running().post(url, data=body, allow_redirects=False) as response:
                 answer = await _read(response)
         except aiohttp.ClientConnectorError as error:
-            raise _Again(BackendError(f"nothing answers at {self._base_url} any more: {error}")) from None
+            raise _Again(LLMUnavailableError(f"nothing answers at {self._base_url} any more: {error}")) from None
         except aiohttp.ServerTimeoutError:
-            raise _Again(BackendError(f"{self._base_url} takes no more connections")) from None
+            raise _Again(LLMUnavailableError(f"{self._base_url} takes no more connections")) from None
         except (aiohttp.ClientError, OSError) as error:
             if self._session is None:  # closed under the call
-                raise BackendError(f"the connection to {self._base_url} was closed") from None
+                raise LLMUnavailableError(f"the connection to {self._base_url} was closed") from None
             # The server took the request and hung up. If it died, the next attempt finds nothing at all; if
             # it lives and does so each time, this request is at fault.
             reason = one_line(error) or type(error).__name__
@@ -275,7 +285,7 @@ class OpenAI:
         if last is not None and last.status in _GATEWAY:
             self._dead_calls += 1
             if self._dead_calls >= max(20, 2 * self.slots):
-                return BackendError(
+                return LLMUnavailableError(
                     f"the gateway at {self._base_url} answers {last.status} only, {self._dead_calls} calls in a"
                     " row: the server behind it is gone"
                 )
@@ -290,12 +300,12 @@ class OpenAI:
             status = 402  # no rate limit: waiting does not help
         if status in _REFUSALS:
             # Not the server's own words: some repeat the key.
-            return BackendError(f"{self._base_url} answered {status}: {_REFUSALS[status]} ({self._model})")
+            return LLMUnavailableError(f"{self._base_url} answered {status}: {_REFUSALS[status]} ({self._model})")
         said = error_text(answer)
         if self._key:
             said = said.replace(self._key, "***")
         if status < 400:
-            return BackendError(f"{self._chat_url} answered {status} with no completion; check the URL")
+            return LLMUnavailableError(f"{self._chat_url} answered {status} with no completion; check the URL")
         error = CallError(f"{self._base_url} answered {status}: {said}")
         if status in (400, 422):
             return _Refused(error, f"{error_field(answer, 'param')} {said}")

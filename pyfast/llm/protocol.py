@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from inspect import isawaitable
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from pyfast.errors import CallError
+from pyfast.errors import CallError, InputError
 
 Schema = Mapping[str, Any]
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class Request:
     """[tokens, hidden size] the whole prompt as embeddings, in place of `messages`; vLLM takes them, in process or
     served, and transformers"""
     reusable: bool = False
-    """Whether later runs may take the answer from where `Remembered` kept it"""
+    """Whether later runs may take the answer from where `CachedLLM` kept it"""
 
     def digest(self) -> bytes:
         """16 bytes that name the work: equal for equal requests, in any process.
@@ -85,35 +86,117 @@ class Completion:
     completion_tokens: int = 0
 
 
-class Backend(Protocol):
-    """One language model. `complete` is called concurrently; the backend batches as its engine likes."""
+class LLM(Protocol):
+    """One language model: the two members that every one has.
 
-    spec: str
-    """What the user wrote, such as `openai:MODEL@URL`; no secrets in it."""
-    context_window: int
-    """Tokens of prompt and completion together. Final once `start` has returned."""
-    slots: int
-    """How many requests it runs at once; more than that wait in the backend. Advice for admission."""
+    It may have more, where the defaults do not fit: `spec` (what the user wrote, without secrets; default: the
+    class's name), `context_window` (tokens of prompt and completion together, final once `start` has returned;
+    8192), `slots` (how many requests it runs at once: advice for admission; 64), `async start()` (load or probe
+    the model; raise `LLMUnavailableError` or `ModelNotFoundError` if that cannot be) and `async close()` (give
+    everything back; may be called twice, or never).
 
-    async def start(self) -> None:
-        """Load or probe the model. Raises `BackendError` or `ModelNotFoundError`, one line, if it cannot."""
+    Example:
+        >>> from pyfast.llm import Completion, Request
+        >>> class Parrot:
+        ...     fingerprint = "parrot-1"
         ...
+        ...     async def complete(self, request: Request) -> Completion:
+        ...         return Completion(request.messages[-1].content, "stop")
+    """
 
-    async def complete(self, request: Request) -> Completion:
-        """Answer one request.
-
-        Raises `CallError` if only this call failed and `BackendError` if the backend is gone. Cancelling the
-        call frees its place in the backend and leaves the other calls alone.
+    @property
+    def fingerprint(self) -> str:
+        """Which model this is, whatever the machine or the day; cheap, and known before `start`. A run that was
+        begun with another one is not resumed.
         """
         ...
 
-    async def close(self) -> None:
-        """Give everything back. Running calls fail with `BackendError`. May be called twice, or never."""
+    async def complete(self, request: Request) -> Completion:
+        """Answer one request. It is called concurrently: who batches is the model's own business.
+
+        Raises `CallError` if only this call failed and `LLMUnavailableError` if the model is gone. Cancelling the
+        call frees its place and leaves the other calls alone.
+        """
         ...
 
-    def fingerprint(self) -> str:
-        """Which model this is, whatever the machine or the day; cheap, and known before `start`."""
+
+class FullLLM(LLM, Protocol):
+    """An LLM with everything that the engine reads: see `with_defaults`."""
+
+    @property
+    def spec(self) -> str: ...
+
+    @property
+    def context_window(self) -> int: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    async def start(self) -> None:
+        """Load or probe the model. Raises `LLMUnavailableError` or `ModelNotFoundError`, one line."""
         ...
+
+    async def close(self) -> None:
+        """Give everything back. Running calls fail with `LLMUnavailableError`. May be called twice, or never."""
+        ...
+
+
+CONTEXT_WINDOW = 8192
+SLOTS = 64
+_MEMBERS = ("fingerprint", "spec", "context_window", "slots", "start", "close")
+
+
+def with_defaults(llm: LLM) -> FullLLM:
+    """The LLM itself if it has every member of `FullLLM`, else one in front of it that adds what is missing."""
+    known = {*dir(type(llm)), *getattr(llm, "__dict__", {})}  # not by `hasattr`: a fingerprint may take its time
+    full: Any = llm if known.issuperset(_MEMBERS) else _WithDefaults(llm)
+    found: FullLLM = full
+    return found
+
+
+class _WithDefaults:
+    """Reads each member from the LLM where that has it: its context window may change when it starts."""
+
+    def __init__(self, llm: LLM) -> None:
+        self._llm: Any = llm
+        self.spec: str = getattr(llm, "spec", type(llm).__name__)
+
+    @property
+    def context_window(self) -> int:
+        found: int = getattr(self._llm, "context_window", CONTEXT_WINDOW)
+        return found
+
+    @property
+    def slots(self) -> int:
+        found: int = getattr(self._llm, "slots", SLOTS)
+        return found
+
+    @property
+    def fingerprint(self) -> str:
+        name = type(self._llm).__name__
+        if "fingerprint" not in {*dir(type(self._llm)), *getattr(self._llm, "__dict__", {})}:
+            raise InputError(
+                f"{name} has no fingerprint, so a run could be resumed with another model: add the line"
+                f' `fingerprint = "{name.lower()}-1"` to the class, and change it when its answers change'
+            )
+        found: str = self._llm.fingerprint
+        return found
+
+    async def start(self) -> None:
+        if hasattr(self._llm, "start"):
+            await self._llm.start()
+
+    async def close(self) -> None:
+        if hasattr(self._llm, "close"):
+            await self._llm.close()
+
+    async def complete(self, request: Request) -> Completion:
+        answering = self._llm.complete(request)
+        completion = await answering if isawaitable(answering) else answering
+        if not isinstance(completion, Completion):
+            found = type(completion).__name__
+            raise CallError(f"{self.spec}: its `complete` must be async and return a Completion, not {found}")
+        return completion
 
 
 def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:

@@ -1,4 +1,4 @@
-"""Messages as one text, as a model's chat template has it: the backends in this process, and the trainings."""
+"""Messages as one text, as a model's chat template has it: the LLMs in this process, and the trainings."""
 
 from __future__ import annotations
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
+from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
 from pyfast.llm.chat import one_line
 from pyfast.llm.local import folder_hash
+from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request
 from pyfast.llm.template import chat_tokens
 
@@ -22,6 +23,11 @@ def find_folder(text: str) -> Path:
     if not (folder / "config.json").is_file():
         raise ModelNotFoundError(f"no model folder at {text} (it has no config.json)")
     return folder.resolve()
+
+
+def open_folder(rest: str, **options: Any) -> Transformers:
+    """`transformers:FOLDER`. Raises `ModelNotFoundError`."""
+    return take_options("transformers", Transformers, f"transformers:{rest}", find_folder(rest), **options)
 
 
 class Transformers:
@@ -41,6 +47,7 @@ class Transformers:
         self._model: Any = None
         self._tokenizer: Any = None
 
+    @property
     def fingerprint(self) -> str:
         """As vLLM has it for the folder, but for the name in front: their numbers differ in the last bits."""
         return f"transformers:{folder_hash(self._folder)}:float32"
@@ -69,9 +76,9 @@ class Transformers:
         self.context_window = self._wanted or model.config.max_position_embeddings
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. Raises `CallError` or `BackendError` as the protocol says."""
+        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
         if self._thread is None or self._model is None:
-            raise BackendError(f"{self.spec} is not running: it was closed or never started")
+            raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, request)
 
     def _answer(self, request: Request) -> Completion:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
+from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
 from pyfast.llm.chat import one_line
 from pyfast.llm.local import LOG_VARIABLE, compact, digest, folder_hash
+from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 from pyfast.llm.template import chat_tokens
 from pyfast.llm.vllm_engine import start_engine, stop_engines
@@ -55,7 +56,7 @@ def find_adapter(text: str) -> Path:
 
 
 def lora_options(adapter: Path) -> dict[str, Any]:
-    """The engine's options for an adapter: vLLM allots room by the rank. Raises `InputError` for a damaged one."""
+    """The engine's options for an adapter: vLLM allots memory by rank. Raises `InputError` for a damaged one."""
     try:
         rank = orjson.loads((adapter / "adapter_config.json").read_bytes())["r"]
         return {"enable_lora": True, "max_loras": 1, "max_lora_rank": max(8, 1 << (rank - 1).bit_length())}
@@ -66,6 +67,11 @@ def lora_options(adapter: Path) -> dict[str, Any]:
 @once_per_schema
 def _schema(schema: Schema) -> str:
     return orjson.dumps(compact(schema)).decode()
+
+
+def open_model(rest: str, **options: Any) -> Vllm:
+    """`vllm:FOLDER`, `vllm:NAME` or `vllm:NAME@REVISION`. Raises as `find_model` does."""
+    return take_options("vllm", Vllm, f"vllm:{rest}", *find_model(rest), **options)
 
 
 class Vllm:
@@ -135,6 +141,7 @@ class Vllm:
         self._engine: list[Any] = []
         weakref.finalize(self, stop_engines, self._engine)
 
+    @property
     def fingerprint(self) -> str:
         """The model (its name on the hub, or a hash of samples of its files) and what else changes its answers."""
         folder = Path(self._model)
@@ -147,7 +154,7 @@ class Vllm:
         return f"vllm:{model}:{self._options['dtype']}" + (f":{digest(changed)}" if changed else "")
 
     async def start(self) -> None:
-        """Load the model, in a thread. Raises `BackendError` or `ModelNotFoundError` if vLLM cannot."""
+        """Load the model, in a thread. Raises `LLMUnavailableError` or `ModelNotFoundError` if vLLM cannot."""
         if self._engine:
             return
         others = set(multiprocessing.active_children())
@@ -174,9 +181,9 @@ class Vllm:
         self._engine.append(made.pop())
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. Raises `CallError` or `BackendError` as the protocol says."""
+        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
         if not self._engine or self._tokenizing is None:
-            raise BackendError(f"{self.spec} is not running: it was closed or never started")
+            raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")
         engine = self._engine[0]
         call = asyncio.ensure_future(self._answer(engine, self._tokenizing, request))
         self._running.add(call)
@@ -186,7 +193,7 @@ class Vllm:
             caller = asyncio.current_task()
             if engine in self._engine or (caller is not None and caller.cancelling()):
                 raise
-            raise BackendError(f"{self.spec} was closed during the call") from None
+            raise LLMUnavailableError(f"{self.spec} was closed during the call") from None
         finally:
             self._running.discard(call)
 
@@ -204,7 +211,9 @@ class Vllm:
             given = [out async for out in calling]
         except Exception as error:
             if engine.errored:
-                raise BackendError(f"the engine of {self.spec} has died; {LOG_VARIABLE}=1 shows its log") from None
+                raise LLMUnavailableError(
+                    f"the engine of {self.spec} has died; {LOG_VARIABLE}=1 shows its log"
+                ) from None
             # While the engine lives, what it raises concerns this request: a schema that it cannot follow, say.
             raise CallError(f"vLLM refuses the request: {one_line(error.__cause__ or error)}") from None
         done = given[-1]

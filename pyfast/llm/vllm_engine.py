@@ -21,7 +21,7 @@ from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from typing import Any
 
-from pyfast.errors import BackendError, InputError, ModelNotFoundError, first_fault
+from pyfast.errors import InputError, LLMUnavailableError, ModelNotFoundError, first_fault
 from pyfast.llm.chat import one_line
 from pyfast.llm.local import LOG_VARIABLE, usable_cores
 
@@ -35,7 +35,7 @@ def start_engine(
     """Append a running `AsyncLLM` to `engines`. Blocks while the model loads; to be called in a thread.
 
     `options` that are None are left to vLLM. `extra` are more of its `AsyncEngineArgs`.
-    Raises `BackendError`, `ModelNotFoundError` or `InputError`, one line.
+    Raises `LLMUnavailableError`, `ModelNotFoundError` or `InputError`, one line.
     """
     # Not returned: the thread's future would keep it alive to the interpreter's exit, where it complains.
     with (
@@ -44,11 +44,13 @@ def start_engine(
     ):
         try:
             engines.append(_engine(model, options, extra, batch_invariant))
-        except (BackendError, InputError):
+        except (LLMUnavailableError, InputError):
             raise
         except Exception as error:
             reason = _first_error(Path(scratch)) or _reason(error)
-            raise BackendError(f"vLLM cannot start {model}: {reason}; {LOG_VARIABLE}=1 shows its log") from None
+            raise LLMUnavailableError(
+                f"vLLM cannot start {model}: {reason}; {LOG_VARIABLE}=1 shows its log"
+            ) from None
 
 
 def _engine(model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool) -> Any:
@@ -58,7 +60,9 @@ def _engine(model: str, options: Mapping[str, Any], extra: Mapping[str, Any], ba
     from vllm.v1.engine.async_llm import AsyncLLM
 
     if batch_invariant and not current_platform.has_device_capability(90):
-        raise BackendError("batch_invariant needs an NVIDIA GPU of compute capability 9.0 (Hopper) or newer")
+        raise LLMUnavailableError(
+            "batch_invariant needs an NVIDIA GPU of compute capability 9.0 (Hopper) or newer"
+        )
     chosen = {name: value for name, value in options.items() if value is not None}
     if current_platform.is_cpu():
         # Compiling takes minutes and wins a fifth; the default block shares prefixes only in steps of 128 tokens;
@@ -72,7 +76,7 @@ def _engine(model: str, options: Mapping[str, Any], extra: Mapping[str, Any], ba
         "model": model,
         "enable_prefix_caching": True,
         "enable_prompt_embeds": True,
-        # llguidance, as in the llama.cpp backend: the same schemas, the same form of JSON.
+        # llguidance, as in `llamacpp`: the same schemas, the same form of JSON.
         "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
         "disable_log_stats": True,
         "use_tqdm_on_load": False,

@@ -15,10 +15,10 @@ from pyfast.ops.bridge_select import Cells, bridge_select
 from pyfast.ops.cite import Segments, cite
 from pyfast.ops.eigenvector import eigenvector
 from pyfast.ops.evidence_graph import EvidenceGraph, evidence_graph, shared_terms
+from pyfast.ops.fuse import fuse
 from pyfast.ops.gatv2 import gatv2
 from pyfast.ops.graph_rank import graph_rank
 from pyfast.ops.hseq_stream import Cursors, Stream, hseq_stream
-from pyfast.ops.merge import merge
 from pyfast.ops.narrate import narrate
 from pyfast.ops.pagerank import pagerank
 from pyfast.ops.prune import prune
@@ -37,10 +37,10 @@ __all__ = [
     "cite",
     "eigenvector",
     "evidence_graph",
+    "fuse",
     "gatv2",
     "graph_rank",
     "hseq_stream",
-    "merge",
     "narrate",
     "pagerank",
     "prune",

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence, Sized
 from itertools import accumulate, chain
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,9 @@ Int64: TypeAlias = npt.NDArray[np.int64]
 Float32: TypeAlias = npt.NDArray[np.float32]
 Ragged: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 """A ragged list of lists: (offsets int64[n + 1], values)."""
-ForwardArrays: TypeAlias = tuple[npt.NDArray[Any], Int32, Float32, int]
+ForwardArrays: TypeAlias = tuple[Int32 | Int64, Int32, Float32, int]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 # SciPy releases the GIL while it sorts, and another thread would sort the same rows at the same time.
@@ -127,14 +129,14 @@ def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[In
     return offsets, np.fromiter(chain.from_iterable(lists), dtype, int(offsets[-1]))
 
 
-def call(op: Callable[..., Any], *arguments: Any) -> Any:
-    """The native op's result; what it refuses is raised as `ArrayError`."""
+def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """The native op's result; what it refuses is raised as `ArrayError`. Pass its arguments by keyword."""
     try:
-        return op(*arguments)
+        return op(*args, **kwargs)
     except _native.Error as error:
         raise ArrayError(str(error)) from None
     except TypeError:  # the arrays have their types by now: pybind11 could not read a number or a string
-        plain = [a for a in arguments if not isinstance(a, np.ndarray | tuple)]
+        plain = [a for a in kwargs.values() if not isinstance(a, np.ndarray | tuple)]
         raise ArrayError(f"{op.__name__}: a setting has the wrong type or is out of range: {plain}") from None
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from pyfast import _native
 from pyfast.errors import ArrayError, DeviceError
-from pyfast.ops.arrays import array
+from pyfast.ops.arrays import P, T, array
 
 Backend: TypeAlias = Literal["auto", "cpu", "cuda"]
 Memory: TypeAlias = tuple[int, int]
@@ -201,7 +201,7 @@ class Gpu:
 
     def look_at(self, status: Any) -> None:
         """Waits for the stream, and raises `ArrayError` where the ops found something malformed."""
-        call_gpu(_native.cuda.raise_faults, int(self.numpy(status)[0]))
+        call_gpu(_native.cuda.raise_faults, status=int(self.numpy(status)[0]))
 
 
 @contextmanager
@@ -221,10 +221,13 @@ def errors_at_end() -> Iterator[None]:
         gpu.look_at(status)
 
 
-def call_gpu(op: Callable[..., Any], *arguments: Any) -> Any:
-    """The native op's result; what it refuses is raised as `ArrayError`, what the GPU refuses as `DeviceError`."""
+def call_gpu(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """The native op's result; what it refuses is raised as `ArrayError`, what the GPU refuses as `DeviceError`.
+
+    Pass its arguments by keyword.
+    """
     try:
-        return op(*arguments)
+        return op(*args, **kwargs)
     except _native.Error as error:
         raise ArrayError(str(error)) from None
     except _native.cuda.DeviceError as error:

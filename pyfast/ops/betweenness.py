@@ -25,8 +25,7 @@ def betweenness(g: EvidenceGraph, length: EdgeLength = "inverse", threads: int |
     self-loops are on no path. Paths whose lengths differ by at most 1e-10 of them count as equally long. Raises
     `ArrayError` on malformed input.
     """
-    centrality: Float32 = call(_native.betweenness, graph_arrays(g), length, thread_count(threads))
-    return centrality
+    return call(_native.betweenness, g=graph_arrays(g), length=length, threads=thread_count(threads))
 
 
 def betweenness_reference(weights: npt.ArrayLike, length: EdgeLength = "inverse") -> npt.NDArray[Any]:

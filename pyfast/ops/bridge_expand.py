@@ -18,7 +18,7 @@ def bridge_expand(
     question_terms: Ragged,
     k: int = 10,
     largest_norm: float | None = None,
-    most_entries: int | None = None,
+    max_entries: int | None = None,
     threads: int | None = None,
 ) -> tuple[Int64, Int32, Float32]:
     """(offsets[S + 1], documents, similarities): for each of S seeds its `k` nearest documents, best first.
@@ -30,22 +30,25 @@ def bridge_expand(
     place where its ids have 32 bits; `X.T.tocsr()` may give it 64, which are copied).
 
     `largest_norm`: at least the largest Euclidean norm of a row of X (1 where rows are l2-normalised); found by a
-    pass over all of X where it is not given. `most_entries` bounds the entries of XT read for a seed, and some of
+    pass over all of X where it is not given. `max_entries` bounds the entries of XT read for a seed, and some of
     the nearest may then be missed; without it the result is exact. Raises `ArrayError` on malformed input.
     """
-    found: tuple[Int64, Int32, Float32] = call(
+    forward_arrays, transposed = forward(X), forward(XT, "XT")
+    offsets, seeds = array("seed_offsets", seed_offsets, np.int64), array("seed_ids", seed_ids, np.int32)
+    question_offsets, question_ids = ragged("question_terms", question_terms)
+    return call(
         _native.bridge_expand,
-        forward(X),
-        forward(XT, "XT"),
-        array("seed_offsets", seed_offsets, np.int64),
-        array("seed_ids", seed_ids, np.int32),
-        *ragged("question_terms", question_terms),
-        k,
-        largest_norm,
-        most_entries,
-        thread_count(threads),
+        X=forward_arrays,
+        XT=transposed,
+        seed_offsets=offsets,
+        seed_ids=seeds,
+        question_offsets=question_offsets,
+        question_ids=question_ids,
+        k=k,
+        largest_norm=largest_norm,
+        max_entries=max_entries,
+        threads=thread_count(threads),
     )
-    return found
 
 
 def bridge_expand_reference(

@@ -36,21 +36,20 @@ def bridge_rank(
     """
     offsets, documents = pools(pool_offsets, doc_ids)
     question_offsets, question_ids = ragged("question_terms", question_terms)
-    score: Float32 = call(
+    return call(
         _native.bridge_rank,
-        forward(X),
-        offsets,
-        documents,
-        array("semantic", semantic, np.float32),
-        question_offsets,
-        question_ids,
-        edges,
-        damping,
-        sharpness,
-        mix,
-        thread_count(threads),
+        X=forward(X),
+        pool_offsets=offsets,
+        doc_ids=documents,
+        semantic=array("semantic", semantic, np.float32),
+        question_offsets=question_offsets,
+        question_ids=question_ids,
+        edges=edges,
+        damping=damping,
+        sharpness=sharpness,
+        mix=mix,
+        threads=thread_count(threads),
     )
-    return score
 
 
 def bridge_rank_reference(

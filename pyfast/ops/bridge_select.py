@@ -44,19 +44,18 @@ def bridge_select(
     if not isinstance(cells, Cells):
         raise ArrayError(f"cells: expected Cells, got {type(cells).__name__}")
     offsets, documents = pools(pool_offsets, doc_ids)
-    boosted: Float32 = call(
+    return call(
         _native.bridge_select,
-        forward(X),
-        offsets,
-        documents,
-        array("semantic", semantic, np.float32),
-        array("is_table", is_table, np.uint8),
-        array("cells.value_offsets", cells.value_offsets, np.int64),
-        array("cells.term_offsets", cells.term_offsets, np.int64),
-        array("cells.term_ids", cells.term_ids, np.int32),
-        beta,
+        X=forward(X),
+        pool_offsets=offsets,
+        doc_ids=documents,
+        semantic=array("semantic", semantic, np.float32),
+        is_table=array("is_table", is_table, np.uint8),
+        value_offsets=array("cells.value_offsets", cells.value_offsets, np.int64),
+        term_offsets=array("cells.term_offsets", cells.term_offsets, np.int64),
+        term_ids=array("cells.term_ids", cells.term_ids, np.int32),
+        beta=beta,
     )
-    return boosted
 
 
 def bridge_select_reference(

@@ -58,14 +58,13 @@ def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, score
     """
     if not isinstance(segments, Segments):
         raise ArrayError(f"segments: expected Segments, got {type(segments).__name__}")
-    texts: list[bytes] = call(
+    return call(
         _native.cite,
-        {name: array(f"segments.{name}", getattr(segments, name), dtype) for name, dtype in _DTYPES.items()},
-        array("offsets", offsets, np.int64),
-        array("cited", cited, np.int64),
-        array("scores", scores, np.float64),
+        columns={name: array(f"segments.{name}", getattr(segments, name), of) for name, of in _DTYPES.items()},
+        offsets=array("offsets", offsets, np.int64),
+        cited=array("cited", cited, np.int64),
+        scores=array("scores", scores, np.float64),
     )
-    return texts
 
 
 def cite_reference(segments: Segments, i: int, score: float) -> dict[str, Any]:

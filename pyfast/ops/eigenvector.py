@@ -27,10 +27,13 @@ def eigenvector(
     that does not get there in `max_iterations` (a directed graph without cycles has no such x) is given what was
     reached. Raises `ArrayError` on malformed input.
     """
-    centrality: Float32 = call(
-        _native.eigenvector, graph_arrays(g), tolerance, max_iterations, thread_count(threads)
+    return call(
+        _native.eigenvector,
+        g=graph_arrays(g),
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        threads=thread_count(threads),
     )
-    return centrality
 
 
 def eigenvector_reference(weights: npt.ArrayLike) -> npt.NDArray[Any]:

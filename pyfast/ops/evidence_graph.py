@@ -99,15 +99,15 @@ def evidence_graph(
     mask = None if mask_terms is None else ragged("mask_terms", mask_terms)
     indptr, indices, weights = call(
         _native.evidence_graph,
-        forward(X),
-        offsets,
-        documents,
-        weight_argument(weight),
-        idf,
-        threshold,
-        top_k,
-        mask,
-        thread_count(threads),
+        X=forward(X),
+        pool_offsets=offsets,
+        doc_ids=documents,
+        weight=weight_argument(weight),
+        idf=idf,
+        threshold=threshold,
+        top_k=top_k,
+        mask_terms=mask,
+        threads=thread_count(threads),
     )
     return EvidenceGraph(offsets, indptr, indices, weights)
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast import _native
-from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Int64, array, call, thread_count
+from pyfast.ops import gatv2_cpu, gatv2_gpu
+from pyfast.ops.arrays import thread_count
 from pyfast.ops.backend import Backend, Gpu, on_gpu
+from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
 Array = npt.NDArray[Any]
 
@@ -57,136 +57,36 @@ def gatv2(
     Raises `ArrayError` on malformed input, `DeviceError` where there is no GPU to run on.
     """
     there = on_gpu(backend, x_src)
-    settings = {"negative_slope": negative_slope, "self_loops": bool(self_loops), "dropout": dropout}
+    given = Gatv2Arguments(
+        x_src=x_src,
+        x_dst=x_dst,
+        indptr=indptr,
+        indices=indices,
+        att=att,
+        negative_slope=negative_slope,
+        self_loops=bool(self_loops),
+        dropout=dropout,
+        seed=seed,
+        mask=mask,
+        threads=thread_count(threads),
+    )
+    torch = sys.modules.get("torch")
     y: Any
     attention: Any
-    given = x_src, x_dst, (indptr, indices), att, settings, seed, mask
-    torch = sys.modules.get("torch")
     if torch is not None and any(isinstance(each, torch.Tensor) for each in (x_src, x_dst, att)):
         from pyfast.ops.gatv2_torch import gatv2_torch  # a user of tensors has paid for importing torch
 
-        y, attention = gatv2_torch(*given, thread_count(threads), there)
+        y, attention = gatv2_torch(given, "cuda" if there else "cpu")
     elif there:
-        from pyfast.ops.gatv2_gpu import gatv2_cupy
-
-        y, attention = gatv2_cupy(*given, heads_and_channels)
+        y, attention = gatv2_gpu.gatv2_cupy(given)
     else:
-        y, attention = _gatv2_numpy(*given, thread_count(threads))
+        y, attention = gatv2_cpu.gatv2_numpy(given)
     if not return_attention:
         return y
     if there:
-        from pyfast.ops.gatv2_gpu import applied
-
-        return y, applied(Gpu(y), attention, y.shape[1], dropout)
-    weights = _applied(attention.reshape(-1, y.shape[1]), dropout)
+        return y, gatv2_gpu.applied(Gpu(y), attention, y.shape[1], dropout)
+    weights = gatv2_cpu.applied(attention, y.shape[1], dropout)
     return y, weights if torch is None or isinstance(y, np.ndarray) else torch.from_numpy(weights)
-
-
-def _gatv2_numpy(
-    x_src: Any,
-    x_dst: Any,
-    csr: tuple[Any, Any],
-    att: Any,
-    settings: dict[str, Any],
-    seed: int | None,
-    mask: Any,
-    threads: int,
-) -> tuple[Array, Array]:
-    arrays = []
-    for name, value in (("x_src", x_src), ("x_dst", x_dst), ("att", att)):
-        try:
-            found = np.asarray(value) if not hasattr(value, "__dlpack__") else np.from_dlpack(value)
-        except (TypeError, ValueError, RuntimeError, BufferError) as error:
-            raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
-        if found.dtype not in (np.float32, np.float64):
-            raise ArrayError(f"{name}: expected float32 (or float64), got {found.dtype}")
-        arrays.append(np.ascontiguousarray(found))
-    source, destination, attention = arrays
-    shape = heads_and_channels(source, destination, attention)
-    if settings["dropout"] and seed is None and mask is None:
-        raise ArrayError("seed: dropout of NumPy arrays wants one")
-    y, shares = forward(source, destination, graph(*csr), attention, shape, settings, seed or 0, mask, threads)
-    return y.reshape(destination.shape), shares
-
-
-def graph(indptr: npt.ArrayLike, indices: npt.ArrayLike) -> tuple[Int64, Array]:
-    """The arrays of the graph as the core reads them: int64, and int32 or int64."""
-    narrow = str(getattr(indices, "dtype", "")).endswith("int32")
-    return array("indptr", indptr, np.int64), array("indices", indices, np.int32 if narrow else np.int64)
-
-
-def heads_and_channels(x_src: Any, x_dst: Any, att: Any) -> tuple[int, int]:
-    """H and C, where the shapes and dtypes fit each other."""
-    if len(att.shape) != 2 or 0 in att.shape:
-        raise ArrayError(f"att: expected [heads, channels], at least one of each, got shape {tuple(att.shape)}")
-    heads, channels = (int(n) for n in att.shape)
-    for name, x in (("x_src", x_src), ("x_dst", x_dst)):
-        if len(x.shape) != 3 or tuple(x.shape[1:]) != (heads, channels):
-            raise ArrayError(
-                f"{name}: expected [nodes, {heads}, {channels}] as att has it, got shape {tuple(x.shape)}"
-            )
-        if x.dtype != att.dtype:
-            raise ArrayError(f"{name}: is {x.dtype}, but att is {att.dtype}")
-    return heads, channels
-
-
-def forward(
-    x_src: Array,
-    x_dst: Array,
-    csr: tuple[Int64, Array],
-    att: Array,
-    shape: tuple[int, int],
-    settings: dict[str, Any],
-    seed: int,
-    mask: Any,
-    threads: int,
-) -> tuple[Array, Array]:
-    """y and, for the backward pass, the attention: flat, negative where it is dropped."""
-    if not isinstance(seed, int | np.integer):
-        raise ArrayError(f"seed: expected an integer, got {seed!r}")
-    edges = len(csr[1]) + (len(csr[0]) - 1 if settings["self_loops"] else 0)
-    kept: Array = np.empty(0, np.uint8)
-    if mask is not None:
-        kept = np.asarray(mask)
-        if kept.dtype.kind not in "biu" or kept.shape != (edges, shape[0]):
-            raise ArrayError(f"mask: expected bool[{edges}, {shape[0]}], got {kept.dtype}{list(kept.shape)}")
-        kept = np.ascontiguousarray(kept != 0).view(np.uint8).ravel()
-    y, attention = call(
-        _native.gatv2,
-        *(x_src.reshape(-1), x_dst.reshape(-1), *csr, att.reshape(-1), *shape),
-        *(settings["negative_slope"], settings["self_loops"], settings["dropout"]),
-        *(int(seed) % 2**64, mask is not None, kept, threads),
-    )
-    return y, attention
-
-
-def backward(
-    x_src: Array,
-    x_dst: Array,
-    csr: tuple[Int64, Array],
-    att: Array,
-    shape: tuple[int, int],
-    settings: dict[str, Any],
-    attention: Array,
-    grad: Array,
-    wanted: tuple[bool, bool, bool],
-    threads: int,
-) -> tuple[Array, Array, Array]:
-    """The gradients by x_src, x_dst and att, flat; empty where they are not wanted."""
-    gradients: tuple[Array, Array, Array] = call(
-        _native.gatv2_backward,
-        *(x_src.reshape(-1), x_dst.reshape(-1), *csr, att.reshape(-1), *shape),
-        *(settings["negative_slope"], settings["self_loops"], settings["dropout"]),
-        *(attention, grad.reshape(-1), wanted, threads),
-    )
-    return gradients
-
-
-def _applied(attention: Array, dropout: float) -> Array:
-    """The attention as it weighs the sources, from that which notes by its sign what is dropped."""
-    keep = np.where(np.signbit(attention), 0.0, 1.0 / (1.0 - dropout))
-    weights: Array = np.abs(attention) * keep.astype(attention.dtype)
-    return weights
 
 
 def gatv2_reference(

@@ -2,92 +2,90 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pyfast import _native
 from pyfast.errors import ArrayError
-from pyfast.ops.backend import Gpu, call_gpu
-
-Csr = tuple[Any, Any]
-
-
-def graph(gpu: Gpu, indptr: Any, indices: Any) -> Csr:
-    """The arrays of the graph on the device: int64, and int32 or int64."""
-    narrow = str(getattr(indices, "dtype", "")).endswith("int32")
-    return gpu.array("indptr", indptr, "int64"), gpu.array("indices", indices, "int32" if narrow else "int64")
+from pyfast.ops.backend import Gpu, Memory, call_gpu
+from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
 
-def gatv2_cupy(
-    x_src: Any,
-    x_dst: Any,
-    csr: Csr,
-    att: Any,
-    settings: dict[str, Any],
-    seed: int | None,
-    mask: Any,
-    shape_of: Any,
-) -> tuple[Any, Any]:
-    """y and the attention of CuPy's arrays; `shape_of` gives heads and channels, or refuses them."""
-    gpu = Gpu(x_src, x_dst, att)
-    if settings["dropout"] and seed is None and mask is None:
+def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
+    """y and the attention of CuPy's arrays, as the core gives it."""
+    gpu = Gpu(given.x_src, given.x_dst, given.att)
+    if given.lacks_seed:
         raise ArrayError("seed: dropout of arrays that are not torch's wants one")
     with gpu.current():
-        arrays = [gpu.library.ascontiguousarray(each) for each in (x_src, x_dst, att)]
-        shape = shape_of(*arrays)
-        y, attention = forward(gpu, arrays, graph(gpu, *csr), shape, settings, seed or 0, mask)
-        return y.reshape(arrays[1].shape), attention
+        x_src, x_dst, att = (gpu.library.ascontiguousarray(each) for each in (given.x_src, given.x_dst, given.att))
+        given = replace(given, x_src=x_src, x_dst=x_dst, att=att)
+        given.heads_and_channels()
+        y, attention = forward(gpu, with_graph(gpu, given))
+        return y.reshape(x_dst.shape), attention
 
 
-def forward(
-    gpu: Gpu,
-    arrays: list[Any],
-    csr: Csr,
-    shape: tuple[int, int],
-    settings: dict[str, Any],
-    seed: int,
-    mask: Any,
-) -> tuple[Any, Any]:
-    """y, as flat as the attention is: negative where it is dropped. `arrays`: x_src, x_dst and att, contiguous."""
-    loops = max(len(csr[0]) - 1, 0) if settings["self_loops"] else 0
-    edges = len(csr[1]) + loops
+def with_graph(gpu: Gpu, given: Gatv2Arguments) -> Gatv2Arguments:
+    """The same, with the graph on the device as the core reads it."""
+    narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
+    indptr = gpu.array("indptr", given.indptr, "int64")
+    indices = gpu.array("indices", given.indices, "int32" if narrow else "int64")
+    return replace(given, indptr=indptr, indices=indices)
+
+
+def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
+    """y and, for the backward pass, the attention: flat, negative where it is dropped."""
+    heads, channels = layer.heads_and_channels()
     with gpu.current():
-        kept = _mask(gpu, mask, (edges, shape[0]))
-        y = gpu.empty(int(arrays[1].shape[0]) * shape[0] * shape[1], _kind(arrays[0]))
-        attention = gpu.zeros(edges * shape[0], "float32")
+        kept = _mask(gpu, layer.mask, (layer.edges, heads))
+        y = gpu.empty(int(layer.x_dst.shape[0]) * heads * channels, _kind(layer.x_src))
+        attention = gpu.zeros(layer.edges * heads, "float32")
         with gpu.queue(0) as queue:
             call_gpu(
-                *(_native.cuda.gatv2, _kind(arrays[0]) == "bfloat16", _layer(gpu, arrays, csr, shape)),
-                *(_settings(gpu, settings, seed, kept), gpu.memory(y), gpu.memory(attention), queue),
+                _native.cuda.gatv2,
+                is_bfloat16=_kind(layer.x_src) == "bfloat16",
+                layer=_layer(gpu, layer),
+                settings=_settings(gpu, layer, kept),
+                y=gpu.memory(y),
+                attention=gpu.memory(attention),
+                queue=queue,
             )
     return y, attention
 
 
 def backward(
-    gpu: Gpu,
-    arrays: list[Any],
-    csr: Csr,
-    shape: tuple[int, int],
-    settings: dict[str, Any],
-    attention: Any,
-    grad: Any,
-    wanted: tuple[bool, bool, bool],
+    gpu: Gpu, layer: Gatv2Arguments, attention: Any, grad: Any, wanted: tuple[bool, bool, bool]
 ) -> list[Any]:
-    """The gradients by x_src, x_dst and att, flat; empty where they are not wanted."""
-    kind = _kind(arrays[0])
+    """The gradients by x_src, x_dst and att, flat; empty where they are not wanted. `attention` is forward's."""
+    kind = _kind(layer.x_src)
+    features = layer.x_src, layer.x_dst, layer.att
     with gpu.current():
-        sizes = [gpu.memory(each)[1] if want else 0 for each, want in zip(arrays, wanted, strict=True)]
+        sizes = [gpu.memory(each)[1] if want else 0 for each, want in zip(features, wanted, strict=True)]
         gradients = [gpu.empty(size, kind) for size in sizes]
-        places = tuple(gpu.memory(each) for each in gradients)
-        given = kind == "bfloat16", _layer(gpu, arrays, csr, shape), _settings(gpu, settings, 0, None)
-        with gpu.queue(call_gpu(_native.cuda.gatv2_backward_workspace, *given, places)) as queue:
+        by_x_src, by_x_dst, by_att = (gpu.memory(each) for each in gradients)
+        places, settings = _layer(gpu, layer), _settings(gpu, layer, None)
+        workspace = call_gpu(
+            _native.cuda.gatv2_backward_workspace,
+            is_bfloat16=kind == "bfloat16",
+            layer=places,
+            settings=settings,
+            gradients=(by_x_src, by_x_dst, by_att),
+        )
+        with gpu.queue(workspace) as queue:
             call_gpu(
-                *(_native.cuda.gatv2_backward, *given, gpu.memory(attention), gpu.memory(grad), places, queue)
+                _native.cuda.gatv2_backward,
+                is_bfloat16=kind == "bfloat16",
+                layer=places,
+                settings=settings,
+                attention=gpu.memory(attention),
+                grad=gpu.memory(grad),
+                gradients=(by_x_src, by_x_dst, by_att),
+                queue=queue,
             )
     return gradients
 
 
 def applied(gpu: Gpu, attention: Any, heads: int, dropout: float) -> Any:
-    """The attention as it weighs the sources, [edges, heads]."""
+    """[edges, heads]: the attention as it weighs the sources. `forward` gives what is dropped a minus sign."""
     keep = (~gpu.library.signbit(attention)) / (1.0 - dropout)
     return (abs(attention) * gpu.cast("attention", keep, "float32")).reshape(-1, heads)
 
@@ -99,16 +97,18 @@ def _kind(features: Any) -> str:
     return kind
 
 
-def _layer(gpu: Gpu, arrays: list[Any], csr: Csr, shape: tuple[int, int]) -> tuple[Any, ...]:
-    x_src, x_dst, att = (gpu.memory(each) for each in arrays)
-    wide = str(csr[1].dtype).endswith("int64")
-    return x_src, x_dst, gpu.memory(csr[0]), gpu.memory(csr[1]), wide, att, *shape
+def _layer(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Memory, Memory, Memory, Memory, bool, Memory, int, int]:
+    """The layer as the native op takes it."""
+    heads, channels = layer.heads_and_channels()
+    x_src, x_dst, att = (gpu.memory(each) for each in (layer.x_src, layer.x_dst, layer.att))
+    wide = str(layer.indices.dtype).endswith("int64")
+    return x_src, x_dst, gpu.memory(layer.indptr), gpu.memory(layer.indices), wide, att, heads, channels
 
 
-def _settings(gpu: Gpu, settings: dict[str, Any], seed: int, kept: Any) -> tuple[Any, ...]:
+def _settings(gpu: Gpu, layer: Gatv2Arguments, kept: Any) -> tuple[float, bool, float, int, Memory | None]:
+    """The settings as the native op takes them; `kept` is the mask on the device."""
     mask = None if kept is None else gpu.memory(kept)
-    slope, loops, dropout = (settings[name] for name in ("negative_slope", "self_loops", "dropout"))
-    return slope, loops, dropout, int(seed) % 2**64, mask
+    return layer.negative_slope, layer.self_loops, layer.dropout, int(layer.seed or 0) % 2**64, mask
 
 
 def _mask(gpu: Gpu, mask: Any, shape: tuple[int, int]) -> Any:

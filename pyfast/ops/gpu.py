@@ -44,21 +44,21 @@ def forward(gpu: Gpu, x: Any) -> Forward:
 def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
     """What the host must know of the pools, before a workspace is made of it. Waits for the stream.
 
-    Raises `ArrayError` for malformed offsets. Of documents outside of X, and of a malformed X, some number of
-    entries or other is told.
+    Raises `ArrayError` for malformed offsets. For documents outside of X, and for a malformed X, the number of
+    entries is some number or other.
     """
     here = gpu.numpy(offsets)
     if here[0] != 0 or here[-1] != len(documents) or (here[1:] < here[:-1]).any():
         raise ArrayError("pool_offsets: do not start at 0, decrease, or do not end with the documents")
     sizes = np.diff(here)
-    most = int(sizes.max(initial=0))
+    largest = int(sizes.max(initial=0))
     pairs = int((sizes.astype(np.float64) ** 2).sum())
     if not len(documents) or len(x.indptr) < 2:
-        return most, pairs, 0
+        return largest, pairs, 0
     ids = gpu.cast("doc_ids", documents, "int64").clip(0, len(x.indptr) - 2)
     ends = gpu.zeros(len(documents) + 1, "int64")
     ends[1:] = (x.indptr[ids + 1] - x.indptr[ids]).clip(0, len(x.indices)).cumsum(0)
-    return most, pairs, max(int((ends[offsets[1:]] - ends[offsets[:-1]]).max()), 0)
+    return largest, pairs, max(int((ends[offsets[1:]] - ends[offsets[:-1]]).max()), 0)
 
 
 def evidence_graph(
@@ -81,16 +81,39 @@ def evidence_graph(
         masked = None if mask is None else (gpu.memory(mask[0]), gpu.memory(mask[1]))
         known = bounds(gpu, x, offsets, documents)
         indptr = gpu.zeros(len(documents) + 1, "int64")
-        options = weight, threshold, top_k, known, gpu.memory(indptr)
-        workspace = call_gpu(_native.cuda.evidence_graph_workspace, len(offsets) - 1, len(documents), known)
+        workspace = call_gpu(
+            _native.cuda.evidence_graph_workspace,
+            pool_count=len(offsets) - 1,
+            node_count=len(documents),
+            bounds=known,
+        )
         with gpu.queue(workspace) as queue:
-            call_gpu(_native.cuda.evidence_graph_count, x.arguments, pools, masked, *options, queue)
-            edges = int(indptr[-1])
-            room = edges if 0 <= edges <= known[1] else 0  # where there are faults it is any number
-            indices, weights = gpu.empty(room, "int32"), gpu.empty(room, "float32")
             call_gpu(
-                *(_native.cuda.evidence_graph_fill, pools, *options),
-                *(gpu.memory(indices), gpu.memory(weights), queue),
+                _native.cuda.evidence_graph_count,
+                X=x.arguments,
+                pools=pools,
+                mask_terms=masked,
+                weight=weight,
+                threshold=threshold,
+                top_k=top_k,
+                bounds=known,
+                indptr=gpu.memory(indptr),
+                queue=queue,
+            )
+            edges = int(indptr[-1])
+            size = edges if 0 <= edges <= known[1] else 0  # where there are faults it is any number
+            indices, weights = gpu.empty(size, "int32"), gpu.empty(size, "float32")
+            call_gpu(
+                _native.cuda.evidence_graph_fill,
+                pools=pools,
+                weight=weight,
+                threshold=threshold,
+                top_k=top_k,
+                bounds=known,
+                indptr=gpu.memory(indptr),
+                indices=gpu.memory(indices),
+                weights=gpu.memory(weights),
+                queue=queue,
             )
         return offsets, indptr, indices, weights
 
@@ -105,8 +128,16 @@ def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: s
         known = bounds(gpu, x, offsets, documents)
         degree = gpu.empty(len(documents), "float32")
         pools = gpu.memory(offsets), gpu.memory(documents)
-        with gpu.queue(call_gpu(_native.cuda.weighted_degree_workspace, len(offsets) - 1, known)) as queue:
-            call_gpu(_native.cuda.weighted_degree, x.arguments, pools, weight, known, gpu.memory(degree), queue)
+        with gpu.queue(_degree_workspace(offsets, known)) as queue:
+            call_gpu(
+                _native.cuda.weighted_degree,
+                X=x.arguments,
+                pools=pools,
+                weight=weight,
+                bounds=known,
+                degree=gpu.memory(degree),
+                queue=queue,
+            )
         return degree
 
 
@@ -121,24 +152,43 @@ def degree_rank(
         scores = gpu.array("semantic", semantic, "float32")
         degree, score = gpu.empty(len(documents), "float32"), gpu.empty(len(documents), "float32")
         pools = gpu.memory(offsets), gpu.memory(documents)
-        with gpu.queue(call_gpu(_native.cuda.weighted_degree_workspace, len(offsets) - 1, known)) as queue:
+        with gpu.queue(_degree_workspace(offsets, known)) as queue:
             call_gpu(
-                *(_native.cuda.degree_rank, x.arguments, pools, gpu.memory(scores), weight, alpha, known),
-                *(gpu.memory(degree), gpu.memory(score), queue),
+                _native.cuda.degree_rank,
+                X=x.arguments,
+                pools=pools,
+                semantic=gpu.memory(scores),
+                weight=weight,
+                alpha=alpha,
+                bounds=known,
+                degree=gpu.memory(degree),
+                score=gpu.memory(score),
+                queue=queue,
             )
         return degree, score
+
+
+def _degree_workspace(offsets: Any, known: Bounds) -> int:
+    return call_gpu(_native.cuda.weighted_degree_workspace, pool_count=len(offsets) - 1, bounds=known)
 
 
 def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) -> Any:
     """The score of each node."""
     gpu = Gpu(semantic, structural, pool_offsets)
     with gpu.current():
-        given = [gpu.array("semantic", semantic, "float32"), gpu.array("structural", structural, "float32")]
+        sem, struct = gpu.array("semantic", semantic, "float32"), gpu.array("structural", structural, "float32")
         offsets = gpu.array("pool_offsets", pool_offsets, "int64")
-        score = gpu.empty(len(given[0]), "float32")
+        score = gpu.empty(len(sem), "float32")
         with gpu.queue(0) as queue:
-            places = [gpu.memory(each) for each in (*given, offsets)]
-            call_gpu(_native.cuda.graph_rank, *places, alpha, gpu.memory(score), queue)
+            call_gpu(
+                _native.cuda.graph_rank,
+                semantic=gpu.memory(sem),
+                structural=gpu.memory(struct),
+                pool_offsets=gpu.memory(offsets),
+                alpha=alpha,
+                score=gpu.memory(score),
+                queue=queue,
+            )
         return score
 
 
@@ -155,10 +205,19 @@ def pagerank(
         if shares is not None and len(given) != nodes:
             raise ArrayError(f"personalization: expected {nodes} numbers, got {len(given)}")
         rank = gpu.empty(nodes, "float32")
-        with gpu.queue(call_gpu(_native.cuda.pagerank_workspace, nodes, len(arrays[2]))) as queue:
-            places = tuple(gpu.memory(each) for each in arrays)
-            settings = damping, tolerance, max_iterations
-            call_gpu(_native.cuda.pagerank, places, gpu.memory(given), *settings, gpu.memory(rank), queue)
+        pool_offsets, indptr, indices, weights = (gpu.memory(each) for each in arrays)
+        workspace = call_gpu(_native.cuda.pagerank_workspace, node_count=nodes, edge_count=len(arrays[2]))
+        with gpu.queue(workspace) as queue:
+            call_gpu(
+                _native.cuda.pagerank,
+                g=(pool_offsets, indptr, indices, weights),
+                personalization=gpu.memory(given),
+                damping=damping,
+                tolerance=tolerance,
+                max_iterations=max_iterations,
+                rank=gpu.memory(rank),
+                queue=queue,
+            )
         return rank
 
 
@@ -200,9 +259,19 @@ def window(size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, List
         width = min(width, len(order) + found.cursors[2][1][1])
         offsets = gpu.empty(found.count + 1, "int64")
         segments = gpu.empty(found.count * max(width, 0), "int64")
-        places = found.stream, found.cursors
-        with gpu.queue(call_gpu(_native.cuda.window_workspace, *places, width)) as queue:
-            call_gpu(_native.cuda.window, *places, width, gpu.memory(offsets), gpu.memory(segments), queue)
+        workspace = call_gpu(
+            _native.cuda.window_workspace, stream=found.stream, cursors=found.cursors, width=width
+        )
+        with gpu.queue(workspace) as queue:
+            call_gpu(
+                _native.cuda.window,
+                stream=found.stream,
+                cursors=found.cursors,
+                width=width,
+                offsets=gpu.memory(offsets),
+                segments=gpu.memory(segments),
+                queue=queue,
+            )
         return offsets, segments[: int(offsets[-1])]
 
 
@@ -217,9 +286,19 @@ def refresh(
         choices = gpu.memory(picked[0]), gpu.memory(picked[1])
         place, offsets = gpu.empty(found.count, "int64"), gpu.empty(found.count + 1, "int64")
         segments = gpu.empty(found.selected + len(picked[1]), "int64")
-        out = gpu.memory(place), gpu.memory(offsets), gpu.memory(segments)
-        with gpu.queue(call_gpu(_native.cuda.refresh_workspace, found.cursors, choices)) as queue:
-            call_gpu(_native.cuda.refresh, found.stream, found.cursors, choices, past, *out, queue)
+        workspace = call_gpu(_native.cuda.refresh_workspace, cursors=found.cursors, chosen=choices)
+        with gpu.queue(workspace) as queue:
+            call_gpu(
+                _native.cuda.refresh,
+                stream=found.stream,
+                cursors=found.cursors,
+                chosen=choices,
+                past=past,
+                place=gpu.memory(place),
+                offsets=gpu.memory(offsets),
+                segments=gpu.memory(segments),
+                queue=queue,
+            )
         return place, (offsets, segments[: int(offsets[-1])])
 
 

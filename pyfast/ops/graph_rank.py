@@ -29,14 +29,13 @@ def graph_rank(
 
         on_device: Float32 = gpu.graph_rank(semantic, structural, pool_offsets, alpha)
         return on_device
-    score: Float32 = call(
+    return call(
         _native.graph_rank,
-        array("semantic", semantic, np.float32),
-        array("structural", structural, np.float32),
-        array("pool_offsets", pool_offsets, np.int64),
-        alpha,
+        semantic=array("semantic", semantic, np.float32),
+        structural=array("structural", structural, np.float32),
+        pool_offsets=array("pool_offsets", pool_offsets, np.int64),
+        alpha=alpha,
     )
-    return score
 
 
 def graph_rank_reference(

@@ -16,10 +16,11 @@ from pyfast.ops.arrays import Int64, Ragged, array, call, thread_count
 from pyfast.ops.backend import Backend, on_gpu, require_gpu
 
 UInt8 = npt.NDArray[np.uint8]
+UInt64 = npt.NDArray[np.uint64]
 Lists = tuple[Int64, Int64]
 """A ragged list of lists of segments: (offsets int64[n + 1], segments int64)."""
 Neighbors = Literal["children", "parent", "row", "column", "relation"]
-_MOST = np.iinfo(np.int64).max
+_NO_LIMIT = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +82,7 @@ class Stream:
     """[levels of the priority + 1] where in `order` each level starts, and the end"""
     tombstones: UInt8 = field(default_factory=lambda: np.empty(0, np.uint8))
     """[segments] 1 for deleted ones; empty: nothing is deleted"""
-    live: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    live: UInt64 = field(default_factory=lambda: np.empty(0, np.uint64))
     """the same by place in `order`, as bits"""
 
     def __len__(self) -> int:
@@ -107,10 +108,14 @@ class Stream:
 
             there: Lists = gpu.window(len(self), *self._there(), _parts(cursors), width)
             return there
-        found: Lists = call(
-            _native.hseq_window, len(self), self._arrays(), _plain(cursors), width, thread_count(threads)
+        return call(
+            _native.hseq_window,
+            size=len(self),
+            stream=self._arrays(),
+            cursors=_plain(cursors),
+            width=width,
+            threads=thread_count(threads),
         )
-        return found
 
     def refresh(
         self,
@@ -133,7 +138,12 @@ class Stream:
             return Cursors(there, lists, cursors.priors)
         place, selected = call(
             _native.hseq_refresh,
-            *(len(self), self._arrays(), _plain(cursors), _lists("chosen", chosen), past, thread_count(threads)),
+            size=len(self),
+            stream=self._arrays(),
+            cursors=_plain(cursors),
+            chosen=_lists("chosen", chosen),
+            past=past,
+            threads=thread_count(threads),
         )
         return Cursors(place, selected, cursors.priors)
 
@@ -161,25 +171,25 @@ class Stream:
         else:
             each = array("segments", segments, np.int64)
             lists = (np.arange(len(each) + 1, dtype=np.int64), each)
-        found: Lists = call(
+        nobody = np.empty(0, np.int64)
+        return call(
             _native.hseq_neighbors,
-            (self.level, self.parent, self.subtree_end),
-            self._arrays()[2],
-            lists,
-            (np.empty(0, np.int64),) * 2 if cursors is None else _lists("selected", cursors.selected),
-            kind,
-            _MOST if limit is None else limit,
-            thread_count(threads),
+            columns=(self.level, self.parent, self.subtree_end),
+            mask=self._arrays()[2],
+            segments=lists,
+            selected=(nobody, nobody) if cursors is None else _lists("selected", cursors.selected),
+            kind=kind,
+            limit=_NO_LIMIT if limit is None else limit,
+            threads=thread_count(threads),
         )
-        return found
 
     def delete(self, segments: npt.ArrayLike) -> Stream:
         """The stream with these segments, and all that is in them, deleted too. Cursors stay as they are."""
         tombstones, live = call(
-            _native.hseq_bury_more,
-            (self.level, self.parent, self.subtree_end),
-            self._arrays(),
-            array("segments", segments, np.int64),
+            _native.hseq_delete_segments,
+            columns=(self.level, self.parent, self.subtree_end),
+            stream=self._arrays(),
+            segments=array("segments", segments, np.int64),
         )
         return replace(self, tombstones=tombstones, live=live)
 
@@ -193,7 +203,7 @@ class Stream:
         order, tombstones, live = gpu.upload(library, self.order, self.tombstones, self.live.view(np.int64))
         return replace(self, order=order, tombstones=tombstones, live=live)
 
-    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+    def _arrays(self) -> tuple[Int64, Int64, UInt8, UInt64]:
         if not isinstance(self.order, np.ndarray):
             raise ArrayError("stream: is on the GPU, which has window and refresh only")
         return self.order, self.starts, self.tombstones, self.live
@@ -231,7 +241,7 @@ def hseq_stream(
         )
     if order is None:
         best_first = array("priority", list(priority), np.uint8)
-        places, starts = call(_native.hseq_order, levels, best_first)
+        places, starts = call(_native.hseq_order, level=levels, priority=best_first)
     else:
         places, starts = (array("order", part, np.int64) for part in order)
     stream = Stream(levels, parents, ends, places, starts)
@@ -240,8 +250,8 @@ def hseq_stream(
     mask = array("tombstones", tombstones, np.uint8)
     if len(mask) != len(levels):
         raise ArrayError(f"tombstones: expected one for each of {len(levels)} segments, got {len(mask)}")
-    buried, live = call(_native.hseq_bury, places, starts, mask)
-    return replace(stream, tombstones=buried, live=live)
+    mask, live = call(_native.hseq_mark_deleted, order=places, starts=starts, mask=mask)
+    return replace(stream, tombstones=mask, live=live)
 
 
 def subtree_ends(parent: npt.ArrayLike) -> Int64:
@@ -249,16 +259,15 @@ def subtree_ends(parent: npt.ArrayLike) -> Int64:
 
     Raises `ArrayError` where they are not.
     """
-    ends: Int64 = call(_native.hseq_subtree_ends, array("parent", parent, np.int64))
-    return ends
+    return call(_native.hseq_subtree_ends, parent=array("parent", parent, np.int64))
 
 
 def check_subtree_ends(parent: npt.ArrayLike, subtree_end: npt.ArrayLike) -> None:
     """Raises `ArrayError` unless `subtree_end` is what `subtree_ends` gives, which takes no memory to find out."""
     call(
         _native.hseq_check_subtree_ends,
-        array("parent", parent, np.int64),
-        array("subtree_end", subtree_end, np.int64),
+        parent=array("parent", parent, np.int64),
+        subtree_end=array("subtree_end", subtree_end, np.int64),
     )
 
 

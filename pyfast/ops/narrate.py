@@ -19,14 +19,16 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
     """
     if not isinstance(lines, tuple) or len(lines) != 2:
         raise ArrayError("lines: expected a pair (offsets, text)")
-    narratives: list[str] = call(
+    line_offsets, text = array("lines[0]", lines[0], np.int64), array("lines[1]", lines[1], np.uint8)
+    offsets, documents = pools(pool_offsets, doc_ids)
+    return call(
         _native.narrate,
-        array("lines[0]", lines[0], np.int64),
-        array("lines[1]", lines[1], np.uint8),
-        *pools(pool_offsets, doc_ids),
-        characters,
+        line_offsets=line_offsets,
+        text=text,
+        pool_offsets=offsets,
+        doc_ids=documents,
+        characters=characters,
     )
-    return narratives
 
 
 def narrate_reference(lines: Iterable[str], characters: int) -> str:

@@ -51,10 +51,15 @@ def pagerank(
         shares = array("personalization", personalization, np.float32)
         if len(shares) != len(arrays[1]) - 1:
             raise ArrayError(f"personalization: expected {len(arrays[1]) - 1} numbers, got {len(shares)}")
-    rank: Float32 = call(
-        _native.pagerank, arrays, shares, damping, tolerance, max_iterations, thread_count(threads)
+    return call(
+        _native.pagerank,
+        g=arrays,
+        personalization=shares,
+        damping=damping,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        threads=thread_count(threads),
     )
-    return rank
 
 
 def pagerank_reference(

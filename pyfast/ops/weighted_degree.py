@@ -40,16 +40,15 @@ def weighted_degree(
         on_device: Float32 = gpu.weighted_degree(X, pool_offsets, doc_ids, weight, idf)
         return on_device
     offsets, documents = pools(pool_offsets, doc_ids)
-    degree: Float32 = call(
+    return call(
         _native.weighted_degree,
-        forward(X),
-        offsets,
-        documents,
-        weight_argument(weight),
-        idf,
-        thread_count(threads),
+        X=forward(X),
+        pool_offsets=offsets,
+        doc_ids=documents,
+        weight=weight_argument(weight),
+        idf=idf,
+        threads=thread_count(threads),
     )
-    return degree
 
 
 def weighted_degree_reference(

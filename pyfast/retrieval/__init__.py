@@ -1,39 +1,49 @@
 """The index of a corpus: its forward index, its lexical index, the folder that holds them; and pools from it."""
 
-from pyfast.retrieval.cover import Cover, pick_cover
-from pyfast.retrieval.curation import Centrality, Curation, Rank, bridge_select, curate, search_and_merge
+from pyfast.retrieval.evidence import ScoredSegments, cite, evidence_of, narrate
+from pyfast.retrieval.evidence_items import find_evidence_items
+from pyfast.retrieval.evidence_package import EvidencePackage, canonicalize
 from pyfast.retrieval.index import Index, build_index
-from pyfast.retrieval.package import Package, canonicalize
-from pyfast.retrieval.pieces import find_pieces
-from pyfast.retrieval.pools import Pool, merge, merge_each
-from pyfast.retrieval.texts import Evidence, cite, evidence_of, narrate
+from pyfast.retrieval.lexical_selection import LexicalSelection, select_lexically
+from pyfast.retrieval.pools import Pool, fuse
+from pyfast.retrieval.rerank import (
+    Centrality,
+    Rank,
+    RerankConfig,
+    bridge_select,
+    rerank_pools,
+    search,
+    search_and_fuse,
+)
+from pyfast.retrieval.retriever import Retriever
 from pyfast.retrieval.windows import Candidate, Move, View, candidates, move_on, open_window
 
 __all__ = [
     "Candidate",
     "Centrality",
-    "Cover",
-    "Curation",
-    "Evidence",
+    "EvidencePackage",
     "Index",
+    "LexicalSelection",
     "Move",
-    "Package",
     "Pool",
     "Rank",
+    "RerankConfig",
+    "Retriever",
+    "ScoredSegments",
     "View",
     "bridge_select",
     "build_index",
     "candidates",
     "canonicalize",
     "cite",
-    "curate",
     "evidence_of",
-    "find_pieces",
-    "merge",
-    "merge_each",
+    "find_evidence_items",
+    "fuse",
     "move_on",
     "narrate",
     "open_window",
-    "pick_cover",
-    "search_and_merge",
+    "rerank_pools",
+    "search",
+    "search_and_fuse",
+    "select_lexically",
 ]

@@ -93,6 +93,9 @@ class Embedder:
             from sentence_transformers import SentenceTransformer
         except ImportError:
             raise ModelNotFoundError(f"sentence-transformers is not installed: {INSTALL}") from None
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # type: ignore[no-untyped-call]
         try:
             loaded = SentenceTransformer(str(self.folder), device=self._device, local_files_only=True)
         except (OSError, ValueError, KeyError) as error:

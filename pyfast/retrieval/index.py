@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
-import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -15,15 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pyfast import ops
-from pyfast.corpus import Corpus, Document, Level, Relations, encode, relations, stream
+from pyfast.corpus import Corpus, Document, EntityLinks, Level, encode, entity_links, stream
 from pyfast.errors import InputError
+from pyfast.files import built_aside, link_folder
 from pyfast.ops.arrays import Int64
-from pyfast.retrieval.forward import FORWARD, cell_terms, count_terms, open_forward, save_forward, weigh
-from pyfast.retrieval.lexical import LEXICAL, Lexical, build_lexical
-from pyfast.retrieval.lines import Lines, open_lines, save_lines
+from pyfast.retrieval.bm25 import BM25_PARAMETERS, build_bm25
+from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
+from pyfast.retrieval.forward_index import FORWARD, cell_terms, count_terms, open_forward, save_forward, weigh
 from pyfast.retrieval.manifest import is_index, read_manifest, write_manifest
-from pyfast.retrieval.pools import Pool, split
-from pyfast.retrieval.terms import TOKENS, term_ids
+from pyfast.retrieval.pools import Pool
+from pyfast.retrieval.rendered_passages import FOLDER as RENDERED_FOLDER
+from pyfast.retrieval.rendered_passages import RenderedPassages, open_rendered, save_rendered
+from pyfast.retrieval.retriever import Retriever, open_retriever
+from pyfast.retrieval.tokenization import TOKENS, term_ids
 
 KNOWLEDGE = "knowledge"
 """The folder in an index for what `pyfast.knowledge` learns from it; the index's manifest does not cover it"""
@@ -40,65 +41,39 @@ def build_index(documents: Iterable[Document], out: Path, overwrite: bool = Fals
         raise InputError(f"{out}: exists and is not a pyfast index; choose another folder")
     if is_index(out) and not overwrite:
         raise InputError(f"{out}: holds an index already; give --overwrite to replace it")
-    aside = out.with_name(f"{out.name}.building-{os.getpid()}")
-    new_parents = [folder for folder in aside.parents if not folder.exists()]
-    try:
-        aside.mkdir(parents=True)
-    except OSError as error:
-        raise InputError(f"{out}: cannot be made: {error.strerror}") from None
-    try:
+    with built_aside(out) as aside:
         _build(documents, aside)
-        if out.exists():
-            if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
-                link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
-            old = out.with_name(f"{out.name}.old-{os.getpid()}")
-            out.rename(old)
-            aside.rename(out)
-            shutil.rmtree(old)
-        else:
-            aside.rename(out)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        for folder in new_parents:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        raise
+        if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
+            link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
     return Index(out)
-
-
-def link_folder(source: Path, target: Path) -> None:
-    """The same files in a second, new folder: by hard links, and copied only where there can be none."""
-    shutil.copytree(source, target, copy_function=_link)
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def _build(documents: Iterable[Document], folder: Path) -> None:
     corpus = encode(documents)
-    units = corpus.units()
-    counts, terms = count_terms(indexed_text(corpus, i) for i in units.tolist())
+    passages = corpus.passages()
+    counts, terms = count_terms(indexed_text(corpus, i) for i in passages.tolist())
     if not terms:
         raise InputError("no usable document: nothing to retrieve in the sources given")
     corpus.save(folder / "corpus")
     (folder / "terms.json").write_text(json.dumps(terms, ensure_ascii=False), encoding="utf-8")
     vocabulary = {term: i for i, term in enumerate(terms)}
     x = weigh(counts, terms)
-    rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in units.tolist())
+    rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages.tolist())
     save_forward(folder / "forward", x, cell_terms(rows, vocabulary, x))
-    build_lexical(folder / "lexical", counts, terms)
-    save_lines(folder / "lines", map(corpus.render, units.tolist()))
-    facts = {"documents": corpus.documents, "segments": len(corpus), "units": len(units), "terms": len(terms)}
-    parameters = {"tokens": TOKENS, "forward": FORWARD, "lexical": LEXICAL}
+    build_bm25(folder / BM25_FOLDER, counts, terms)
+    save_rendered(folder / RENDERED_FOLDER, map(corpus.render, passages.tolist()))
+    facts = {
+        "documents": corpus.documents,
+        "segments": len(corpus),
+        "passages": len(passages),
+        "terms": len(terms),
+    }
+    parameters = {"tokens": TOKENS, "forward": FORWARD, "bm25": BM25_PARAMETERS}
     write_manifest(folder, {**facts, "corpus": corpus.fingerprint(), "parameters": parameters})
 
 
 def indexed_text(corpus: Corpus, i: int) -> str:
-    """A unit as its words are counted: as the LLM reads it, but a passage always with its title.
+    """A passage as its words are counted: as the LLM reads it, but a passage always with its title.
 
     Where a passage begins with its title, the title's words count twice: it is about them.
     """
@@ -110,36 +85,39 @@ def indexed_text(corpus: Corpus, i: int) -> str:
 class Index:
     """An opened index. Everything large is memory-mapped; all methods may be called from several threads."""
 
-    def __init__(self, folder: Path) -> None:
-        """Raises `IndexFormatError` for a folder that is no index, or a damaged one."""
+    def __init__(self, folder: Path, retriever: str | Callable[[Index], Retriever] = "bm25") -> None:
+        """Open an index; `retriever` is what `search` asks.
+
+        Raises `IndexFormatError` for a folder that is no index, or a damaged one.
+        """
         self.folder = folder
         self.manifest = read_manifest(folder)
         self.corpus = Corpus.open(folder / "corpus")
-        self.units: Int64 = self.corpus.units()
-        """[units] the segment of each unit, that is, of each row of X"""
+        self.passages: Int64 = self.corpus.passages()
+        """[passages] the segment of each passage, that is, of each row of X"""
         terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
         self.vocabulary: dict[str, int] = {term: i for i, term in enumerate(terms)}
         self.X, self.XT, self.cells = open_forward(folder / "forward", len(terms))
-        in_table = self.corpus.level[self.units] == Level.TABLE_ROW
+        in_table = self.corpus.level[self.passages] == Level.TABLE_ROW
         self.is_table: npt.NDArray[np.uint8] = in_table.view(np.uint8)
-        """[units] 1 for table rows"""
-        self.lines: Lines = open_lines(folder / "lines")
-        """the line of each unit, as the LLM reads it"""
-        self._lexical = Lexical(folder / "lexical", len(terms))
+        """[passages] 1 for table rows"""
+        self.rendered: RenderedPassages = open_rendered(folder / RENDERED_FOLDER)
+        """the line of each passage, as the LLM reads it"""
         self._streams: dict[tuple[Level, ...], ops.Stream] = {}
+        self.retriever = open_retriever(retriever, self) if isinstance(retriever, str) else retriever(self)
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` best units for each query (fewer where fewer share a word with it), best first."""
-        return split(*self._lexical.search([term_ids(query, self.vocabulary) for query in queries], k))
+        """The `k` best passages for each query (fewer where fewer are found), best first."""
+        return self.retriever.search(queries, k)
 
     def question_terms(self, question: str) -> list[int]:
         """The distinct term ids of a question, ascending: what `bridge_rank` masks."""
         return sorted(set(term_ids(question, self.vocabulary)))
 
     def idf(self, term: int) -> float:
-        """How much a term tells: the logarithm of one in how many units has it; 0 for stop words."""
-        units = int(self.XT.indptr[term + 1] - self.XT.indptr[term])
-        return math.log(1 + len(self.units) / units) if units else 0.0
+        """How much a term tells: the logarithm of one in how many passages has it; 0 for stop words."""
+        passages = int(self.XT.indptr[term + 1] - self.XT.indptr[term])
+        return math.log(1 + len(self.passages) / passages) if passages else 0.0
 
     def stream(self, priority: tuple[Level, ...]) -> ops.Stream:
         """The corpus as a stream of segments, best level first; made once."""
@@ -148,11 +126,11 @@ class Index:
         return self._streams[priority]
 
     @cached_property
-    def relations(self) -> Relations:
+    def entity_links(self) -> EntityLinks:
         """What names the same entity in the corpus; made when it is first asked for."""
-        return relations(self.corpus)
+        return entity_links(self.corpus)
 
-    def text(self, unit: int) -> str:
-        """A unit as the LLM reads it."""
-        offsets, text = self.lines
-        return text[offsets[unit] : offsets[unit + 1]].tobytes().decode()
+    def text(self, passage: int) -> str:
+        """A passage as the LLM reads it."""
+        offsets, text = self.rendered
+        return text[offsets[passage] : offsets[passage + 1]].tobytes().decode()

@@ -6,15 +6,17 @@ The knowledge in an index is a folder of the same kind, with a manifest of its o
 from __future__ import annotations
 
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from pyfast.errors import IndexFormatError
+from pyfast.files import sync_to_disk
 
-VERSION = {"index": 3, "knowledge": 1}
+VERSION = {"index": 4, "knowledge": 2}
+OLDEST = {"index": 3, "knowledge": 1}
+"""The first version of each format that `pyfast upgrade` converts"""
 _NAME = "manifest.json"
 
 
@@ -36,16 +38,7 @@ def write_manifest(folder: Path, facts: dict[str, Any], kind: str = "index") -> 
     manifest = {"format": f"pyfast-{kind}", "version": VERSION[kind], **facts, "files": files}
     (folder / _NAME).write_text(_sealed(manifest), encoding="utf-8")
     for path in (*folder.rglob("*"), folder):
-        to_disk(path)
-
-
-def to_disk(path: Path) -> None:
-    """Return when a file, or the names in a folder, would outlive a power cut."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+        sync_to_disk(path)
 
 
 def _sealed(manifest: dict[str, Any]) -> str:
@@ -59,22 +52,36 @@ def is_index(folder: Path) -> bool:
     return (folder / _NAME).is_file()
 
 
-def read_manifest(folder: Path, kind: str = "index") -> dict[str, Any]:
-    """The facts of a whole and undamaged folder. Raises `IndexFormatError` for anything else."""
-    if not folder.is_dir():
-        make = f"index SOURCE --out {folder}" if kind == "index" else f"knowledge build {folder.parent.parent}"
-        raise IndexFormatError(f"{folder}: no such {kind} folder; make one with `pyfast {make}`")
-    if not is_index(folder):
-        raise IndexFormatError(f"{folder}: not a pyfast {kind} (it has no {_NAME})")
+def written_version(folder: Path) -> int | None:
+    """The version that a folder's manifest names, whatever its health; None where there is none to be read."""
     try:
-        text = (folder / _NAME).read_text(encoding="utf-8")
-        manifest = json.loads(text)
-        format_, version = manifest["format"], manifest["version"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise IndexFormatError(f"{folder}: {_NAME} is damaged; build the {kind} again") from error
-    if format_ != f"pyfast-{kind}" or version != VERSION[kind]:
-        expected = f"pyfast-{kind} {VERSION[kind]}"
-        raise IndexFormatError(f"{folder}: format {format_} {version}, this pyfast reads {expected}")
+        version = json.loads((folder / _NAME).read_text(encoding="utf-8"))["version"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return version if isinstance(version, int) else None
+
+
+def format_version(folder: Path, kind: str = "index") -> int:
+    """The version of a folder's format: today's, or one that `pyfast upgrade` converts.
+
+    Raises `IndexFormatError` for an older or newer one, and for a folder that is none of the kind.
+    """
+    return int(_parse(folder, kind)[1]["version"])
+
+
+def read_manifest(folder: Path, kind: str = "index", version: int | None = None) -> dict[str, Any]:
+    """The facts of a whole and undamaged folder, in today's format or that of `version`.
+
+    Raises `IndexFormatError` for anything else.
+    """
+    text, manifest = _parse(folder, kind)
+    wanted = VERSION[kind] if version is None else version
+    if manifest["version"] != wanted:
+        index = folder if kind == "index" else folder.parent.parent
+        raise IndexFormatError(
+            f"{folder}: {kind} of format {manifest['version']}, this pyfast reads {wanted};"
+            f" `pyfast upgrade {index}` converts it"
+        )
     manifest.pop("blake2b", None)
     if _sealed(manifest) != text:
         raise IndexFormatError(f"{folder}: {_NAME} is damaged (checksum); build the {kind} again")
@@ -83,7 +90,36 @@ def read_manifest(folder: Path, kind: str = "index") -> dict[str, Any]:
         for name, fault in zip(manifest["files"], faults, strict=True):
             if fault:
                 raise IndexFormatError(f"{folder}: {name} is {fault}; build the {kind} again")
-    return dict(manifest)
+    return manifest
+
+
+def _parse(folder: Path, kind: str) -> tuple[str, dict[str, Any]]:
+    """(the text of the manifest, what it says): of a version that can be read or upgraded, else unchecked."""
+    make = f"index SOURCE --out {folder}" if kind == "index" else f"knowledge build {folder.parent.parent}"
+    if not folder.is_dir():
+        raise IndexFormatError(f"{folder}: no such {kind} folder; make one with `pyfast {make}`")
+    if not is_index(folder):
+        raise IndexFormatError(f"{folder}: not a pyfast {kind} (it has no {_NAME})")
+    try:
+        text = (folder / _NAME).read_text(encoding="utf-8")
+        manifest = json.loads(text)
+        format_, version = manifest["format"], manifest["version"]
+        if type(version) is not int:
+            raise TypeError
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise IndexFormatError(f"{folder}: {_NAME} is damaged; build the {kind} again") from error
+    if format_ != f"pyfast-{kind}":
+        raise IndexFormatError(f"{folder}: not a pyfast {kind}: its format is {format_!r}")
+    if version > VERSION[kind]:
+        raise IndexFormatError(
+            f"{folder}: {kind} of format {version}, this pyfast reads {VERSION[kind]}: use a newer pyfast"
+        )
+    if version < OLDEST[kind]:
+        again = f"{make} --overwrite" if kind == "index" else make
+        raise IndexFormatError(
+            f"{folder}: {kind} of format {version}, too old to be upgraded; build it again with `pyfast {again}`"
+        )
+    return text, manifest
 
 
 def _fault(path: Path, expected: dict[str, Any]) -> str | None:

@@ -12,8 +12,8 @@ from pyfast import ops
 from pyfast.corpus import Level
 from pyfast.ops.arrays import Int64, ends
 from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors
-from pyfast.retrieval.cover import Words
 from pyfast.retrieval.index import Index
+from pyfast.retrieval.lexical_selection import Words
 
 Priority = tuple[Level, ...]
 _HOPS = 64  # of what names the same entities, so many are compared with the question
@@ -54,11 +54,11 @@ class Move:
 
 
 def open_window(index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority) -> list[View]:
-    """Window(S_h; W, rho) for each question: the `prior` units that a search finds come first, then rho."""
+    """Window(S_h; W, rho) for each question: the `prior` passages that a search finds come first, then rho."""
     stream = index.stream(priority)
     if prior:
         pools = index.search(questions, prior)
-        priors = _lists([index.units[pool.units] for pool in pools])
+        priors = _lists([index.passages[pool.passages] for pool in pools])
         cursors = stream.cursors(priors=priors)
     else:
         cursors = stream.cursors(len(questions))
@@ -126,7 +126,7 @@ def _neighbours(
 
 def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
     """The segments that name the same entities; of many those that share most with the question."""
-    hops = chain.from_iterable(index.relations.of(i) for i in move.of)
+    hops = chain.from_iterable(index.entity_links.of(i) for i in move.of)
     found = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))
     if len(found) <= limit:
         return found

@@ -1,20 +1,29 @@
-"""The systems, one file each, written against `engine.Context` and nothing else."""
+"""The systems, one file or folder each, written against `engine.Context` and nothing else.
 
-from __future__ import annotations
+A system of your own is registered as the entry point `pyfast.systems`, or named `MODULE:NAME`; see
+`pyfast.plugins`.
+"""
 
-from importlib import import_module
+from pyfast.systems.describe import (
+    SettingDescription,
+    SystemDescription,
+    describe_settings,
+    describe_system,
+    describe_systems,
+    settings_table,
+)
+from pyfast.systems.registry import load_system, names
+from pyfast.systems.system import Settings, System
 
-from pyfast.errors import InputError
-from pyfast.systems.system import System
-
-NAMES = ("n2n", "subqrag", "mtqa", "hseq", "graph_convqa", "rag", "decompose", "cot", "direct")
-
-__all__ = ["NAMES", "System", "load_system"]
-
-
-def load_system(name: str) -> System:
-    """The system of that name. Raises `InputError` for an unknown one."""
-    if name not in NAMES:
-        raise InputError(f"unknown system {name!r}; there are: {', '.join(NAMES)}")
-    system: System = import_module(f"pyfast.systems.{name}").SYSTEM
-    return system
+__all__ = [
+    "SettingDescription",
+    "Settings",
+    "System",
+    "SystemDescription",
+    "describe_settings",
+    "describe_system",
+    "describe_systems",
+    "load_system",
+    "names",
+    "settings_table",
+]

@@ -13,4 +13,12 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     return Answer(final_text(reply.answer), trace={"reasoning": reply.reasoning})
 
 
-SYSTEM = System("cot", answer, Settings, (COT,), needs_index=False)
+SYSTEM = System(
+    "cot",
+    answer,
+    Settings,
+    (COT,),
+    needs_index=False,
+    summary="baseline: chain of thought, the LLM alone, without evidence",
+    paper="a baseline of MTQA",
+)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from pyfast.systems import n2n
 from pyfast.systems.system import System
 
@@ -11,7 +13,14 @@ from pyfast.systems.system import System
 class Settings(n2n.Settings):
     """Those of n2n, without the graph."""
 
-    graph: Literal[False] = False
+    graph: Literal[False] = Field(default=False, description="Without the graph: with it, this is `n2n`.")
 
 
-SYSTEM = System("decompose", n2n.answer, Settings, n2n.SYSTEM.prompts)
+SYSTEM = System(
+    "decompose",
+    n2n.answer,
+    Settings,
+    n2n.SYSTEM.prompts,
+    summary="baseline: `rag` for each hop of a plan, which is `n2n` without graphs",
+    paper="a baseline of N2N-GQA",
+)

@@ -13,4 +13,12 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     return Answer(final_text(reply.answer))
 
 
-SYSTEM = System("direct", answer, Settings, (DIRECT,), needs_index=False)
+SYSTEM = System(
+    "direct",
+    answer,
+    Settings,
+    (DIRECT,),
+    needs_index=False,
+    summary="baseline: what the LLM knows, in one call, without evidence",
+    paper="a baseline of SubQRAG",
+)

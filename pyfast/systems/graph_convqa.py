@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, computed_field, model_validator
 
@@ -12,44 +13,76 @@ from pyfast.conversation import (
     History,
     Linear,
     Memory,
-    Recall,
+    MemoryQuery,
+    apply_memory,
     embedder,
     linearise,
     messages,
     most_recent,
     query_of,
-    remember,
 )
 from pyfast.engine import Answer, Context, Past, Question
 from pyfast.llm import Request
-from pyfast.retrieval import Evidence, find_pieces
+from pyfast.retrieval import ScoredSegments, find_evidence_items
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.systems import system
+from pyfast.token_budget import CHARACTERS_PER_TOKEN, fit
 
 MOST_TOKENS = 32  # of an answer: a name, a number, a date
-_CHARACTERS_PER_TOKEN = 3.0  # as the engine reckons where there is no tokenizer
 _TOKENS_FOR_INSTRUCTIONS = 100
 
 
 class Settings(system.Settings):
     """The paper's model, and its variants as switches."""
 
-    trained: str = ""
-    """The folder of `pyfast train graph-convqa`; `--llm` is its `model` then, in `vllm:` or `transformers:`."""
-    graph: bool = True
-    """Off: the evidence as text, for any LLM, trained or not."""
-    memory: Memory = "on"
-    """`random` is the paper's "Rand Memory"."""
-    embedder: str = DEFAULT
-    """The model that looks through the memory"""
-    history: Literal["predicted", "gold"] = "predicted"
-    """What stands for the answers of earlier turns: the system's own, or those of the file."""
-    units: int = Field(default=50, ge=1, le=10_000)
-    """Passages, rows and subgraphs whose pieces are ranked"""
-    k: int = Field(default=20, ge=0, le=10_000)
-    """Pieces of evidence"""
-    nodes: int = Field(default=4096, ge=0, le=1_000_000)
-    """Of a graph, at most; the context window may hold fewer"""
+    renamed: ClassVar[Mapping[str, str]] = {"units": "passages"}
+
+    trained: str = Field(
+        default="",
+        description="The folder that `pyfast train graph-convqa` made; `--llm` is then its folder `model`, in"
+        " `vllm:` or `transformers:`. With `graph=on` it must be given.",
+    )
+    graph: bool = Field(
+        default=True,
+        description="Give the LLM the embeddings of the graph's nodes. Off: the evidence as text, to any LLM,"
+        " trained or not.",
+        json_schema_extra={"paper": "sections 4.3 to 4.5; table 2"},
+    )
+    memory: Memory = Field(
+        default="on",
+        description="What replaces the lowest third of the evidence: `on`, what earlier turns used and is nearest"
+        ' to the query; `random`, any of it ("Rand Memory"); `off`, nothing.',
+        json_schema_extra={"paper": "section 4.2, equation 2; table 2"},
+    )
+    embedder: str = Field(
+        default=DEFAULT,
+        description="The model of sentence-transformers that ranks the memory: its name or folder.",
+        json_schema_extra={"paper": "section 4.2"},
+    )
+    history: Literal["predicted", "gold"] = Field(
+        default="predicted",
+        description="The answers that stand for the earlier turns: the system's own, or those of the questions'"
+        " file.",
+    )
+    passages: int = Field(
+        default=50,
+        ge=1,
+        le=10_000,
+        description="Passages that a search finds, whose evidence items are then ranked.",
+    )
+    k: int = Field(
+        default=20,
+        ge=0,
+        le=10_000,
+        description="Evidence items of a turn: sentences, rows, infobox pairs, triples.",
+        json_schema_extra={"paper": "section 4.1"},
+    )
+    nodes: int = Field(
+        default=4096,
+        ge=0,
+        le=1_000_000,
+        description="Maximum number of nodes of a graph; the LLM's context window may hold fewer.",
+    )
 
     @model_validator(mode="after")
     def _has_an_encoder(self) -> Self:
@@ -80,13 +113,13 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     # Evidence retrieval (4.1) and memory (4.2)
     history = history_of(ctx.past, settings)
     query = query_of(history, question.text)
-    evidence = await ctx.call(find_pieces, query, settings.units, settings.k)
+    evidence = await ctx.call(find_evidence_items, query, settings.passages, settings.k)
     if settings.memory != "off" and ctx.past:
         past = tuple(
-            said.evidence for _, said in ctx.past if said is not None and isinstance(said.evidence, Evidence)
+            said.evidence for _, said in ctx.past if said is not None and isinstance(said.evidence, ScoredSegments)
         )
         evidence = await ctx.call(
-            remember, Recall(query, evidence, past, question.id), settings.memory, settings.embedder
+            apply_memory, MemoryQuery(query, evidence, past, question.id), settings.memory, settings.embedder
         )
     linear = await ctx.call(linearise, evidence)
 
@@ -111,31 +144,32 @@ def history_of(past: Past, settings: Settings) -> History:
 async def with_graph(
     question: str, history: History, linear: Linear, ctx: Context, settings: Settings, trace: dict[str, object]
 ) -> Request:
-    """The prompt with the graph's nodes in the place of the facts; notes in `trace` what had no room."""
+    """The prompt with the graph's nodes in the place of the facts; notes in `trace` what had no budget."""
     from pyfast.conversation.injection import Turn, build_graph, encode_graph
 
-    room = ctx.context_window - MOST_TOKENS
+    budget = ctx.context_window - MOST_TOKENS
     turn = Turn(linear, history, question)
-    prompt = await ctx.call(build_graph, turn, settings.trained, room, settings.nodes)
+    prompt = await ctx.call(build_graph, turn, settings.trained, budget, settings.nodes)
     graph = prompt.graph
     trace |= {"nodes": len(graph.tokens), "edges": len(graph.indices)}
-    trace |= {"pieces_dropped": len(linear.lines) - graph.pieces, "turns_dropped": len(history) - prompt.turns}
+    trace |= {"items_dropped": len(linear.lines) - graph.items, "turns_dropped": len(history) - prompt.turns}
     return Request((), MOST_TOKENS, embeds=await ctx.call(encode_graph, prompt, settings.trained))
 
 
 def as_text(question: str, history: History, linear: Linear, ctx: Context, trace: dict[str, object]) -> Request:
     """The same prompt as text, without a graph."""
-    room = int((ctx.context_window - MOST_TOKENS - _TOKENS_FOR_INSTRUCTIONS) * _CHARACTERS_PER_TOKEN)
-    kept = most_recent(history, question, room // 2, len)
-    left = room - len(query_of(kept, question))
-    facts = []
-    for line in linear.lines:
-        left -= len(line) + 1
-        if left < 0:
-            break
-        facts.append(line)
-    trace |= {"pieces_dropped": len(linear.lines) - len(facts), "turns_dropped": len(history) - len(kept)}
+    budget = int((ctx.context_window - MOST_TOKENS - _TOKENS_FOR_INSTRUCTIONS) * CHARACTERS_PER_TOKEN)
+    kept = most_recent(history, question, budget // 2, len)
+    facts = fit(linear.lines, budget - len(query_of(kept, question)))
+    trace |= {"items_dropped": len(linear.lines) - len(facts), "turns_dropped": len(history) - len(kept)}
     return Request(messages(kept, question, facts), MOST_TOKENS)
 
 
-SYSTEM = system.System("graph_convqa", answer, Settings, ())
+SYSTEM = system.System(
+    "graph_convqa",
+    answer,
+    Settings,
+    (),
+    summary="a conversation over an evidence graph, whose node embeddings the LLM reads in place of tokens",
+    paper="Integrating Large Language Models with Graph-based Reasoning for Conversational Question Answering",
+)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
-from pyfast.retrieval import Centrality, Curation, Pool, Rank, bridge_select, curate
+from pyfast.retrieval import Centrality, Pool, Rank, RerankConfig, bridge_select, rerank_pools
 from pyfast.systems import system
 from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, final_text
 
@@ -21,43 +22,123 @@ _PLACE = re.compile(r"\{entity([12])\}")
 class Settings(system.Settings):
     """The paper's hyperparameters, and its ablations as switches."""
 
-    decompose: bool = True
-    """Plan hops; off: one hop, the question itself."""
-    graph: bool = True
-    """Evidence graphs; off: the retrieved list, cut off."""
-    rank: Rank = "bridge_rank"
-    """`bridge_rank` is pyfast's own; `graph_rank` is the paper's."""
-    expand: bool = True
-    """Join what a pool's best units lead to in the whole corpus. `graph_rank` could not lift it: off with that."""
-    alpha: float = Field(default=0.85, ge=0, le=1, allow_inf_nan=False)
-    """GraphRank's balance; 1 leaves structure out (the paper's "w/o GraphRank")."""
-    centrality: Centrality = "degree"
-    """GraphRank's structural score. The paper weighs nodes by `degree`; the others cost the graph's edges too."""
-    beta: float = Field(default=0.2, ge=0, allow_inf_nan=False)
-    """The selector's boost, on scores in [0, 1]. The paper does not give its value."""
-    hop_k: int = Field(default=20, ge=1, le=10_000)
-    hop_least: int = Field(default=5, ge=1, le=10_000)
-    hop_most: int = Field(default=10, ge=1, le=10_000)
-    final_k: int = Field(default=100, ge=1, le=10_000)
-    final_unique: int = Field(default=50, ge=1, le=10_000)
-    final_least: int = Field(default=12, ge=1, le=10_000)
-    final_most: int = Field(default=25, ge=1, le=10_000)
+    renamed: ClassVar[Mapping[str, str]] = {
+        "rank": "ranking",
+        "hop_least": "hop_min",
+        "hop_most": "hop_max",
+        "final_least": "final_min",
+        "final_most": "final_max",
+    }
+
+    decompose: bool = Field(
+        default=True,
+        description="Plan one to three hops. Off: one hop, the question itself.",
+        json_schema_extra={"paper": "Structured Query Planning"},
+    )
+    graph: bool = Field(
+        default=True,
+        description="Build and rank an evidence graph at each hop and at the end. Off: the retrieved list, cut"
+        " off at the maximum number of nodes.",
+        json_schema_extra={"paper": "Evidence Graphs as Dynamic Knowledge Structures"},
+    )
+    ranking: Rank = Field(
+        default="bridge_rank",
+        description="How the nodes of an evidence graph are ranked: `graph_rank` is the paper's, `bridge_rank` is"
+        " pyfast's own and finds more.",
+        json_schema_extra={"paper": "equation 1"},
+    )
+    expand: bool = Field(
+        default=True,
+        description="Add to a pool what its best passages lead to in the whole corpus. Only with"
+        " `ranking=bridge_rank`; off with `graph_rank`, which could not lift it.",
+    )
+    alpha: float = Field(
+        default=0.85,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="GraphRank's balance between the semantic score and the structure; 1 leaves the structure out"
+        ' (the ablation "w/o GraphRank"). Only with `ranking=graph_rank`.',
+        json_schema_extra={"paper": "equation 1; Hyperparameter Settings"},
+    )
+    centrality: Centrality = Field(
+        default="degree",
+        description="GraphRank's structural score: `degree` (weighted) is the paper's, the others also build the"
+        " graph's edges. Only with `ranking=graph_rank`.",
+        json_schema_extra={"paper": "equation 1"},
+    )
+    beta: float = Field(
+        default=0.2,
+        ge=0,
+        allow_inf_nan=False,
+        description="What the bridge-aware selector adds to a score in [0, 1]. The paper gives no value.",
+        json_schema_extra={"paper": "algorithm 1"},
+    )
+    hop_k: int = Field(
+        default=20,
+        ge=1,
+        le=10_000,
+        description="Passages and rows retrieved for each query of a hop.",
+        json_schema_extra={"paper": "Hyperparameter Settings"},
+    )
+    hop_min: int = Field(
+        default=5,
+        ge=1,
+        le=10_000,
+        description="Minimum number of nodes of a hop's graph after pruning.",
+        json_schema_extra={"paper": "Hyperparameter Settings"},
+    )
+    hop_max: int = Field(
+        default=10,
+        ge=1,
+        le=10_000,
+        description="Maximum number of nodes of a hop's graph after pruning.",
+        json_schema_extra={"paper": "Hyperparameter Settings"},
+    )
+    final_k: int = Field(
+        default=100,
+        ge=1,
+        le=10_000,
+        description="Passages and rows retrieved for the final answer, beside those of the hops.",
+        json_schema_extra={"paper": "Hyperparameter Settings"},
+    )
+    final_unique: int = Field(
+        default=50,
+        ge=1,
+        le=10_000,
+        description="Candidates of the final graph, each once.",
+        json_schema_extra={"paper": "Hyperparameter Settings"},
+    )
+    final_min: int = Field(
+        default=12,
+        ge=1,
+        le=10_000,
+        description="Minimum number of nodes of the final graph after pruning.",
+        json_schema_extra={"paper": "Hyperparameter Settings"},
+    )
+    final_max: int = Field(
+        default=25,
+        ge=1,
+        le=10_000,
+        description="Maximum number of nodes of the final graph after pruning.",
+        json_schema_extra={"paper": "Hyperparameter Settings"},
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _of_the_rank(cls, given: dict[str, Any]) -> dict[str, Any]:
         """What only one of the ranks has is off, or refused, with the other."""
-        if given.get("rank") != "graph_rank":
+        if given.get("ranking") != "graph_rank":
             for name in ("alpha", "centrality"):
                 if name in given:
-                    raise ValueError(f"{name} wants rank=graph_rank")
+                    raise ValueError(f"{name} wants ranking=graph_rank")
             return given
         return {"expand": False, **given}
 
     @model_validator(mode="after")
     def _can_lift(self) -> Self:
-        if self.rank == "graph_rank" and self.expand:
-            raise ValueError("expand wants rank=bridge_rank")
+        if self.ranking == "graph_rank" and self.expand:
+            raise ValueError("expand wants ranking=bridge_rank")
         return self
 
 
@@ -88,7 +169,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         path.append({"query": query})
         if hop + 1 == len(plan.queries):
             break  # what the last hop found is evidence for the answer
-        kept = await curated(pool, query, ctx, settings, settings.hop_least, settings.hop_most)
+        kept = await reranked(pool, query, ctx, settings, settings.hop_min, settings.hop_max)
         entity_type = plan.entity_type if hop == 0 else ANYTHING
         try:
             found = await ctx.generate(
@@ -108,7 +189,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     if settings.graph and len(plan.queries) > 1:
         candidates = await ctx.call(bridge_select, candidates, settings.beta)
     candidates = candidates.head(settings.final_unique)
-    final = await curated(candidates, question.text, ctx, settings, settings.final_least, settings.final_most)
+    final = await reranked(candidates, question.text, ctx, settings, settings.final_min, settings.final_max)
     reply = await ctx.generate(
         ANSWER, context=await ctx.narrative(final, ANSWER), path=reasoning_path(path), question=question.text
     )
@@ -147,12 +228,21 @@ def fill(template: str, entities: list[str]) -> str:
     return _PLACE.sub(lambda place: found.get(place[1], place[0]), template)
 
 
-async def curated(pool: Pool, query: str, ctx: Context, settings: Settings, least: int, most: int) -> Pool:
+async def reranked(
+    pool: Pool, query: str, ctx: Context, settings: Settings, min_nodes: int, max_nodes: int
+) -> Pool:
     """Graph, GraphRank and pruning; without the graph, the head of the list."""
     if not settings.graph:
-        return pool.head(most)
-    how = Curation(min(least, most), most, settings.alpha, settings.rank, settings.expand, settings.centrality)
-    return await ctx.call(curate, (pool, query), how)
+        return pool.head(max_nodes)
+    how = RerankConfig(
+        min(min_nodes, max_nodes),
+        max_nodes,
+        settings.alpha,
+        settings.ranking,
+        settings.expand,
+        settings.centrality,
+    )
+    return await ctx.call(rerank_pools, (pool, query), how)
 
 
 def reasoning_path(path: list[dict[str, str]]) -> str:
@@ -161,4 +251,11 @@ def reasoning_path(path: list[dict[str, str]]) -> str:
     return "".join(f"Found before: {line}\n" for line in found)
 
 
-SYSTEM = system.System("n2n", answer, Settings, (PLAN, EXTRACT, ANSWER))
+SYSTEM = system.System(
+    "n2n",
+    answer,
+    Settings,
+    (PLAN, EXTRACT, ANSWER),
+    summary="a plan of hops; an evidence graph, ranked and pruned, at each hop and at the end; then the answer",
+    paper="N2N-GQA: Noise-to-Narrative for Graph-Based Table-Text Question Answering Using LLMs",
+)

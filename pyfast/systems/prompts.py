@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Prompt
-from pyfast.knowledge.records import tidy
+from pyfast.knowledge.names import tidy
 
 INSUFFICIENT = "insufficient evidence"
 

@@ -10,9 +10,9 @@ from pyfast.systems.prompts import ANSWER, final_text
 
 
 class Settings(system.Settings):
-    """`k`: units retrieved."""
+    """How much is retrieved."""
 
-    k: int = Field(default=10, ge=1, le=10_000)
+    k: int = Field(default=10, ge=1, le=10_000, description="Passages and rows retrieved.")
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
@@ -23,4 +23,11 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     return Answer(final_text(reply.answer), ctx.evidence(pool))
 
 
-SYSTEM = system.System("rag", answer, Settings, (ANSWER,))
+SYSTEM = system.System(
+    "rag",
+    answer,
+    Settings,
+    (ANSWER,),
+    summary="baseline: one search, its list as it is, one call of the LLM",
+    paper="a baseline of N2N-GQA",
+)

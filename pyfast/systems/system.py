@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from pyfast.engine import Answer, Ask, Prompt
 from pyfast.errors import InputError, first_fault
@@ -18,16 +22,25 @@ from pyfast.retrieval.embeddings import DEFAULT
 
 
 class Settings(BaseModel):
-    """Base of the settings of systems; as it stands, those of a system that has none."""
+    """Base of the settings of systems; as it stands, those of a system that has none.
+
+    A setting is a `pydantic.Field` with bounds and a `description`. Where it is a paper's, `json_schema_extra`
+    says where it stands there: `{"paper": "section 2.3, equation 4"}`. `pyfast systems NAME` shows all of it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Old names of settings, and their new ones: taken for one release, with a warning"""
 
 
 class WithKnowledge(Settings):
     """Base of the settings of systems that draw on a store of knowledge."""
 
-    embedder: str = DEFAULT
-    """A model of sentence-transformers: its name or folder."""
+    embedder: str = Field(
+        default=DEFAULT,
+        description="The model of sentence-transformers that ranks what is known: its name or folder.",
+    )
 
 
 def opens(index: Index, settings: WithKnowledge, run: Path | None) -> Session:
@@ -50,26 +63,73 @@ class System:
     the folder of a run that is perhaps gone on with"""
     resumes: Callable[[Session, Any, Path], None] | None = None
     """resumes(session, settings, answers): called before a run goes on, with the answers that it has"""
+    summary: str = ""
+    """What it is, in one line"""
+    paper: str = ""
+    """The title of the paper that it is from"""
 
-    def configure(self, given: Mapping[str, str]) -> Settings:
-        """The settings: the defaults, but for those `given` by name, as text.
+    @property
+    def code(self) -> str:
+        """A digest of the code of a system that is not pyfast's own: a run is resumed with the same code only."""
+        module = self.answer.__module__
+        if module.startswith("pyfast."):
+            return ""
+        path = inspect.getsourcefile(self.answer)
+        if path is not None and Path(path).is_file():
+            said = Path(path).read_bytes()
+        else:  # typed into an interpreter
+            said = self.answer.__code__.co_code + repr(self.answer.__code__.co_consts).encode()
+        return blake2b(said, digest_size=8).hexdigest()
 
-        Raises `InputError` for an unknown name or a value that does not fit.
+    def configure(self, given: Mapping[str, Any]) -> Settings:
+        """The settings: the defaults, but for those `given` by name.
+
+        Args:
+            given: Values as text, as the command line has them (`{"k": "5", "graph": "off"}`), or as Python has
+                them (`{"k": 5, "graph": False}`). The old name of a setting is taken, with a warning.
+
+        Raises:
+            InputError: There is no such setting, its value does not fit, or it is given by its old name and its
+                new one.
         """
         known = self.settings.model_fields
-        for name in given:
+        values = self._with_new_names(given)
+        for name, value in values.items():
             if name not in known:
                 has = f"it has: {', '.join(known)}" if known else "it has none"
                 raise InputError(f"{self.name} has no setting {name!r}; {has}")
+            if isinstance(value, bool) and _is_number(known[name]):
+                # pydantic would take it for 0 or 1.
+                raise InputError(f"{self.name}: setting {name}: expected a number, got {value}")
         try:
-            return self.settings.model_validate(given)
+            return self.settings.model_validate(values)
         except ValidationError as error:
             setting, fault = first_fault(error)
             where = f"setting {setting}: " if setting else ""
             raise InputError(f"{self.name}: {where}{fault.removeprefix('Value error, ')}") from None
+
+    def _with_new_names(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            new = self.settings.renamed.get(name, name)
+            if new != name:
+                if new in given:
+                    raise InputError(f"{self.name}: {name} is the old name of {new}: give {new} alone")
+                logging.getLogger("pyfast").warning(
+                    "%s: the setting %s is now called %s; the next release will refuse the old name",
+                    self.name,
+                    name,
+                    new,
+                )
+            values[new] = value
+        return values
 
     def ask(self, settings: Settings, session: Session | None = None) -> Ask:
         """The system with its settings, and what it `opens`."""
         if session is None:
             return partial(self.answer, settings=settings)
         return partial(self.answer, settings=settings, session=session)
+
+
+def _is_number(setting: FieldInfo) -> bool:
+    return setting.annotation in (int, float)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyfast.conversation import History, Linear, Memory, Recall, linearise, messages, query_of, remember
+from pyfast.conversation import History, Linear, Memory, MemoryQuery, apply_memory, linearise, messages, query_of
 from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
 from pyfast.conversation.injection import MODEL, Framed, Turn, embedded, framed
 from pyfast.engine import Question
 from pyfast.llm.local import folder_hash
 from pyfast.llm.template import chat
-from pyfast.retrieval import Evidence, Index, find_pieces
+from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.training.loop import Point, Schedule, fit
 from pyfast.training.lora import completion_loss, learning, open_model, save_merged, with_lora
@@ -31,15 +31,15 @@ class Recipe:
 
     graph: bool = True
     """Off: the text-only fine-tune that the paper compares with"""
-    units: int = 50
+    passages: int = 50
     k: int = 20
     memory: Memory = "on"
     embedder: str = DEFAULT
-    room: int = 1024
+    max_prompt_tokens: int = 1024
     """Tokens of a prompt, at most"""
     residual: bool = True
-    rank: int = 128
-    alpha: int = 32
+    lora_rank: int = 128
+    lora_alpha: int = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ def train(
     recipe: Recipe,
     schedule: Schedule,
     stop: Callable[[], bool] = lambda: False,
-    told: Callable[[Point, int], None] = lambda point, total: None,
+    on_step: Callable[[Point, int], None] = lambda point, total: None,
 ) -> list[Point]:
     """Learn from the conversations' gold answers, or go on; the curve.
 
@@ -70,7 +70,7 @@ def train(
     model, tokenizer = open_model(model_folder)
     examples = make_examples(index, turns, tokenizer, recipe)
     encoder = GraphEncoder(Shape(model.config.hidden_size, residual=recipe.residual))
-    model = with_lora(model, rank=recipe.rank, alpha=recipe.alpha).train()
+    model = with_lora(model, rank=recipe.lora_rank, alpha=recipe.lora_alpha).train()
     parameters = learning(model)
     if recipe.graph:
         parameters |= {f"encoder.{name}": weight for name, weight in encoder.train().named_parameters()}
@@ -87,7 +87,7 @@ def train(
         schedule,
         described,
         stop=stop,
-        told=told,
+        on_step=on_step,
     )
     save_merged(model, tokenizer, out / MODEL)
     if recipe.graph:
@@ -128,8 +128,8 @@ def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor
 def make_examples(index: Index, turns: Sequence[Question], tokenizer: Any, recipe: Recipe) -> list[Example]:
     """An example for each turn that has a known answer, as the system would ask it with gold history."""
     prepared = list(_prepared(turns))
-    found = find_pieces(
-        index, [query_of(history, turn.text) for turn, history in prepared], recipe.units, recipe.k
+    found = find_evidence_items(
+        index, [query_of(history, turn.text) for turn, history in prepared], recipe.passages, recipe.k
     )
     evidence = _with_memory(index, prepared, found, recipe)
     linear = linearise(index, evidence)
@@ -153,16 +153,18 @@ def _prepared(turns: Sequence[Question]) -> Iterator[tuple[Question, History]]:
 
 
 def _with_memory(
-    index: Index, prepared: Sequence[tuple[Question, History]], found: Sequence[Evidence], recipe: Recipe
-) -> list[Evidence]:
-    """What each turn reads: one round of `remember` for all first turns, one for all second ones, and so on."""
+    index: Index, prepared: Sequence[tuple[Question, History]], found: Sequence[ScoredSegments], recipe: Recipe
+) -> list[ScoredSegments]:
+    """What each turn reads: one round of `apply_memory` for all first turns, one for all second ones, and so
+    on.
+    """
     evidence = list(found)
     if recipe.memory == "off":
         return evidence
     for depth in range(1, max((len(history) for _, history in prepared), default=0) + 1):
         places = [place for place, (_, history) in enumerate(prepared) if len(history) == depth]
         recalls = [
-            Recall(
+            MemoryQuery(
                 query_of(prepared[place][1], prepared[place][0].text),
                 evidence[place],
                 tuple(evidence[place - depth : place]),
@@ -170,7 +172,9 @@ def _with_memory(
             )
             for place in places
         ]
-        for place, recalled in zip(places, remember(index, recalls, recipe.memory, recipe.embedder), strict=True):
+        for place, recalled in zip(
+            places, apply_memory(index, recalls, recipe.memory, recipe.embedder), strict=True
+        ):
             evidence[place] = recalled
     return evidence
 
@@ -178,10 +182,12 @@ def _with_memory(
 def _prompt(
     tokenizer: Any, question: str, history: History, linear: Linear, recipe: Recipe
 ) -> Framed | tuple[int, ...]:
-    with_graph = framed(tokenizer, Turn(linear, history, question), recipe.room, recipe.room)
+    with_graph = framed(
+        tokenizer, Turn(linear, history, question), recipe.max_prompt_tokens, recipe.max_prompt_tokens
+    )
     if recipe.graph:
         return with_graph
-    facts = linear.lines[: with_graph.graph.pieces]  # as many as the graph has room for
+    facts = linear.lines[: with_graph.graph.items]  # as many as the graph holds
     kept = history[len(history) - with_graph.turns :]
     text = chat(tokenizer, messages(kept, question, facts))
     return tuple(tokenizer.encode(text, add_special_tokens=False))

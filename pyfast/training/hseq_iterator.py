@@ -18,7 +18,7 @@ from pyfast.training.loop import Point, Schedule, fit
 from pyfast.training.lora import ALL_PROJECTIONS, completion_loss, learning, open_model, save_adapter, with_lora
 from pyfast.training.mixture import mixed
 from pyfast.training.trajectories import Target, trajectories
-from pyfast.training.weak_positives import Gold, candidate_units, weak_positives
+from pyfast.training.weak_positives import Gold, candidate_passages, weak_positives
 
 ADAPTER = "adapter"
 _SUFFICIENCY = '"sufficiency": '  # what stands behind it is s_t
@@ -30,21 +30,21 @@ class Recipe:
 
     settings: Settings
     """Of the system that the iterator is for: window, k, steps, guidance, characters"""
-    enough: int = 4
+    max_positives: int = 4
     """u: positives of a question, at most"""
-    lexical: float = 0.3
+    lexical_weight: float = 0.3
     """Weight of a positive that only shares words with the question; 0 leaves them out"""
-    balance: float = 1.0
+    verdict_weight: float = 1.0
     """lambda: weight of the tokens that say whether the evidence suffices; 1 is the plain next-token loss"""
     size: int = 512
     """Steps in the mixture"""
     weights: tuple[float, ...] = ()
     """Of the sources, in the mixture; none: all alike"""
-    rank: int = 16
-    alpha: int = 32
+    lora_rank: int = 16
+    lora_alpha: int = 32
     dropout: float = 0.05
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As JSON types."""
         return {**asdict(self), "settings": self.settings.model_dump(mode="json")}
 
@@ -65,7 +65,7 @@ def train(
     recipe: Recipe,
     schedule: Schedule,
     stop: Callable[[], bool] = lambda: False,
-    told: Callable[[Point, int], None] = lambda point, total: None,
+    on_step: Callable[[Point, int], None] = lambda point, total: None,
 ) -> list[Point]:
     """Learn from the questions of each source (an index, and questions with gold answers), or go on; the curve.
 
@@ -83,29 +83,34 @@ def train(
     )
     examples = [example_of(target, tokenizer, recipe) for target in targets]
     model = with_lora(
-        model, rank=recipe.rank, alpha=recipe.alpha, dropout=recipe.dropout, targets=ALL_PROJECTIONS
+        model, rank=recipe.lora_rank, alpha=recipe.lora_alpha, dropout=recipe.dropout, targets=ALL_PROJECTIONS
     ).train()
     described = {
-        "recipe": recipe.told(),
+        "recipe": recipe.as_json(),
         "model": folder_hash(model_folder),
         "examples": digest([[*map(torch.Tensor.tolist, (it.prompt, it.answer, it.weights))] for it in examples]),
     }
     curve = fit(
         examples, lambda example: loss_of(example, model), learning(model), out, schedule, described,
-        stop=stop, told=told,
+        stop=stop, on_step=on_step,
     )  # fmt: skip
     save_adapter(model, out / ADAPTER)
-    said = {"recipe": recipe.told(), "schedule": asdict(schedule), "steps": len(curve), "examples": len(examples)}
+    said = {
+        "recipe": recipe.as_json(),
+        "schedule": asdict(schedule),
+        "steps": len(curve),
+        "examples": len(examples),
+    }
     (out / "recipe.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     return curve
 
 
 def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[Target]:
     """All steps that the questions of one source teach."""
-    units = candidate_units(index, [gold.question for gold in golds], recipe.settings.prior)
+    passages = candidate_passages(index, [gold.question for gold in golds], recipe.settings.prior)
     positives = [
-        weak_positives(gold, found, recipe.enough, recipe.lexical)
-        for gold, found in zip(golds, units, strict=True)
+        weak_positives(gold, found, recipe.max_positives, recipe.lexical_weight)
+        for gold, found in zip(golds, passages, strict=True)
     ]
     for steps in trajectories(index, golds, positives, recipe.settings):
         yield from steps
@@ -118,7 +123,7 @@ def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
     action = target.answer(recipe.settings)
     coded = tokenizer(action, add_special_tokens=False, return_offsets_mapping=True)
     verdict = action.rindex(_SUFFICIENCY) + len(_SUFFICIENCY)
-    weights = [recipe.balance if end > verdict else 1.0 for _, end in coded["offset_mapping"]]
+    weights = [recipe.verdict_weight if end > verdict else 1.0 for _, end in coded["offset_mapping"]]
     return Example(
         torch.tensor(asked),
         torch.tensor([*coded["input_ids"], tokenizer.eos_token_id]),

@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from pyfast.errors import InputError, RunError
+from pyfast.files import written_aside
 
 CHECKPOINT, CURVE = "checkpoint.safetensors", "curve.jsonl"
 _STATE = ("step", "exp_avg", "exp_avg_sq")
@@ -85,14 +86,15 @@ def fit(
     described: Mapping[str, Any],
     *,
     stop: Callable[[], bool] = lambda: False,
-    told: Callable[[Point, int], None] = lambda point, total: None,
+    on_step: Callable[[Point, int], None] = lambda point, total: None,
 ) -> list[Point]:
     """Learn, or go on from the folder's checkpoint; the curve, whole unless its file was damaged. `parameters` are
     changed in place.
 
     `loss(example)` is a scalar; `described` is what the training depends on beside the schedule (data, model).
-    `stop` is asked before each step: what was learnt is kept. `told` hears of each step, and how many there are.
-    Raises `InputError` where the checkpoint is another training's, and `RunError` where the loss is not finite.
+    `stop` is asked before each step: what was learnt is kept. `on_step` hears of each step, and how many there
+    are. Raises `InputError` where the checkpoint is another training's, and `RunError` where the loss is not
+    finite.
     """
     if not examples:
         raise InputError("nothing to learn from: there is no example")
@@ -111,7 +113,7 @@ def fit(
             file.write(json.dumps(asdict(point)) + "\n")
             file.flush()
             reached = step + 1
-            told(point, total)
+            on_step(point, total)
             if reached % schedule.save_every == 0:
                 _save(folder / CHECKPOINT, parameters, optimizer, digest, reached)
     if reached > done:
@@ -176,10 +178,9 @@ def _save(
     step: int,
 ) -> None:
     """Whole or not at all: written aside and renamed."""
-    aside = path.with_suffix(".new")
     tensors = {name: tensor.contiguous() for name, tensor in _tensors(parameters, optimizer)}
-    save_file(tensors, aside, {"training": digest, "step": str(step)})
-    aside.rename(path)
+    with written_aside(path) as aside:
+        save_file(tensors, aside, {"training": digest, "step": str(step)})
 
 
 def _restore(

@@ -80,9 +80,13 @@ def save_adapter(model: Any, folder: Path) -> None:
 def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
     """Write a model with an adapter's updates taken in, for whoever loads whole models only.
 
-    Raises `ModelNotFoundError` where there is no model or adapter, and `InputError` where they do not fit.
+    Raises `ModelNotFoundError` where there is no model or adapter, and `InputError` where they do not fit, or
+    `out` is in use.
     """
     from peft import PeftModel
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out}: exists; choose another folder")
 
     if not (adapter / "adapter_config.json").is_file():
         raise ModelNotFoundError(f"no adapter at {adapter} (it has no adapter_config.json)")

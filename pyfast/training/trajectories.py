@@ -66,7 +66,7 @@ def trajectories(
         for at, view in enumerate(views)
         if positives[at] and view.window
     }
-    for t in range(1, limits.most + 1):
+    for t in range(1, limits.max_steps + 1):
         moves: dict[int, Move] = {}
         for at, walk in walks.items():
             aim = target(golds[at].id, t, state_of(walk), positives[at], limits.k)

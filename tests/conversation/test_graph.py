@@ -46,19 +46,19 @@ def test_edges_are_those_of_the_definition(given_: list[Chain]) -> None:
     found = edges(graph)
     assert len(found) == len(set(found)) and set(found) == written_out(given_)
     assert found == sorted(found, key=lambda edge: (edge[1], edge[0]))
-    assert graph.pieces == len(given_)
+    assert graph.items == len(given_)
 
 
 @given(chains(), st.integers(0, 40))
-def test_what_has_no_room_is_dropped_from_the_last(given_: list[Chain], most: int) -> None:
-    graph = token_graph(given_, most)
-    assert len(graph.tokens) <= most
+def test_what_has_no_room_is_dropped_from_the_last(given_: list[Chain], max_nodes: int) -> None:
+    graph = token_graph(given_, max_nodes)
+    assert len(graph.tokens) <= max_nodes
     lengths = [len(chain.tokens) for chain in given_]
-    whole = [n for n in range(len(given_) + 1) if sum(lengths[:n]) <= most][-1]
-    if whole or not given_ or not most:
-        assert graph.pieces == whole and set(edges(graph)) == written_out(given_[:whole])
+    whole = [n for n in range(len(given_) + 1) if sum(lengths[:n]) <= max_nodes][-1]
+    if whole or not given_ or not max_nodes:
+        assert graph.items == whole and set(edges(graph)) == written_out(given_[:whole])
     else:
-        assert graph.pieces == 1 and graph.tokens.tolist() == list(given_[0].tokens[:most])
+        assert graph.items == 1 and graph.tokens.tolist() == list(given_[0].tokens[:max_nodes])
 
 
 def test_a_link_goes_from_the_end_of_a_mention_to_the_beginnings_of_the_others() -> None:
@@ -69,11 +69,11 @@ def test_a_link_goes_from_the_end_of_a_mention_to_the_beginnings_of_the_others()
 def test_thousands_of_nodes() -> None:
     many = [Chain(tuple(range(40)), ((0, 2, 0), (5, 6, i % 50))) for i in range(200)]
     graph = token_graph(many, 5_000)
-    assert graph.pieces == 125 and len(graph.tokens) == 5_000
+    assert graph.items == 125 and len(graph.tokens) == 5_000
     assert set(edges(graph)) == written_out(many[:125])
 
 
-@pytest.mark.parametrize("most", [0, 5])
-def test_no_evidence_is_no_graph(most: int) -> None:
-    graph = token_graph([], most)
-    assert (graph.tokens.size, graph.indices.size, graph.indptr.tolist(), graph.pieces) == (0, 0, [0], 0)
+@pytest.mark.parametrize("max_nodes", [0, 5])
+def test_no_evidence_is_no_graph(max_nodes: int) -> None:
+    graph = token_graph([], max_nodes)
+    assert (graph.tokens.size, graph.indices.size, graph.indptr.tolist(), graph.items) == (0, 0, [0], 0)

@@ -39,8 +39,8 @@ def trained(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_prompt_around_the_nodes(small: Index, trained: Path, tokenizer: Any) -> None:
-    (prompt,) = build_graph(small, [turn()], str(trained), 1000, 1000)
-    (embeds,) = encode_graph(small, [prompt], str(trained))
+    (prompt,) = build_graph([turn()], str(trained), 1000, 1000)
+    (embeds,) = encode_graph([prompt], str(trained))
     said = tokenizer.decode([*prompt.prefix, *prompt.graph.tokens.tolist(), *prompt.suffix])
     assert "Facts:\n" + "".join(f"{line}\n" for line in LINES) + "The conversation" in said
     table = open_trained(str(trained)).table.numpy()
@@ -50,35 +50,35 @@ def test_the_prompt_around_the_nodes(small: Index, trained: Path, tokenizer: Any
     nodes = embeds[first:last]
     assert len(nodes) == len(prompt.graph.tokens) and embeds.dtype == np.float32
     assert np.abs(nodes - table[prompt.graph.tokens]).max() > 1e-3  # the graph has something to say
-    assert prompt.graph.pieces == 3 and prompt.turns == 1
+    assert prompt.graph.items == 3 and prompt.turns == 1
 
 
 def test_each_prompt_is_the_same_in_any_batch(small: Index, trained: Path) -> None:
-    prompts = build_graph(small, [turn(), turn(()), turn(LINES[1:])], str(trained), 1000, 1000)
-    together = encode_graph(small, prompts, str(trained))
+    prompts = build_graph([turn(), turn(()), turn(LINES[1:])], str(trained), 1000, 1000)
+    together = encode_graph(prompts, str(trained))
     for prompt, expected in zip(prompts, together, strict=True):
-        np.testing.assert_array_equal(encode_graph(small, [prompt], str(trained))[0], expected)
+        np.testing.assert_array_equal(encode_graph([prompt], str(trained))[0], expected)
 
 
-@pytest.mark.parametrize("room", [60, 90, 120, 150, 400])
-def test_it_fits_the_room_by_leaving_out_pieces_and_turns(tokenizer: Any, room: int) -> None:
+@pytest.mark.parametrize("max_tokens", [60, 90, 120, 150, 400])
+def test_it_fits_the_room_by_leaving_out_pieces_and_turns(tokenizer: Any, max_tokens: int) -> None:
     long = tuple((f"What is number {i} of the list?", f"answer {i}") for i in range(30))
-    prompt = framed(tokenizer, turn(history=long), room, 1000)
+    prompt = framed(tokenizer, turn(history=long), max_tokens, 1000)
     size = len(prompt.prefix) + len(prompt.graph.tokens) + len(prompt.suffix)
     bare = framed(tokenizer, turn((), ()), 10_000, 0)
-    assert size <= max(room, len(bare.prefix) + len(bare.suffix))
-    assert prompt.turns < 30 and (prompt.graph.pieces < 3 or room >= 120)
+    assert size <= max(max_tokens, len(bare.prefix) + len(bare.suffix))
+    assert prompt.turns < 30 and (prompt.graph.items < 3 or max_tokens >= 120)
 
 
 def test_nodes_have_a_limit_of_their_own(tokenizer: Any) -> None:
-    sizes = [len(framed(tokenizer, turn(), 1000, most).graph.tokens) for most in (0, 1, 12, 13, 1000)]
+    sizes = [len(framed(tokenizer, turn(), 1000, max_nodes).graph.tokens) for max_nodes in (0, 1, 12, 13, 1000)]
     assert sizes[0] == 0 and sizes[1] == 1 and sizes == sorted(sizes)
 
 
 def test_transformers_reads_embeddings_as_their_tokens(small: Index, tiny: Path, trained: Path) -> None:
     """Without a graph the prompt is plain text: embedded or not, the same answer."""
-    (prompt,) = build_graph(small, [turn(())], str(trained), 1000, 1000)
-    (embeds,) = encode_graph(small, [prompt], str(trained))
+    (prompt,) = build_graph([turn(())], str(trained), 1000, 1000)
+    (embeds,) = encode_graph([prompt], str(trained))
 
     async def both() -> list[str]:
         llm = open_llm(f"transformers:{tiny}")

@@ -88,8 +88,8 @@ def test_the_oldest_turns_go_first(turns: int) -> None:
     history = tuple((f"question {i}?", f"answer {i}") for i in range(turns))
     sizes = [len("".join((around.before, around.after))) for around in [parts(history, "?")]]
     assert most_recent(history, "?", sizes[0], len) == history
-    for room in np.linspace(0, sizes[0], 7).astype(int).tolist():
-        kept = most_recent(history, "?", room, len)
+    for max_tokens in np.linspace(0, sizes[0], 7).astype(int).tolist():
+        kept = most_recent(history, "?", max_tokens, len)
         assert kept == history[len(history) - len(kept) :]
         around = parts(kept, "?")
-        assert not kept or len(around.before + around.after) <= room
+        assert not kept or len(around.before + around.after) <= max_tokens

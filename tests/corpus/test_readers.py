@@ -1,10 +1,12 @@
 """Files into documents, and bad files into one line that says where and why."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Triple, encode, read
+from pyfast.corpus import KnowledgeGraph, Reader, Table, TextDocument, Triple, encode, read
+from pyfast.corpus.readers import TRIPLES
 from pyfast.errors import InputError
 
 
@@ -15,7 +17,7 @@ def write(folder: Path, **files: str | bytes) -> None:
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
 
 
-def one(path: Path, data: str | bytes, **options: str) -> list[object]:
+def one(path: Path, data: str | bytes, **options: Any) -> list[Any]:
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     return list(read([path], **options))
 
@@ -65,7 +67,8 @@ def test_tab_separated(tmp_path: Path) -> None:
     for name in ("triples.tsv", "film.triples.tsv"):
         facts = one(tmp_path / name, 'The "A\tr\t"t"\t1999\nh\tr\tt\t\n')[0].triples
         assert facts == (Triple('The "A', "r", '"t"', "1999"), Triple("h", "r", "t"))
-    assert one(tmp_path / "x.tsv", "h\tr\tt\n", kind="kg")[0].triples == (Triple("h", "r", "t"),)
+    facts = Reader(("*.tsv",), TRIPLES.read)
+    assert one(tmp_path / "x.tsv", "h\tr\tt\n", readers=[facts])[0].triples == (Triple("h", "r", "t"),)
 
 
 def test_records(tmp_path: Path) -> None:
@@ -135,10 +138,10 @@ def test_bad_input(tmp_path: Path, name: str, data: bytes, line: int, says: str)
 def test_sources_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         list(read([tmp_path / "missing"]))
-    with pytest.raises(InputError, match=r"\.txt, \.md"):
+    with pytest.raises(InputError, match=r"no reader is for such a file: pyfast reads \*\.csv"):
         one(tmp_path / "x.pdf", "")
 
 
 def test_what_is_read_can_be_encoded(tmp_path: Path) -> None:
     write(tmp_path, a__txt="One. Two.", b__csv="h\nx\n", triples__tsv="h\tr\tt\n")
-    assert encode(read([tmp_path])).units().size == 3
+    assert encode(read([tmp_path])).passages().size == 3

@@ -35,4 +35,4 @@ def test_there_and_back(name: str, data: Path) -> None:
     assert found == expected
     corpus = encode(found)
     assert decode(corpus) == expected
-    assert corpus.units().size >= sum(not isinstance(d, Table) for d in expected)
+    assert corpus.passages().size >= sum(not isinstance(d, Table) for d in expected)

@@ -1,4 +1,4 @@
-"""Units as retrieval and the LLM read them."""
+"""Passages as retrieval and the LLM read them."""
 
 import pytest
 from corpus_strategies import documents
@@ -9,7 +9,7 @@ from pyfast.corpus import Document, KnowledgeGraph, Table, TextDocument, Triple,
 
 def rendered(document: Document) -> list[str]:
     corpus = encode([document])
-    return [corpus.render(int(i)) for i in corpus.units()]
+    return [corpus.render(int(i)) for i in corpus.passages()]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_subgraphs() -> None:
 @given(documents)
 def test_every_unit_is_one_line_that_shows_something(given_documents: list[Document]) -> None:
     corpus = encode(given_documents)
-    for i in corpus.units().tolist():
+    for i in corpus.passages().tolist():
         line = corpus.render(i)
         assert line.strip() and "\n" not in line and "\r" not in line
     for i in range(len(corpus)):

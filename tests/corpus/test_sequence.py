@@ -166,7 +166,7 @@ def test_segments_of_a_table_and_a_graph() -> None:
         ("SUBGRAPH", -1, -1, "i r_s h"),
         ("TRIPLET", -1, -1, "i r_s h"),
     ]
-    assert corpus.units().tolist() == [1, 10, 14, 17]  # not the blank rows
+    assert corpus.passages().tolist() == [1, 10, 14, 17]  # not the blank rows
     assert corpus.cells(1) == ["1", "x", "more"] and corpus.cells(7) == []
     assert corpus.links(1) == ["plain"] and corpus.links(10) == []
     assert [corpus.is_table(i) for i in (0, 1, 2, 13, 14)] == [True, True, True, False, False]
@@ -176,7 +176,7 @@ def test_segments_of_a_table_and_a_graph() -> None:
 def test_rows_of_many_cells() -> None:
     row = tuple(f"c{k}" for k in range(100))
     corpus = encode([Table("t", "", "", (), (row, row[:32], row[:64], ("x",)))])
-    assert [corpus.cells(int(i)) for i in corpus.units()] == [
+    assert [corpus.cells(int(i)) for i in corpus.passages()] == [
         list(row),
         list(row[:32]),
         list(row[:64]),
@@ -187,9 +187,9 @@ def test_rows_of_many_cells() -> None:
 def test_subgraphs_are_bounded() -> None:
     triples = tuple(Triple("hub" if k % 2 else "other", "r", str(k)) for k in range(300))
     corpus = encode([KnowledgeGraph("g", "", triples)])
-    sizes = [len(corpus.triples(int(i))) for i in corpus.units()]
+    sizes = [len(corpus.triples(int(i))) for i in corpus.passages()]
     assert sizes == [64, 64, 22] * 2
-    assert corpus.triples(int(corpus.units()[0]))[:2] == [
+    assert corpus.triples(int(corpus.passages()[0]))[:2] == [
         triples[0],
         triples[2],
     ]  # heads in order of appearance
@@ -278,20 +278,20 @@ def test_fingerprint_tells_corpora_apart(tmp_path: Path) -> None:
 def test_long_paragraphs_are_cut(pieces: list[str]) -> None:
     text = " ".join(pieces) + "x" * 9000
     corpus = encode([TextDocument("u", "", text)])
-    units = [corpus.content(int(i)) for i in corpus.units()]
-    assert max(map(len, units)) <= 4000
-    assert "".join("".join(units).split()) == "".join(text.split())
+    passages = [corpus.content(int(i)) for i in corpus.passages()]
+    assert max(map(len, passages)) <= 4000
+    assert "".join("".join(passages).split()) == "".join(text.split())
     assert decode(corpus) == [TextDocument("u", "", text)]
 
 
 def test_long_paragraphs_are_cut_at_sentences_then_spaces_then_anywhere() -> None:
     sentence = "Aaaa " * 300 + "end. "  # 1505 characters
-    cut = [len(u) for u in _units(sentence * 3)]
+    cut = [len(u) for u in _passages(sentence * 3)]
     assert cut == [2 * 1505 - 1, 1504]
-    assert [len(u) for u in _units("word " * 1000)] == [3999, 1000 - 1]
-    assert [len(u) for u in _units("x" * 9000)] == [4000, 4000, 1000]
+    assert [len(u) for u in _passages("word " * 1000)] == [3999, 1000 - 1]
+    assert [len(u) for u in _passages("x" * 9000)] == [4000, 4000, 1000]
 
 
-def _units(text: str) -> list[str]:
+def _passages(text: str) -> list[str]:
     corpus = encode([TextDocument("u", "", text)])
-    return [corpus.content(int(i)) for i in corpus.units()]
+    return [corpus.content(int(i)) for i in corpus.passages()]

@@ -23,7 +23,7 @@ def test_round_trip(tmp_path: Path, given_documents: list[Document]) -> None:
     corpus.save(tmp_path)
     opened = Corpus.open(tmp_path)
     assert decode(opened) == given_documents
-    assert np.array_equal(opened.units(), corpus.units())
+    assert np.array_equal(opened.passages(), corpus.passages())
     assert [opened.render(i) for i in range(len(opened))] == [corpus.render(i) for i in range(len(corpus))]
     assert [opened.segment(i) for i in range(len(opened))] == [corpus.segment(i) for i in range(len(corpus))]
     opened.save(tmp_path)  # over the files it is mapped from
@@ -37,6 +37,7 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "corpus"
 
 
+@pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", ["last byte", "first byte", "half", "all", "one byte more", "missing"])
 def test_damaged_files_are_refused(saved: Path, name: str, damage: str) -> None:
@@ -57,6 +58,7 @@ def test_damaged_files_are_refused(saved: Path, name: str, damage: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("name", FILES)
 def test_files_of_another_corpus_are_refused(saved: Path, tmp_path: Path, name: str) -> None:
     encode([*mixed(), TextDocument("more", "", "more")]).save(tmp_path / "other")
@@ -67,15 +69,16 @@ def test_files_of_another_corpus_are_refused(saved: Path, tmp_path: Path, name: 
 
 @pytest.mark.parametrize("column", ["parent", "subtree_end"])
 def test_a_hierarchy_that_is_none_is_refused(saved: Path, column: str) -> None:
-    *_, heap = parts = storage.read(saved)
+    *_, buffer = parts = storage.read(saved)
     values = {name: parts[0].column(name).to_numpy().copy() for name in parts[0].schema.names}
     # A sentence of the first document, to its first paragraph instead of its second; the end of a leaf.
     values[column][5 if column == "parent" else 2] = 1 if column == "parent" else 4
-    storage.write(saved, (schema.record(schema.SEGMENTS, values), *parts[1:3], heap))
+    storage.write(saved, (schema.record(schema.SEGMENTS, values), *parts[1:3], buffer))
     with pytest.raises(IndexFormatError, match=r"does not end|reaches beyond"):
         Corpus.open(saved)
 
 
+@pytest.mark.guarantee("G8")
 def test_files_of_an_earlier_format_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "FORMAT", "pyfast corpus 1")
     encode(mixed()).save(tmp_path)

@@ -19,6 +19,7 @@ from builds import HERE, KERNELS, KINDS, build_ptx, compile_all, compile_core, l
 from device_ops import Device, TwoWays
 from emulated import Driver
 from interpreted import Interpreter
+from once import once
 from pool_problems import Problem
 from real_pools import real_pools
 
@@ -50,10 +51,13 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Objects:
 
     @cache
     def compiled(kind: str, part: str) -> list[Path]:
-        folder = tmp_path_factory.mktemp(f"{kind}-{part}")
-        if part == "core":
-            return compile_core(kind, folder)
-        return compile_all([(source, KINDS[kind][0]) for source in SOURCES], folder)
+        def compile_part(folder: Path) -> None:
+            if part == "core":
+                compile_core(kind, folder)
+            else:
+                compile_all([(source, KINDS[kind][0]) for source in SOURCES], folder)
+
+        return sorted(once(tmp_path_factory, f"{kind}-{part}", compile_part).glob("*.o"))
 
     return compiled
 
@@ -66,7 +70,8 @@ def driver(objects: Objects, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     @cache
     def make(kind: str) -> Driver:
         parts = [*objects(kind, "core"), *objects(kind, "ops")]
-        made.append(Driver(link(kind, parts, tmp_path_factory.mktemp(f"ops-{kind}"))))
+        folder = once(tmp_path_factory, f"ops-{kind}", lambda folder: link(kind, parts, folder))
+        made.append(Driver(folder / f"driver-{kind}"))
         return made[-1]
 
     yield make
@@ -79,7 +84,8 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The PTX of all kernels."""
     if NO_INTERPRETER:
         pytest.skip(NO_INTERPRETER)
-    return build_ptx(sorted(KERNELS.glob("*.cu")), tmp_path_factory.mktemp("ptx"))
+    folder = once(tmp_path_factory, "ptx", lambda folder: build_ptx(sorted(KERNELS.glob("*.cu")), folder))
+    return [module.read_text() for module in sorted(folder.glob("*.ptx"))]
 
 
 @pytest.fixture(scope="session")
@@ -119,7 +125,11 @@ WAYS = {
 }
 
 
-@pytest.fixture(params=[pytest.param(way, marks=[pytest.mark.slow] * (n > 1)) for n, way in enumerate(WAYS)])
+SUITE = {"address": "address", "thread": "thread", "interpreted, long": "interpreter"}
+MARKS = {way: pytest.mark.slow(suite=suite) for way, suite in SUITE.items()}
+
+
+@pytest.fixture(params=[pytest.param(way, marks=MARKS.get(way, ())) for way in WAYS])
 def way(request: pytest.FixtureRequest) -> Way:
     """Each way to execute the kernels, one after another."""
     name = request.param

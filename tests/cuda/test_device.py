@@ -22,6 +22,7 @@ import pytest
 from builds import ROOT, compile_all, run
 from emulated_cupy import emulated_cupy
 from gatv2_problems import Layer, random_layer
+from native_signatures import native_signatures, stub_signatures
 from pool_problems import Problem, random_problem
 from scipy.sparse import csr_array
 
@@ -81,7 +82,7 @@ def on_a_gpu(name: str) -> ModuleType:
         without(f"{name}: {error}")
 
 
-@pytest.fixture(params=[pytest.param("emulated", marks=pytest.mark.slow), "cupy", "torch"])
+@pytest.fixture(params=[pytest.param("emulated", marks=pytest.mark.slow(suite="bindings")), "cupy", "torch"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Library:
     if request.param == "emulated":
         native = request.getfixturevalue("emulated_native")
@@ -95,6 +96,11 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return Library(
         "torch", lambda value: module.tensor(np.asarray(value)).cuda(), lambda value: value.cpu().numpy()
     )
+
+
+@pytest.mark.slow(suite="bindings")
+def test_the_stub_has_the_parameters_of_the_gpu_ops(emulated_native: ModuleType) -> None:
+    assert stub_signatures("cuda") == native_signatures(emulated_native.cuda)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

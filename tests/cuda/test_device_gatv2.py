@@ -11,7 +11,8 @@ from gatv2_problems import Layer, layers, random_layer
 from hypothesis import strategies as st
 
 from conftest import Way
-from pyfast.ops.gatv2 import backward, forward
+from pyfast.ops.gatv2_arguments import Gatv2Arguments
+from pyfast.ops.gatv2_cpu import backward, forward
 
 Array = npt.NDArray[Any]
 
@@ -26,21 +27,28 @@ def number(x: Array) -> Array:
     return (x.astype(np.uint32) << 16).view(np.float32) if x.dtype == np.uint16 else x
 
 
-def on_the_cpu(a: Attention) -> tuple[Array, Array]:
-    settings = {"negative_slope": a.slope, "self_loops": a.loops, "dropout": a.dropout}
-    mask = None if a.mask is None else a.mask
-    y, attention = forward(
-        *(a.x_src, a.x_dst, (a.indptr, a.indices), a.att, a.att.shape, settings, a.seed, mask, 1)
+def arguments(a: Attention) -> Gatv2Arguments:
+    return Gatv2Arguments(
+        x_src=a.x_src,
+        x_dst=a.x_dst,
+        indptr=a.indptr,
+        indices=a.indices,
+        att=a.att,
+        negative_slope=a.slope,
+        self_loops=a.loops,
+        dropout=a.dropout,
+        seed=a.seed,
+        mask=a.mask,
     )
+
+
+def on_the_cpu(a: Attention) -> tuple[Array, Array]:
+    y, attention = forward(arguments(a))
     return y.reshape(a.x_dst.shape), attention.reshape(a.edges, len(a.att))
 
 
 def gradients_on_the_cpu(a: Attention, attention: Array, grad: Array) -> list[Array]:
-    settings = {"negative_slope": a.slope, "self_loops": a.loops, "dropout": a.dropout}
-    found = backward(
-        *(a.x_src, a.x_dst, (a.indptr, a.indices), a.att, a.att.shape, settings, attention.ravel(), grad),
-        *((True, True, True), 1),
-    )
+    found = backward(arguments(a), attention.ravel(), grad, (True, True, True))
     return [x.reshape(of.shape) for x, of in zip(found, (a.x_src, a.x_dst, a.att), strict=True)]
 
 

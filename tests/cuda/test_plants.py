@@ -176,7 +176,9 @@ REPORT = {
     "thread": "ThreadSanitizer: data race",
 }
 
-slow_but_plain = [pytest.param(kind, marks=[pytest.mark.slow] * (kind != "plain")) for kind in KINDS]
+slow_but_plain = [
+    pytest.param(kind, marks=[pytest.mark.slow(suite="plants")] * (kind != "plain")) for kind in KINDS
+]
 of_controls = pytest.mark.parametrize("number", range(len(OF_CONTROLS)), ids=[plant.name for plant in OF_CONTROLS])
 of_kernels = pytest.mark.parametrize("plant", OF_KERNELS, ids=[plant.name for plant in OF_KERNELS])
 needs_nvcc = pytest.mark.skipif(bool(NO_INTERPRETER), reason=NO_INTERPRETER)
@@ -200,7 +202,7 @@ def test_the_interpreter_finds_nothing_in_the_controls(interpreted_controls: Cal
         assert not finds(Copy(interpreted_controls(), AS_THEY_STAND), problem)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(suite="plants")
 @of_controls
 def test_the_emulator_finds(number: int, controls: Callable[[str], Driver]) -> None:
     plant = OF_CONTROLS[number]
@@ -215,7 +217,7 @@ def test_the_interpreter_finds(number: int, interpreted_controls: Callable[[], I
     assert bool(report) != plant.silent, report
 
 
-@pytest.mark.slow
+@pytest.mark.slow(suite="plants")
 @of_kernels
 def test_the_emulator_finds_in_kernels(plant: Plant, objects: Objects, tmp_path: Path) -> None:
     source, headers = planted(plant, tmp_path)
@@ -229,7 +231,7 @@ def test_the_emulator_finds_in_kernels(plant: Plant, objects: Objects, tmp_path:
 
 
 @needs_nvcc
-@pytest.mark.slow
+@pytest.mark.slow(suite="plants")
 @of_kernels
 def test_the_interpreter_finds_in_kernels(
     plant: Plant, modules: list[str], driver: Callable[[str], Driver], tmp_path: Path

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from pyfast.engine import Answer, Ask, Context, Question, Record, Summary, answer_all
-from pyfast.errors import BackendError, CallError, InputError
-from pyfast.llm import Backend, open_llm
-from pyfast.retrieval import Evidence, Index
+from pyfast.errors import CallError, InputError, LLMUnavailableError
+from pyfast.llm import LLM, open_llm
+from pyfast.retrieval import Index, ScoredSegments
 from pyfast.systems import load_system
 
 INSTANT = open_llm("instant")
@@ -28,7 +28,7 @@ def run(
     system: Ask,
     write: Callable[[Record], None],
     index: Index | None = None,
-    llm: Backend = INSTANT,
+    llm: LLM = INSTANT,
     concurrency: int = 8,
 ) -> Summary:
     """A run that may not hang, nor leave errors that nobody sees behind."""
@@ -60,6 +60,7 @@ async def mixed(question: Question, ctx: Context) -> Answer:
     return Answer(None if number % 3 == 0 else f"answer {number}", trace={"number": number})
 
 
+@pytest.mark.guarantee("G3")
 @pytest.mark.parametrize("concurrency", [1, 8, 500])
 def test_one_record_each_in_order_and_states_add_up(concurrency: int) -> None:
     records: list[Record] = []
@@ -120,10 +121,11 @@ def test_a_slow_question_holds_back_admission_not_memory() -> None:
     assert len(records) == admitted == 10_000
 
 
+@pytest.mark.guarantee("G4")
 def test_a_unit_that_does_not_exist_fails_its_question_alone(small: Index) -> None:
     async def system(question: Question, ctx: Context) -> Answer:
         segment = 10**6 if question.id == "q3" else 0
-        return Answer("x", Evidence(np.array([segment]), np.array([1], np.float32)))
+        return Answer("x", ScoredSegments(np.array([segment]), np.array([1], np.float32)))
 
     records: list[Record] = []
     run(ask(8), system, records.append, small)
@@ -131,6 +133,7 @@ def test_a_unit_that_does_not_exist_fails_its_question_alone(small: Index) -> No
     assert records[3].answer is None and "no segment 1000000" in str(records[3].reason)
 
 
+@pytest.mark.guarantee("G4")
 def test_a_trace_that_cannot_be_written_fails_its_question_alone() -> None:
     async def system(question: Question, ctx: Context) -> Answer:
         return Answer("x", trace={"set": {1}} if question.id == "q3" else {})
@@ -146,17 +149,18 @@ def test_retrieval_without_an_index_stops_the_run() -> None:
         run(ask(2), rag.ask(rag.configure({})), print)
 
 
+@pytest.mark.guarantee("G7")
 @pytest.mark.parametrize("concurrency", [1, 8, 300])
-def test_a_dead_backend_stops_the_run_with_what_was_written(small: Index, concurrency: int) -> None:
+def test_a_dead_llm_stops_the_run_with_what_was_written(small: Index, concurrency: int) -> None:
     async def system(question: Question, ctx: Context) -> Answer:
         pool = await ctx.retrieve("moon of Jupiter", 5)
         if question.id == "q500":
-            raise BackendError("the server is gone")
+            raise LLMUnavailableError("the server is gone")
         pool = await ctx.retrieve("mission to Saturn", 5)
         return Answer("found", ctx.evidence(pool))
 
     records: list[Record] = []
-    with pytest.raises(BackendError, match="the server is gone"):
+    with pytest.raises(LLMUnavailableError, match="the server is gone"):
         run(ask(100_000), system, records.append, small, concurrency=concurrency)
     # All that was finished: whole up to the slowest, and of those after it what was done by then.
     numbers = [int(record.id[1:]) for record in records]

@@ -103,6 +103,7 @@ def test_what_comes_while_a_batch_runs_makes_the_next() -> None:
     run(main)
 
 
+@pytest.mark.guarantee("G4")
 def test_a_poison_item_fails_alone() -> None:
     async def main(point: BatchPoint[Any, Any], double: Double) -> None:
         items = [1, "poison", 3, 4, "poison", 6]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from runs import DIRECT, Watched, answers, ask_about, direct, go, records
 
-from pyfast.commands.answer import _failures
+from pyfast.api.answering import _failures
 from pyfast.engine import Answer, Budget, Context, Question
 from pyfast.errors import AnswerError, BudgetError, CallError, InputError, RunError
 from pyfast.llm import Completion, Request
@@ -99,6 +99,7 @@ LATE = [
 ]
 
 
+@pytest.mark.guarantee("G6")
 @pytest.mark.parametrize(("budget", "reason"), LATE, ids=str)
 def test_a_late_answer_fails_its_question_and_frees_its_place(tmp_path: Path, budget: Budget, reason: str) -> None:
     """Four calls go at a time; there are twenty that never end."""
@@ -132,6 +133,7 @@ def test_a_runs_tokens_are_those_of_all_sessions(tmp_path: Path) -> None:
     assert len(records(tmp_path)) == llm.given == 12
 
 
+@pytest.mark.guarantee("G6")
 def test_a_runs_seconds_are_those_of_a_session(tmp_path: Path) -> None:
     llm = Silent()
     with pytest.raises(RunError, match=r"the run's 0\.5 seconds are over"):
@@ -166,7 +168,7 @@ def test_how_many_may_fail(tmp_path: Path, text: str, total: int, most: int) -> 
 
 @pytest.mark.parametrize("text", ["", "%", "-1", "1.5", "101%", "x", "٣", "5%%", " 5"])
 def test_what_is_no_number_of_failures(text: str) -> None:
-    with pytest.raises(InputError, match="--max-failures"):
+    with pytest.raises(InputError, match="max_failures"):
         _failures(text, 100)
 
 

@@ -9,10 +9,10 @@ import pytest
 from scripted import Scripted
 
 from pyfast.engine import Context, Question
-from pyfast.engine.context import Engine
+from pyfast.engine.context import Runtime
 from pyfast.errors import CallError, InputError
 from pyfast.llm import Request, open_llm
-from pyfast.retrieval import Index, merge
+from pyfast.retrieval import Index, fuse
 from pyfast.systems.prompts import ANSWER, DIRECT
 
 
@@ -21,8 +21,8 @@ def run(
 ) -> Any:
     async def inside() -> Any:
         with ThreadPoolExecutor(2) as executor:
-            engine = Engine(index, llm or open_llm("instant"), executor)
-            return await main(lambda: Context(engine, Question("q", "?")))
+            runtime = Runtime(index, llm or open_llm("instant"), executor)
+            return await main(lambda: Context(runtime, Question("q", "?")))
 
     return asyncio.run(inside())
 
@@ -47,12 +47,12 @@ def test_retrieval_is_the_indexs_search(small: Index) -> None:
         queries = ["moon of Saturn", "", "first on Mars"]
         pools = small.search(queries, 7)
         expected = [list(pool) for pool in pools]
-        assert list(await context().retrieve_all(queries[1:], 7, pools[:1])) == list(merge(pools, 7))
+        assert list(await context().retrieve_all(queries[1:], 7, pools[:1])) == list(fuse([pools], 7)[0])
         ctx = context()
         assert [list(await ctx.retrieve(query, 7)) for query in queries] == expected
         evidence = ctx.evidence(await ctx.retrieve(queries[0], 7))
         found = zip(evidence.segments.tolist(), evidence.scores.tolist(), strict=True)
-        assert [(small.units[u], s) for u, s in expected[0]] == list(found)
+        assert [(small.passages[u], s) for u, s in expected[0]] == list(found)
 
     run(main, small)
 

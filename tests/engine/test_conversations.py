@@ -11,7 +11,7 @@ import pytest
 from runs import WORD, Watched, answers, go, moody, records
 
 from pyfast.engine import Answer, Budget, Context, Question, Record, answer_all, read_questions, run
-from pyfast.engine.questions import check_questions
+from pyfast.engine.questions import questions_in
 from pyfast.errors import CallError, InputError, RunError
 from pyfast.llm import open_llm
 
@@ -74,6 +74,7 @@ def test_conversations_go_side_by_side() -> None:
     assert most == 6 and [record.id for record in kept] == [f"{c}.{t}" for c in range(6) for t in range(5)]
 
 
+@pytest.mark.guarantee("G1")
 def test_from_the_folder_as_it_is_at_any_moment(tmp_path: Path) -> None:
     """A killed run goes on, also in the middle of a conversation; whatever was asked is not asked again."""
 
@@ -138,6 +139,7 @@ def test_answers_that_wait_hold_back_admission_but_no_conversation(monkeypatch: 
     assert [record.id for record in kept] == [question.id for question in asked()]
 
 
+@pytest.mark.guarantee("G6")
 @pytest.mark.parametrize("concurrency", [1, 2, 64])
 def test_a_stop_is_heard_between_turns(tmp_path: Path, concurrency: int) -> None:
     """And what a run that was stopped, or has spent its tokens, leaves is gone on with."""
@@ -194,7 +196,7 @@ def test_a_bad_conversation_is_named(tmp_path: Path, line: dict[str, Any], messa
     path = tmp_path / "q"
     path.write_bytes(orjson.dumps(GOOD) + b"\n" + orjson.dumps(line))
     with pytest.raises(InputError) as error:
-        check_questions(path)
+        questions_in(path)
     assert message in str(error.value) and str(error.value).startswith(f"{path}, line 2")
 
 
@@ -204,11 +206,12 @@ def test_what_is_read(tmp_path: Path) -> None:
     digests = set()
     for changed in ({}, {"question": "When?"}, {"answers": []}, {"id": "u"}):
         (tmp_path / "q").write_bytes(orjson.dumps({**GOOD, "turns": [{**GOOD["turns"][0], **changed}]}))
-        digests.add(check_questions(tmp_path / "q"))
+        found = questions_in(tmp_path / "q")
+        digests.add((found.count, found.digest))
     assert len(digests) == 4 and {count for count, _ in digests} == {1}
 
 
 def test_conversations_of_the_benchmark(data: Path) -> None:
     path = data / "convmix" / "conversations.jsonl"
-    assert check_questions(path)[0] == 3685
+    assert questions_in(path).count == 3685
     assert len({question.conversation for question in read_questions(path)}) == 638

@@ -23,7 +23,7 @@ from pyfast.corpus import read
 from pyfast.engine import read_status
 from pyfast.retrieval import build_index
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(suite="crashes")
 
 QUESTIONS = 200
 KILLS = 24
@@ -84,6 +84,7 @@ def finish(folder: Path, place: Path, url: str, *more: object) -> Session:
     return session
 
 
+@pytest.mark.guarantee("G1")
 def test_killed_again_and_again(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
     """SIGKILL at random moments: some while it starts, most while it works."""
     chance, folder, kills, at = random.Random(SEED), place / "killed", 0, []
@@ -134,6 +135,7 @@ def test_a_server_that_fails_in_every_way(place: Path, whole: tuple[bytes, dict[
     assert f"{QUESTIONS} questions: " in session.told and "Traceback" not in session.told
 
 
+@pytest.mark.guarantee("G4")
 def test_neighbours_of_what_fails_are_unharmed(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
     """Where a call fails for good its question does, with these moods; all others are as they would have been."""
     with hostile("--weights", "good=9,error=1,empty=1,cut=1,huge=0.1", "--seed", str(SEED)) as url:
@@ -144,6 +146,7 @@ def test_neighbours_of_what_fails_are_unharmed(place: Path, whole: tuple[bytes, 
         assert line == clean or json.loads(line)["state"] == "failed"
 
 
+@pytest.mark.guarantee("G6")
 def test_a_call_that_is_never_answered_ends(place: Path) -> None:
     with hostile("--weights", "good=9,late=1", "--late-s", "600", "--seed", "1") as url:
         finish(place / "late", place, url, "--budget", "call_seconds=1")
@@ -153,6 +156,7 @@ def test_a_call_that_is_never_answered_ends(place: Path) -> None:
     assert reasons == {None, "the LLM gave no answer within 1 s"}
 
 
+@pytest.mark.guarantee("G1")
 def test_killed_with_a_server_that_fails(place: Path) -> None:
     """Failures of a call are journalled too: each question ends once, whatever happens to the process."""
     chance, folder = random.Random(SEED), place / "killed-moody"
@@ -184,6 +188,7 @@ def test_when_everything_fails_the_command_does(place: Path) -> None:
     assert states(place / "few") == {"answered": QUESTIONS}
 
 
+@pytest.mark.guarantee("G7")
 def test_a_server_that_dies(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
     """One line; the same run goes on with a server elsewhere."""
     folder = place / "orphaned"
@@ -307,6 +312,7 @@ def test_two_processes_on_one_run(place: Path, whole: tuple[bytes, dict[str, Any
     assert answers(folder) == whole[0] and states(folder) == {"answered": QUESTIONS}
 
 
+@pytest.mark.guarantee("G6")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_asked_to_stop_it_finishes_what_is_in_work(
     place: Path, whole: tuple[bytes, dict[str, Any]], sent: signal.Signals
@@ -328,6 +334,7 @@ def test_asked_to_stop_it_finishes_what_is_in_work(
     assert answers(folder) == whole[0] and states(folder) == {"answered": QUESTIONS}
 
 
+@pytest.mark.guarantee("G6")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_asked_twice_it_stops_at_once(
     place: Path, whole: tuple[bytes, dict[str, Any]], sent: signal.Signals

@@ -11,7 +11,7 @@ from pyfast.corpus import read
 from pyfast.engine import read_status
 from pyfast.retrieval import build_index
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(suite="crashes")
 
 FEW = 1_000
 MANY = int(os.environ.get("PYFAST_MANY_QUESTIONS", "20000"))

@@ -30,7 +30,7 @@ def test_fields_are_inserted_verbatim(a: str, b: str) -> None:
     request = PROMPT.request({"a": a, "b": b}, temperature=0.0, seed=3)
     assert request.messages[-1].content == "Find " + plain(a) + " in " + plain(b) + ": {} $5"
     assert (request.messages[0].content, request.max_tokens, request.seed) == ("Be brief.", 50, 3)
-    assert request.schema is PROMPT.schema  # one object for all calls: backends compile it once
+    assert request.schema is PROMPT.schema  # one object for all calls: LLMs compile it once
 
 
 CONTROL = ["<|im_start|>", "<|im_end|>", "<|eot_id|>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "[INST]"]
@@ -71,6 +71,7 @@ def test_a_whole_answer() -> None:
     )
 
 
+@pytest.mark.guarantee("G5")
 def test_a_cut_off_answer_is_refused_even_if_it_parses() -> None:
     with pytest.raises(AnswerError, match="test: answer cut off after 50 tokens"):
         PROMPT.parse(Completion('{"number": 3, "name": "Io"}', "length"))
@@ -100,6 +101,7 @@ MALFORMED = {
 }
 
 
+@pytest.mark.guarantee("G5")
 @pytest.mark.parametrize("text", MALFORMED.values(), ids=MALFORMED)
 def test_a_malformed_answer_is_one_short_line(text: str) -> None:
     with pytest.raises(AnswerError, match=r"^test: malformed answer: ") as error:
@@ -107,7 +109,14 @@ def test_a_malformed_answer_is_one_short_line(text: str) -> None:
     assert "\n" not in str(error.value) and len(str(error.value)) < 200
 
 
+@pytest.mark.guarantee("G5")
 @given(st.text())
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     with pytest.raises(AnswerError):
         PROMPT.parse(Completion(text, "stop"))
+
+
+def test_a_brace_behind_a_place_stays() -> None:
+    prompt = Prompt("test", "", '{"a": $a} {$b} ${a}} ${c $A', Fields, max_tokens=50)
+    assert prompt.places == ("a", "b")
+    assert prompt.request({"a": "1", "b": "2"}, 0.0, 0).messages[-1].content == '{"a": 1} {2} 1} ${c $A'

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyfast.engine import Question, read_questions
-from pyfast.engine.questions import check_questions
+from pyfast.engine.questions import questions_in
 from pyfast.errors import InputError
 
 GOOD = b'{"id": "a", "question": "Who?", "answers": ["me"]}\n'
@@ -64,7 +64,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
     path = tmp_path / "q"
     path.write_bytes(GOOD + b"\n" + line + b"\n" + GOOD)
     with pytest.raises(InputError) as error:
-        check_questions(path)
+        questions_in(path)
     assert str(error.value).startswith(f"{path}, line 3: ") and message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -74,6 +74,6 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, message in {"missing": "cannot be read", ".": "cannot be read", "empty": "no question"}.items():
         with pytest.raises(InputError, match=message):
-            check_questions(tmp_path / name)
+            questions_in(tmp_path / name)
     with pytest.raises(InputError, match="not a regular file"):  # and nobody waits for a writer
-        check_questions(tmp_path / "pipe")
+        questions_in(tmp_path / "pipe")

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import DESCRIBED, DIRECT, WORD, Watched, answers, ask_about, direct, go, moody, records, winding
+from runs import DIRECT, WORD, Watched, answers, ask_about, direct, go, moody, records, winding
 
-from pyfast.engine import Answer, Ask, Budget, Context, Job, Question, work_on
+from pyfast.engine import Answer, Ask, Budget, Context, Job, Question, questions_from, work_on
 from pyfast.engine.journal import Journal
-from pyfast.errors import AnswerError, BackendError, CallError, RunError
+from pyfast.errors import AnswerError, CallError, LLMUnavailableError, RunError
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
@@ -36,6 +36,7 @@ def kept(folder: Path) -> int:
         return sum(len(journal.outcomes(number)) for number in range(QUESTIONS))
 
 
+@pytest.mark.guarantee("G1")
 def test_from_the_folder_as_it_is_at_any_moment(small: Index, tmp_path: Path, system: Any) -> None:
     """What a killed process leaves is what its files hold at that moment: copies of them stand for the kills."""
     ask, reply = system
@@ -62,6 +63,7 @@ def test_from_the_folder_as_it_is_at_any_moment(small: Index, tmp_path: Path, sy
             assert journal.counts() == Counter(record["state"] for record in records(folder))
 
 
+@pytest.mark.guarantee("G1")
 def test_when_it_is_cancelled_at_any_completion(small: Index, tmp_path: Path, system: Any) -> None:
     ask, reply = system
     questions = ask_about(QUESTIONS)
@@ -90,6 +92,7 @@ def test_when_it_is_cancelled_at_any_completion(small: Index, tmp_path: Path, sy
         assert stopped.asked.total() - before <= 4 * 3  # in flight
 
 
+@pytest.mark.guarantee("G1")
 def test_equal_requests_of_one_question_keep_their_places(tmp_path: Path) -> None:
     """Three equal calls at once, answered in another order than they were made; the process ends after two."""
 
@@ -103,10 +106,10 @@ def test_equal_requests_of_one_question_keep_their_places(tmp_path: Path) -> Non
             for _ in range(30 - 10 * nth):  # the last one first
                 await asyncio.sleep(0)
             if nth == 0:
-                raise BackendError("gone")
+                raise LLMUnavailableError("gone")
             return Completion(f'{{"answer": "{nth}"}}', "stop")
 
-    with pytest.raises(BackendError, match="gone"):
+    with pytest.raises(LLMUnavailableError, match="gone"):
         go(tmp_path, system, Once(), ask_about(1))
     resumed = Watched(lambda request: {"answer": "new"})
     go(tmp_path, system, resumed, ask_about(1))
@@ -134,9 +137,9 @@ def test_errors_take_the_same_branch_again(tmp_path: Path, error: CallError) -> 
     assert str(error) in records(tmp_path / "run")[0]["answer"]
 
     def dies(request: Request) -> Any:
-        return BackendError("gone") if "the end" in request.messages[-1].content else error
+        return LLMUnavailableError("gone") if "the end" in request.messages[-1].content else error
 
-    with pytest.raises(BackendError):
+    with pytest.raises(LLMUnavailableError):
         go(tmp_path / "died", system, Watched(dies), ask_about(1))
     go(tmp_path / "died", system, resumed := Watched(reply), ask_about(1))
     assert answers(tmp_path / "died") == answers(tmp_path / "run") and resumed.given == 1
@@ -153,11 +156,11 @@ def test_a_budget_is_used_up_at_the_same_place_again(tmp_path: Path, missing: in
     async def gone(request: Request) -> Any:
         if request.messages[-1].content.endswith(str(missing)):
             await asyncio.sleep(0.2)
-            return BackendError("gone")
+            return LLMUnavailableError("gone")
         return {"answer": "x"}
 
     budget = Budget(tokens=150)
-    with pytest.raises(BackendError):
+    with pytest.raises(LLMUnavailableError):
         go(tmp_path, system, Watched(gone), ask_about(1), budget=budget)
     go(tmp_path, system, resumed := Watched(lambda request: {"answer": "x"}), ask_about(1), budget=budget)
     assert resumed.given == 1
@@ -193,14 +196,14 @@ def test_a_failure_that_was_not_written_yet_counts_once(tmp_path: Path) -> None:
     def reply(request: Request) -> Any:
         async def slow() -> Any:
             await asyncio.sleep(0.2)
-            return BackendError("gone")
+            return LLMUnavailableError("gone")
 
         return slow() if "question 0" in request.messages[-1].content else CallError("busy")
 
     def better(request: Request) -> Any:
         return {"answer": "x"} if "question 0" in request.messages[-1].content else CallError("busy")
 
-    with pytest.raises(BackendError):
+    with pytest.raises(LLMUnavailableError):
         go(tmp_path, direct, Watched(reply), ask_about(6), failures=5)
     (tmp_path / "answers.jsonl").write_bytes(b"")  # as if it was killed
     go(tmp_path, direct, Watched(better), ask_about(6), failures=5)
@@ -208,6 +211,7 @@ def test_a_failure_that_was_not_written_yet_counts_once(tmp_path: Path) -> None:
     go(tmp_path, direct, Watched(better), ask_about(6), failures=5)
 
 
+@pytest.mark.guarantee("G3")
 def test_journal_and_answers_agree_on_a_question_that_ends_otherwise(tmp_path: Path) -> None:
     """q1 fails for a reason of the moment, and the process ends before its answer is written. Then it succeeds."""
     moment = [True]
@@ -221,11 +225,11 @@ def test_journal_and_answers_agree_on_a_question_that_ends_otherwise(tmp_path: P
     def reply(request: Request) -> Any:
         async def slow() -> Any:
             await asyncio.sleep(0.2)
-            return BackendError("gone")
+            return LLMUnavailableError("gone")
 
         return slow() if "question 0" in request.messages[-1].content and moment else {"answer": "x"}
 
-    with pytest.raises(BackendError):
+    with pytest.raises(LLMUnavailableError):
         go(tmp_path, system, Watched(reply), ask_about(2))
     moment.clear()
     go(tmp_path, system, Watched(reply), ask_about(2))
@@ -267,15 +271,13 @@ def test_while_a_finished_run_is_told_of_the_loop_goes_on(tmp_path: Path) -> Non
         questions = ask_about(3)
         job = Job(
             folder=tmp_path / "run",
-            questions=lambda: iter(questions),
+            questions=questions_from(questions),
+            system="test",
             ask=direct,
-            index=None,
             llm=Watched(),
-            describe=lambda: DESCRIBED,
-            budget=Budget(),
             finished=finished,
         )
-        await work_on(job, asyncio.Event(), lambda folder, done: None, lambda: None)
+        await work_on(job)
         return told
 
     assert asyncio.run(session()) == ["answers.jsonl"]

@@ -7,7 +7,7 @@ import pytest
 from runs import WORD, Watched, ask_about, go, records
 
 from pyfast.engine import Answer, Budget, Context, Question
-from pyfast.errors import AnswerError, BackendError, CallError
+from pyfast.errors import AnswerError, CallError, LLMUnavailableError
 from pyfast.llm import Completion, Request
 
 GOOD = {"answer": "Io"}
@@ -60,6 +60,7 @@ def test_it_is_shown_what_was_wrong(tmp_path: Path, bad: Any, fault: str) -> Non
     assert first.schema is second.schema is third.schema
 
 
+@pytest.mark.guarantee("G5")
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 @pytest.mark.parametrize(("bad", "fault"), BAD.values(), ids=BAD)
 def test_it_is_asked_so_many_times_and_no_more(tmp_path: Path, bad: Any, fault: str, attempts: int) -> None:
@@ -81,6 +82,7 @@ def test_what_fails_at_once_is_not_asked_again(tmp_path: Path) -> None:
     assert (record["state"], record["reason"]) == ("failed", "the prompt is too long")
 
 
-def test_a_dead_backend_is_not_asked_again(tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match="gone"):
-        ask(tmp_path, "broken", BackendError("gone"))
+@pytest.mark.guarantee("G7")
+def test_a_dead_llm_is_not_asked_again(tmp_path: Path) -> None:
+    with pytest.raises(LLMUnavailableError, match="gone"):
+        ask(tmp_path, "broken", LLMUnavailableError("gone"))

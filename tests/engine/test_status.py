@@ -63,6 +63,7 @@ def check(folder: Path) -> Status:
     return found
 
 
+@pytest.mark.guarantee("G3")
 @pytest.mark.parametrize("name", ["winding", "n2n"])
 def test_it_adds_up(small: Index, tmp_path: Path, name: str) -> None:
     n2n = load_system("n2n")
@@ -75,7 +76,7 @@ def test_it_adds_up(small: Index, tmp_path: Path, name: str) -> None:
     assert found.llm_calls == sum(record["usage"]["llm_calls"] for record in records(tmp_path))
     assert found.prompt_tokens == sum(record["usage"]["prompt_tokens"] for record in records(tmp_path))
     if name == "n2n":
-        assert [stage.name for stage in found.stages][:2] == ["plan", "search_and_merge"]
+        assert [stage.name for stage in found.stages][:2] == ["plan", "search_and_fuse"]
 
 
 def test_a_run_that_goes_on_still_adds_up(tmp_path: Path) -> None:

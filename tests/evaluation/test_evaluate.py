@@ -40,7 +40,7 @@ def test_means_by_type_and_over_all(tmp_path: Path) -> None:
         {"id": "e", "answers": ["Europa", "Io"], "answer_mode": "all"},
         {"id": "f", "answers": ["Dione"], "type": "2-hop", "supporting": ["x"]},
     )
-    report = evaluate(tmp_path, gold)
+    report = evaluate(tmp_path / "answers.jsonl", gold)
     assert report.rows == [
         Row("all", 6, pytest.approx(2 / 6), pytest.approx((1 + 2 / 3 + 1) / 6), pytest.approx(0.5 / 3)),
         Row("(none)", 1, 1.0, 1.0, None),
@@ -72,7 +72,7 @@ def test_a_bad_gold_line_is_named(tmp_path: Path, line: bytes, message: str) -> 
     gold = tmp_path / "gold.jsonl"
     gold.write_bytes(GOLD + line)
     with pytest.raises(InputError) as error:
-        evaluate(tmp_path, gold)
+        evaluate(tmp_path / "answers.jsonl", gold)
     assert str(error.value).startswith(f"{gold}, line 2: ") and message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -92,23 +92,23 @@ def test_a_bad_line_of_the_run_is_named(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "answers.jsonl").write_bytes(line)
     (tmp_path / "gold.jsonl").write_bytes(GOLD)
     with pytest.raises(InputError, match=r"answers\.jsonl, line 1"):
-        evaluate(tmp_path, tmp_path / "gold.jsonl")
+        evaluate(tmp_path / "answers.jsonl", tmp_path / "gold.jsonl")
 
 
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     gold = lines(tmp_path / "gold.jsonl", {"id": "b", "answers": ["x"]})
-    with pytest.raises(InputError, match="not a run folder"):
-        evaluate(tmp_path, gold)
+    with pytest.raises(InputError, match="cannot be read"):
+        evaluate(tmp_path / "answers.jsonl", gold)
     lines(tmp_path / "answers.jsonl", answered("a", "x"))
     with pytest.raises(InputError, match="none of its ids"):
-        evaluate(tmp_path, gold)
+        evaluate(tmp_path / "answers.jsonl", gold)
     with pytest.raises(InputError, match="cannot be read"):
-        evaluate(tmp_path, tmp_path / "missing")
+        evaluate(tmp_path / "answers.jsonl", tmp_path / "missing")
     with pytest.raises(InputError, match="no question"):
-        evaluate(tmp_path, lines(tmp_path / "empty"))
+        evaluate(tmp_path / "answers.jsonl", lines(tmp_path / "empty"))
 
 
 def test_a_byte_order_mark_and_blank_lines_are_no_matter(tmp_path: Path) -> None:
     lines(tmp_path / "answers.jsonl", answered("a", "x"))
     (tmp_path / "gold.jsonl").write_bytes(b"\xef\xbb\xbf" + GOLD + b"\n \n")
-    assert evaluate(tmp_path, tmp_path / "gold.jsonl").rows == [Row("all", 1, 1.0, 1.0, None)]
+    assert evaluate(tmp_path / "answers.jsonl", tmp_path / "gold.jsonl").rows == [Row("all", 1, 1.0, 1.0, None)]

@@ -15,9 +15,9 @@ import scipy.stats
 from runs import go, records
 from scripted import Scripted
 
-from pyfast.engine import Summary, check_questions
+from pyfast.engine import Summary, questions_in
 from pyfast.engine.configuration import write_configuration
-from pyfast.errors import BackendError, InputError
+from pyfast.errors import InputError, LLMUnavailableError
 from pyfast.evaluation.judge import DIMENSIONS, Row, judge, open_pairs, win_rate, win_rates
 from pyfast.llm import Request
 
@@ -31,7 +31,8 @@ def answered(
     questions = folder / f"{asked}.jsonl"
     lines = lines or [{"id": f"q{i}", "question": f"{asked} {i}"} for i in range(len(answers))]
     questions.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    total, digest = check_questions(questions)
+    found = questions_in(questions)
+    total, digest = found.count, found.digest
     run = folder / name
     run.mkdir()
     places = {"questions": str(questions)}
@@ -146,10 +147,10 @@ def test_judging_goes_on_where_it_stopped(tmp_path: Path) -> None:
     given = count()
 
     def dies(request: Request) -> Any:
-        return BackendError("gone") if next(given) >= 7 else prefers_longer(request)
+        return LLMUnavailableError("gone") if next(given) >= 7 else prefers_longer(request)
 
     first, second = Scripted(judge=dies), Scripted(judge=prefers_longer)
-    with pytest.raises(BackendError):
+    with pytest.raises(LLMUnavailableError):
         compare(tmp_path / "judged", first, pairs)
     summary = compare(tmp_path / "judged", second, pairs)
     assert summary.replayed + len(second.calls) <= 16 and len(second.calls) <= 16 - 7 + 1

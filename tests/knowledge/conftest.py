@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from word_vectors import WordVectors
 
-from pyfast.knowledge import Knowledge, Writer, change, read_straight
+from pyfast.knowledge import Knowledge, add_extracts, extract_by_rules
 from pyfast.retrieval import Index
 
 
@@ -18,6 +18,5 @@ def index(small: Index, tmp_path: Path) -> Index:
 
 @pytest.fixture
 def store(index: Index) -> Knowledge:
-    """What is read from it straight."""
-    extracts = read_straight(index)
-    return change(index, WordVectors(), lambda database: Writer(database).add(extracts))
+    """What rules extract from it."""
+    return add_extracts(index, WordVectors(), extract_by_rules(index))

@@ -1,4 +1,4 @@
-"""Reading with a language model: paid once, killed and gone on with, failures listed, hostile texts alone."""
+"""Extraction by an LLM: paid once, killed and gone on with, failures listed, hostile texts alone."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,29 @@ from processes import Session
 from runs import Watched
 from word_vectors import WordVectors
 
+from pyfast.api.models import started
 from pyfast.corpus import TextDocument, read
-from pyfast.engine import Budget, work_on
-from pyfast.errors import BackendError, CallError, InputError
-from pyfast.knowledge import Knowledge, change, open_knowledge
-from pyfast.knowledge.chunks import chunks
-from pyfast.knowledge.extraction import chunk_size, job, prepare, take_over, unread, why_nothing_was_read
-from pyfast.knowledge.reading import EntityFields, TripleFields, halves, mentions_in, statements_in
+from pyfast.engine import Budget, Job, work_on
+from pyfast.errors import CallError, InputError, LLMUnavailableError
+from pyfast.knowledge import Knowledge, build_knowledge, open_knowledge, update_knowledge
+from pyfast.knowledge.build import chunk_size, new_chunks
+from pyfast.knowledge.chunks import split_into_chunks
+from pyfast.knowledge.extraction import (
+    Extraction,
+    extraction_folder,
+    extraction_job,
+    extraction_results,
+    plan_extraction,
+    why_all_failed,
+)
+from pyfast.knowledge.extraction_prompts import (
+    EntityFields,
+    TripleFields,
+    halves,
+    supported_mentions,
+    supported_statements,
+)
+from pyfast.knowledge.snapshots import make_snapshot
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
 
@@ -41,36 +57,59 @@ def graph(request: Request) -> dict[str, Any]:
     return {"entities": entities, "relations": relations[:9]}
 
 
-def read_some(index: Index, llm: Watched, tokens: int = TOKENS) -> None:
-    """A reading that its language model's end stops."""
-    reading = prepare(index, tokens)
-    assert reading is not None
-    run = job(reading, llm, Budget(attempts=1), 2)
-    with pytest.raises(BackendError):
-        asyncio.run(work_on(run, asyncio.Event(), lambda folder, done: None, lambda: None))
+def extract_some(index: Index, llm: Watched, tokens: int = TOKENS) -> None:
+    """An extraction that the end of its LLM stops."""
+    extraction = planned(index, tokens)
+    assert extraction is not None
+    run = extraction_job(extraction, llm, Budget(), 2)
+    with pytest.raises(LLMUnavailableError):
+        work(run)
 
 
-def read_and_gone(after: int) -> Watched:
-    """A language model that is gone after some calls."""
+def extract_and_gone(after: int) -> Watched:
+    """An LLM that is gone after some calls."""
     calls: list[Request] = []
 
     def reply(request: Request) -> Any:
         calls.append(request)
-        return BackendError("gone") if len(calls) > after else graph(request)
+        return LLMUnavailableError("gone") if len(calls) > after else graph(request)
 
     return Watched(reply)
 
 
-def read_by_model(store: Knowledge) -> set[str]:
-    return {digest for (digest,) in store.rows("SELECT digest FROM chunks WHERE method = 'read'")}
+def by_llm(store: Knowledge) -> set[str]:
+    return {digest for (digest,) in store.rows("SELECT digest FROM chunks WHERE method = 'llm'")}
+
+
+def planned(index: Index, tokens: int | None = None) -> Extraction | None:
+    """What is to be extracted of an index."""
+    size = chunk_size(index, tokens)
+    return plan_extraction(extraction_folder(index), new_chunks(index, size), size)
+
+
+def waiting(index: Index) -> int:
+    """How many chunks wait for an LLM."""
+    return extraction_results(extraction_folder(index))[1]
+
+
+def work(job: Job) -> None:
+    async def inside() -> None:
+        async with started(job.llm):
+            await work_on(job)
+
+    asyncio.run(inside())
 
 
 def build(index: Index, llm: Watched, concurrency: int = 8, retry_failed: bool = False) -> Knowledge:
-    reading = prepare(index, TOKENS, retry_failed)
-    if reading is not None:
-        run = job(reading, llm, Budget(attempts=1), concurrency)
-        asyncio.run(work_on(run, asyncio.Event(), lambda folder, done: None, lambda: None))
-    return take_over(index, WordVectors(), TOKENS)
+    return build_knowledge(
+        index,
+        llm,
+        embedder=WordVectors(),  # type: ignore[arg-type]
+        run_job=work,
+        chunk_tokens=TOKENS,
+        concurrency=concurrency,
+        retry_failed=retry_failed,
+    )
 
 
 def rows(store: Knowledge) -> list[Any]:
@@ -86,33 +125,33 @@ def place(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
 def test_chunks_are_all_of_the_texts_and_no_longer_than_asked(place: Callable[[], Index]) -> None:
     index = place()
-    corpus, found = index.corpus, list(chunks(index, TOKENS))
+    corpus, found = index.corpus, list(split_into_chunks(index, TOKENS))
     texts: dict[int, str] = {}
     for chunk in found:
         assert sum(len(text) for _, text in chunk.passages) <= TOKENS * 4
         for segment, text in chunk.passages:
             texts[segment] = texts.get(segment, "") + text
-    paragraphs = {int(corpus.ids[p]): corpus.content(p) for p in index.units.tolist() if not corpus.is_table(p)}
+    paragraphs = {int(corpus.ids[p]): corpus.content(p) for p in index.passages.tolist() if not corpus.is_table(p)}
     assert texts == {segment: text for segment, text in paragraphs.items() if segment in texts}
     assert len(texts) >= 32 and len({chunk.digest for chunk in found}) == len(found)
-    assert len(list(chunks(index))) == 32  # at 1,200 tokens: one for each text
+    assert len(list(split_into_chunks(index))) == 32  # at 1,200 tokens: one for each text
 
 
 def test_a_title_is_a_small_part_of_its_chunk(tmp_path: Path) -> None:
     index = build_index([TextDocument("t", "title " * 4000, "One. " * 200)], tmp_path / "index")
-    found = list(chunks(index, TOKENS))
+    found = list(split_into_chunks(index, TOKENS))
     assert all(len(chunk.text) <= TOKENS * 4 + 20 for chunk in found) and len(found) < 10
     assert "".join(text for chunk in found for _, text in chunk.passages) == index.corpus.content(
-        int(index.units[0])
+        int(index.passages[0])
     )
 
 
 def test_each_chunk_is_paid_once(place: Callable[[], Index]) -> None:
     index, llm = place(), Watched(graph)
     store = build(index, llm)
-    assert len(llm.asked) == len(list(chunks(index, TOKENS))) and set(llm.asked.values()) == {1}
+    assert len(llm.asked) == len(list(split_into_chunks(index, TOKENS))) and set(llm.asked.values()) == {1}
     assert {"goes with", "Landing site"} <= {*store.relations}  # of a text, of a table
-    assert store.keys[store.relations.index("goes with")].startswith("goes with") and store.failed() == []
+    assert store.keys[store.relations.index("goes with")].startswith("goes with") and store.failed_chunks() == []
     before = llm.asked.total()
     assert build(index, llm).fingerprint == store.fingerprint and llm.asked.total() == before
 
@@ -138,27 +177,27 @@ def long(tmp_path: Path) -> Index:
 
 
 @pytest.mark.parametrize(("reply", "parts"), [(small_window, 4), (dense, 8)])
-def test_a_chunk_is_read_in_parts_where_it_must_be(long: Index, reply: Any, parts: int) -> None:
-    """Each part under the title, and paid once, also where the reading was stopped in between."""
-    (chunk,) = chunks(long)
+def test_a_chunk_is_extracted_in_parts_where_it_must_be(long: Index, reply: Any, parts: int) -> None:
+    """Each part under the title, and paid once, also where the extraction was stopped in between."""
+    (chunk,) = split_into_chunks(long)
     asked: Counter[str] = Counter()
     for after in (1, 2, 99):
         llm = Watched(reply, context_window=2048 if reply is small_window else 100_000)
 
         def watch(given: int, after: int = after) -> None:
             if given >= after:
-                raise BackendError("gone")
+                raise LLMUnavailableError("gone")
 
         llm.watch = watch
-        reading = prepare(long)
-        assert reading is not None
-        run = job(reading, llm, Budget(), 2)
-        stopped = pytest.raises(BackendError) if after < 99 else contextlib.nullcontext()
+        extraction = planned(long)
+        assert extraction is not None
+        run = extraction_job(extraction, llm, Budget(), 2)
+        stopped = pytest.raises(LLMUnavailableError) if after < 99 else contextlib.nullcontext()
         with stopped:
-            asyncio.run(work_on(run, asyncio.Event(), lambda folder, done: None, lambda: None))
+            work(run)
         asked += Counter(llm.asked)
-    store = take_over(long, WordVectors())
-    assert store.failed() == [] and store.chunks() == {chunk.digest}
+    store = update_knowledge(long, WordVectors())
+    assert store.failed_chunks() == [] and store.extracted_chunks() == {chunk.digest}
     told = {store.triple(i)[::2] for i in range(len(store))}
     assert {(f"Anna{i}", f"Bert{i}") for i in range(12)} <= told
     assert ("Annals", "Anna0") in told and len([tail for head, tail in told if head == "Annals"]) >= parts // 2
@@ -168,10 +207,10 @@ def test_a_chunk_is_read_in_parts_where_it_must_be(long: Index, reply: Any, part
 
 def test_a_model_that_comes_to_no_end_is_not_asked_for_ever(long: Index) -> None:
     llm = Watched(lambda request: Completion("{", "length"))
-    reading = prepare(long)
-    assert reading is not None
-    asyncio.run(work_on(job(reading, llm, Budget(), 2), asyncio.Event(), lambda folder, done: None, lambda: None))
-    assert why_nothing_was_read(reading) == ("read_graph: answer cut off after 2400 tokens", 1)
+    extraction = planned(long)
+    assert extraction is not None
+    work(extraction_job(extraction, llm, Budget(), 2))
+    assert why_all_failed(extraction) == ("extract_graph: answer cut off after 2400 tokens", 1)
     assert llm.asked.total() <= 5
 
 
@@ -183,7 +222,7 @@ def test_halves_hold_all_that_is_said(text: str) -> None:
 
 
 def _fails() -> None:
-    """In the process of a reading: an LLM that answers nothing, most often for one reason."""
+    """In the process of an extraction: an LLM that answers nothing, most often for one reason."""
     from pyfast.llm.instant import Instant
     from pyfast.retrieval import embeddings
 
@@ -194,18 +233,14 @@ def _fails() -> None:
     embeddings.Embedder = WordVectors  # type: ignore[misc,assignment]
 
 
-def test_where_nothing_could_be_read_one_line_says_why(place: Callable[[], Index], tmp_path: Path) -> None:
+def test_where_every_chunk_failed_one_line_says_why(place: Callable[[], Index], tmp_path: Path) -> None:
     index = place()
     command = ["knowledge", "build", index.folder, "--llm", "instant"]
     process = Session(tmp_path, *command, prepare=_fails, command=None)
     assert process.ended() == 1
     (told,) = [line for line in process.told.splitlines() if line.startswith("pyfast: ")]
-    assert (
-        "not one chunk could be read" in told
-        and "because: not today" in told
-        and "could not be read: " not in told
-    )
-    assert len(open_knowledge(index).failed()) == 32
+    assert "every chunk failed" in told and "because: not today" in told and " failed: " not in told
+    assert len(open_knowledge(index).failed_chunks()) == 32
 
 
 def test_a_new_document_costs_its_own_chunks(place: Callable[[], Index], examples: Path) -> None:
@@ -226,73 +261,97 @@ def test_both_ends_stand_in_the_text_as_words() -> None:
     text = [(1, "Ann was born in Wyoming in 1969.")]
     ends = [("Ann", "Wyoming"), ("An", "Wyoming"), ("Ann", "196"), ("1969", "Ann")]
     triples = [TripleFields(head=head, relation="r", tail=tail) for head, tail in ends]
-    assert [(said.head, said.tail) for said in statements_in(triples, text)] == [ends[0], ends[3]]
+    assert [(said.head, said.tail) for said in supported_statements(triples, text)] == [ends[0], ends[3]]
     named = [EntityFields(name=name, kind="", description="") for name in ("Ann", "Wyo")]
-    assert [mention.entity for mention in mentions_in(named, text)] == ["Ann"]
+    assert [mention.entity for mention in supported_mentions(named, text)] == ["Ann"]
 
 
 def test_what_is_said_of_a_title_is_believed(tmp_path: Path) -> None:
     index = build_index([TextDocument("t", "Umbriel", "It was found by William Lassell.")], tmp_path / "index")
     store = build(index, Watched(graph))
     assert ("Umbriel", "goes with", "It") in {store.triple(i) for i in range(len(store))}
-    assert store.descriptions([store.named_in("Umbriel")[0]]) == [["word: Umbriel stands there"]]
+    assert store.descriptions([store.entities_named_in("Umbriel")[0]]) == [["word: Umbriel stands there"]]
 
 
-def test_what_a_model_has_read_stays_in_chunks_of_its_size(place: Callable[[], Index]) -> None:
+def test_what_an_llm_has_read_stays_in_chunks_of_its_size(place: Callable[[], Index]) -> None:
     index, llm = place(), Watched(graph)
     store = build(index, llm)
-    with pytest.raises(InputError, match=f"in chunks of {TOKENS} tokens, not 1200"):
-        prepare(index, 1200)
+    with pytest.raises(InputError, match=f"chunks are of {TOKENS} tokens, not 1200"):
+        planned(index, 1200)
     with pytest.raises(InputError, match="not 1200"):
-        take_over(index, WordVectors(), 1200)
-    assert prepare(index) is None and chunk_size(index) == TOKENS
-    plain = take_over(index, WordVectors(), texts=True)
-    assert read_by_model(plain) == read_by_model(store) != set()
-    change(index, WordVectors(), lambda database: None)
+        update_knowledge(index, WordVectors(), 1200)
+    assert planned(index) is None and chunk_size(index) == TOKENS
+    plain = update_knowledge(index, WordVectors(), texts_by_rules=True)
+    assert by_llm(plain) == by_llm(store) != set()
+    make_snapshot(index, WordVectors(), lambda database: None)
     assert chunk_size(index) == TOKENS
-    read_some(index := place(), read_and_gone(9))
+    extract_some(index := place(), extract_and_gone(9))
     with pytest.raises(InputError, match="not 1200"):
-        prepare(index, 1200)
+        planned(index, 1200)
 
 
-def test_a_reading_that_was_stopped_is_taken_over_as_far_as_it_is(place: Callable[[], Index]) -> None:
+def test_an_extraction_that_was_stopped_is_taken_over_as_far_as_it_is(place: Callable[[], Index]) -> None:
     index = place()
-    read_some(index, read_and_gone(9))
-    answers = index.folder / "knowledge" / "reading" / "answers.jsonl"
+    extract_some(index, extract_and_gone(9))
+    answers = index.folder / "knowledge" / "extraction" / "answers.jsonl"
     lines = answers.read_bytes().count(b"\n")
     with answers.open("ab") as file:
         file.write(b'{"id": "torn')
-    store = take_over(index, WordVectors(), texts=True)
-    assert 0 < len(read_by_model(store)) == lines < len(list(chunks(index, TOKENS)))
-    assert unread(index) == len(list(chunks(index, TOKENS))) - lines
+    store = update_knowledge(index, WordVectors(), texts_by_rules=True)
+    assert 0 < len(by_llm(store)) == lines < len(list(split_into_chunks(index, TOKENS)))
+    assert waiting(index) == len(list(split_into_chunks(index, TOKENS))) - lines
     llm = Watched(graph)
-    assert read_by_model(build(index, llm)) == {chunk.digest for chunk in chunks(index, TOKENS)}
-    assert llm.asked.total() <= len(list(chunks(index, TOKENS))) - lines and unread(index) == 0
+    assert by_llm(build(index, llm)) == {chunk.digest for chunk in split_into_chunks(index, TOKENS)}
+    assert llm.asked.total() <= len(list(split_into_chunks(index, TOKENS))) - lines and waiting(index) == 0
 
 
-def test_a_reading_that_never_began_is_in_nobodys_way(place: Callable[[], Index]) -> None:
+def test_an_extraction_that_never_began_is_in_nobodys_way(place: Callable[[], Index]) -> None:
     index = place()
-    assert prepare(index, 1200) is not None and unread(index) == 32
-    assert read_by_model(take_over(index, WordVectors(), texts=True)) == set()
-    assert unread(index) == 32
-    assert read_by_model(build(index, Watched(graph))) == {chunk.digest for chunk in chunks(index, TOKENS)}
-    assert unread(index) == 0
+    assert planned(index, 1200) is not None and waiting(index) == 32
+    assert by_llm(update_knowledge(index, WordVectors(), texts_by_rules=True)) == set()
+    assert waiting(index) == 32
+    assert by_llm(build(index, Watched(graph))) == {chunk.digest for chunk in split_into_chunks(index, TOKENS)}
+    assert waiting(index) == 0
 
 
-def test_chunks_that_fail_are_listed_and_read_again_when_asked(place: Callable[[], Index]) -> None:
+def test_without_an_llm_it_is_said_that_chunks_wait(
+    place: Callable[[], Index], caplog: pytest.LogCaptureFixture
+) -> None:
+    index = place()
+    extract_some(index, extract_and_gone(9))
+    store = build_knowledge(index, embedder=WordVectors(), run_job=work)  # type: ignore[arg-type]
+    assert len(by_llm(store)) > 0 and store.manifest["chunk_tokens"] == TOKENS
+    assert caplog.messages[-1] == (
+        f"{waiting(index)} chunks still wait for an LLM: `pyfast knowledge build --llm` goes on with them"
+    )
+
+
+def test_what_did_not_fail_is_in_the_store_when_the_rest_did(place: Callable[[], Index]) -> None:
+    """Every chunk of the last extraction failed: an error, after what there is was taken over."""
+    index, no = place(), Watched(lambda request: CallError("not today"))
+    with pytest.raises(CallError, match=r"every chunk failed, \d+ of them because: not today;"):
+        build(index, no)
+    store = open_knowledge(index)
+    assert len(store.failed_chunks()) == len(list(split_into_chunks(index, TOKENS)))
+    assert "Landing site" in store.relations and waiting(index) == 0  # of a table
+    assert build(index, no).fingerprint == store.fingerprint  # nothing was tried, so nothing failed
+    assert build(index, Watched(graph), retry_failed=True).failed_chunks() == []
+
+
+def test_chunks_that_fail_are_listed_and_tried_again_when_asked(place: Callable[[], Index]) -> None:
     index = place()
 
     def moody(request: Request) -> Any:
         return CallError("not today") if "Voyager" in request.messages[-1].content else graph(request)
 
     store = build(index, Watched(moody))
-    failed = store.failed()
+    failed = store.failed_chunks()
     assert failed and {reason for _, reason in failed} == {"not today"}
-    assert not {digest for digest, _ in failed} & store.chunks()
+    assert not {digest for digest, _ in failed} & store.extracted_chunks()
     llm = Watched(graph)
-    assert build(index, llm).failed() == failed and not llm.asked
+    assert build(index, llm).failed_chunks() == failed and not llm.asked
     healed = build(index, llm, retry_failed=True)
-    assert healed.failed() == [] and llm.asked.total() == len(failed)
+    assert healed.failed_chunks() == [] and llm.asked.total() == len(failed)
 
 
 def test_any_concurrency_gives_the_same_store(place: Callable[[], Index]) -> None:
@@ -378,7 +437,7 @@ def grown(index: Index, examples: Path, *titles: str) -> Index:
 
 def killed_building(index: Index, folder: Path, prepare: Callable[[], None], lines: int, *options: object) -> None:
     """`pyfast knowledge build`, ended by a real SIGKILL after so many chunks."""
-    answers = index.folder / "knowledge" / "reading" / "answers.jsonl"
+    answers = index.folder / "knowledge" / "extraction" / "answers.jsonl"
     session = Session(folder, *command(index), *options, prepare=prepare, command=None)
     session.until(lambda: answers.exists() and answers.read_bytes().count(b"\n") >= lines)
     assert session.process.is_alive(), session.told
@@ -390,29 +449,30 @@ def command(index: Index, tokens: int = TOKENS) -> list[object]:
     return ["knowledge", "build", index.folder, *options]
 
 
-def test_what_failed_is_read_again_though_a_reading_was_stopped(
+def test_what_failed_is_tried_again_though_an_extraction_was_stopped(
     place: Callable[[], Index], examples: Path, tmp_path: Path
 ) -> None:
-    """Chunks that failed in the store and in the reading, and those of a document that came after it."""
+    """Chunks that failed in the store and in the extraction, and those of a document that came after it."""
     index, mood = place(), tmp_path / "mood"
     moodily = partial(_moodily, tmp_path / "told", mood)
     mood.write_text("Voyager")
     session = Session(tmp_path, *command(index), prepare=moodily, command=None)
-    assert session.ended() == 0 and open_knowledge(index).failed(), session.told
+    assert session.ended() == 0 and open_knowledge(index).failed_chunks(), session.told
     mood.write_text("Quaoar 1 ")
     index = grown(index, examples, "Pluto")
     killed_building(index, tmp_path, moodily, 5)
-    assert b"not today" in (index.folder / "knowledge" / "reading" / "answers.jsonl").read_bytes()
+    assert b"not today" in (index.folder / "knowledge" / "extraction" / "answers.jsonl").read_bytes()
     mood.unlink()
     index = grown(index, examples, "Pluto", "Sedna")
     session = Session(tmp_path, *command(index), "--retry-failed", prepare=moodily, command=None)
     assert session.ended() == 0, session.told
     store = open_knowledge(index)
-    assert store.failed() == [] and read_by_model(store) == {chunk.digest for chunk in chunks(index, TOKENS)}
+    assert store.failed_chunks() == []
+    assert by_llm(store) == {chunk.digest for chunk in split_into_chunks(index, TOKENS)}
     assert set(Counter((tmp_path / "told").read_text().split()).values()) <= {1, 2}
 
 
-def test_a_reading_that_nobody_can_go_on_with_is_dropped(place: Callable[[], Index], tmp_path: Path) -> None:
+def test_an_extraction_that_nobody_can_go_on_with_is_dropped(place: Callable[[], Index], tmp_path: Path) -> None:
     index, slowly = place(), partial(_slowly, tmp_path / "told")
     killed_building(index, tmp_path, slowly, 5)
     home = index.folder / "knowledge"
@@ -425,22 +485,22 @@ def test_a_reading_that_nobody_can_go_on_with_is_dropped(place: Callable[[], Ind
     other = ["--llm", "openai:m@http://127.0.0.1:9/v1"]
     assert "was begun with something else" in told(1, *command(index)[:3], *other)
     assert "unknown" in told(1, *command(index)[:3], "--llm", "nobody", "--restart").lower()
-    assert not (home / "reading.old-1").exists()
-    assert "the old run is now" in told(0, *command(index, 80), "--restart")
-    wanted = {chunk.digest for chunk in chunks(index, 80)}
-    assert read_by_model(open_knowledge(index)) == wanted and (home / "reading.old-1").exists()
+    assert not (home / "extraction.old-1").exists()
+    told(0, *command(index, 80), "--restart")
+    wanted = {chunk.digest for chunk in split_into_chunks(index, 80)}
+    assert by_llm(open_knowledge(index)) == wanted and (home / "extraction.old-1").exists()
     killed_building(index := place(), tmp_path, slowly, 5)
-    assert "not read yet" not in told(0, *command(index)[:3], "--restart")
-    assert unread(index) == 0 and read_by_model(open_knowledge(index)) == set()
+    assert "still wait" not in told(0, *command(index)[:3], "--restart")
+    assert waiting(index) == 0 and by_llm(open_knowledge(index)) == set()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(suite="knowledge")
 def test_killed_again_and_again(place: Callable[[], Index], tmp_path: Path) -> None:
     """Real SIGKILLs of `pyfast knowledge build`: the same store; only what was in flight is paid again."""
     whole = build(place(), Watched(graph))
     index, told = place(), tmp_path / "told"
     slowly = partial(_slowly, told)
-    answers = index.folder / "knowledge" / "reading" / "answers.jsonl"
+    answers = index.folder / "knowledge" / "extraction" / "answers.jsonl"
     kills = 0
     for lines in range(5, 45, 8):
         session = Session(tmp_path, *command(index), prepare=slowly, command=None)
@@ -454,6 +514,6 @@ def test_killed_again_and_again(place: Callable[[], Index], tmp_path: Path) -> N
     assert kills >= 3
     asked = Counter(told.read_text().split())
     assert asked.total() - len(asked) <= 2 * kills
-    assert len(asked) == len(list(chunks(index, TOKENS)))
+    assert len(asked) == len(list(split_into_chunks(index, TOKENS)))
     assert rows(open_knowledge(index)) == rows(whole)
     assert not answers.parent.exists()

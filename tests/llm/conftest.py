@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyfast.llm import Backend, open_llm
+from pyfast.llm import LLM, open_llm
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +19,7 @@ def model_installed() -> None:
 
 
 @pytest.fixture(scope="session")
-def embedded(model_installed: None) -> Iterator[Backend]:
+def embedded(model_installed: None) -> Iterator[LLM]:
     backend = open_llm("embedded")
     asyncio.run(backend.start())
     yield backend

@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from pyfast.llm import Backend, Request, dialogue, open_llm
+from pyfast.llm import LLM, Request, dialogue, open_llm
 
 ASK = Request(dialogue("What is the capital of France?", "Be brief."), 16)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -21,7 +21,7 @@ def body(text: Any = "Paris", **usage: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def serving(handler: Handler, models: Any = None, **options: Any) -> AsyncIterator[Backend]:
+async def serving(handler: Handler, models: Any = None, **options: Any) -> AsyncIterator[LLM]:
     """A started backend on a server of this process that answers with `handler`."""
 
     async def models_handler(request: web.Request) -> web.Response:
@@ -65,7 +65,7 @@ def http(answer: Any, *headers: str, status: str = "200 OK", version: str = "1.1
 
 
 @asynccontextmanager
-async def speaking(speak: Speaker, **options: Any) -> AsyncIterator[Backend]:
+async def speaking(speak: Speaker, **options: Any) -> AsyncIterator[LLM]:
     """A started backend on a server where `speak` writes to the socket what it likes.
 
     It is called with the writer and the number of the request, from 1; the connection stays open unless it

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from pyfast.errors import BackendError, CallError, InputError, ModelNotFoundError
-from pyfast.llm import Backend, Completion, Request, dialogue, open_llm
+from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
+from pyfast.llm import LLM, Completion, Request, dialogue, open_llm
 from pyfast.llm.llamacpp import LlamaCpp, embedded_model
 
 
@@ -29,7 +29,8 @@ def ask(country: str, max_tokens: int = 60) -> Request:
     return Request(dialogue(f"What is the capital of {country}?", "Answer with JSON."), max_tokens, SCHEMA)
 
 
-async def test_an_answer_obeys_its_schema_and_is_repeatable(embedded: Backend) -> None:
+@pytest.mark.guarantee("G5")
+async def test_an_answer_obeys_its_schema_and_is_repeatable(embedded: LLM) -> None:
     first = await embedded.complete(ask("France"))
     assert Capital.model_validate_json(first.text).capital == "Paris"
     assert first.finish_reason == "stop"
@@ -39,12 +40,12 @@ async def test_an_answer_obeys_its_schema_and_is_repeatable(embedded: Backend) -
     assert second.cached_tokens > 10
 
 
-async def test_text_without_a_schema_is_cut_off_at_the_limit(embedded: Backend) -> None:
+async def test_text_without_a_schema_is_cut_off_at_the_limit(embedded: LLM) -> None:
     done = await embedded.complete(Request(dialogue("Tell me a long story about a river."), 5))
     assert done.finish_reason == "length" and done.completion_tokens == 5 and done.text
 
 
-async def test_the_seed_is_used(embedded: Backend) -> None:
+async def test_the_seed_is_used(embedded: LLM) -> None:
     def story(seed: int) -> Request:
         return Request(dialogue("Tell me a story."), 12, temperature=1.0, seed=seed)
 
@@ -52,7 +53,7 @@ async def test_the_seed_is_used(embedded: Backend) -> None:
     assert len(set(texts)) > 1
 
 
-async def test_more_calls_than_slots(embedded: Backend) -> None:
+async def test_more_calls_than_slots(embedded: LLM) -> None:
     capitals = {"France": "Paris", "Italy": "Rome", "Japan": "Tokyo", "Peru": "Lima", "Egypt": "Cairo"}
     free = [Request(dialogue(f"What is the capital of {country}?"), 20) for country in capitals]
     assert 2 * len(free) > 2 * embedded.slots
@@ -66,6 +67,7 @@ async def test_more_calls_than_slots(embedded: Backend) -> None:
     assert right >= 3, [answer.text for answer in done]  # each call got its own answer
 
 
+@pytest.mark.guarantee("G4")
 @pytest.mark.parametrize(
     "request_",
     [
@@ -75,7 +77,7 @@ async def test_more_calls_than_slots(embedded: Backend) -> None:
     ],
     ids=["too long", "not unicode", "no number"],
 )
-async def test_an_impossible_request_fails_alone(embedded: Backend, request_: Request) -> None:
+async def test_an_impossible_request_fails_alone(embedded: LLM, request_: Request) -> None:
     good = await embedded.complete(ask("France"))
     neighbour, failed = await asyncio.gather(
         embedded.complete(ask("France")), embedded.complete(request_), return_exceptions=True
@@ -85,13 +87,13 @@ async def test_an_impossible_request_fails_alone(embedded: Backend, request_: Re
     assert (await embedded.complete(ask("France"))).text == good.text
 
 
-async def test_the_error_tells_the_sizes(embedded: Backend) -> None:
+async def test_the_error_tells_the_sizes(embedded: LLM) -> None:
     with pytest.raises(CallError, match=r"\d+ tokens.*2048"):
         await embedded.complete(Request(dialogue("word " * 5000), 10))
     assert embedded.context_window == 2048
 
 
-async def test_cancelled_calls_free_their_slots(embedded: Backend) -> None:
+async def test_cancelled_calls_free_their_slots(embedded: LLM) -> None:
     good = await embedded.complete(ask("France"))
     long = {
         "type": "array",
@@ -114,7 +116,7 @@ async def test_cancelled_calls_free_their_slots(embedded: Backend) -> None:
 
 async def test_closing_under_a_call(model_installed: None) -> None:
     backend = open_llm("embedded", slots=1, context_window=512)
-    with pytest.raises(BackendError, match="not running"):
+    with pytest.raises(LLMUnavailableError, match="not running"):
         await backend.complete(ask("France"))
     await backend.start()
     await backend.start()
@@ -123,9 +125,9 @@ async def test_closing_under_a_call(model_installed: None) -> None:
     await asyncio.sleep(0.3)
     await backend.close()
     for result in await asyncio.gather(*calls, return_exceptions=True):
-        assert isinstance(result, BackendError)
+        assert isinstance(result, LLMUnavailableError)
     await backend.close()
-    with pytest.raises(BackendError, match="not running"):
+    with pytest.raises(LLMUnavailableError, match="not running"):
         await backend.complete(ask("France"))
 
 
@@ -167,7 +169,7 @@ async def test_a_broken_model_file(model_installed: None, tmp_path: Path, size: 
     broken = tmp_path / "broken.gguf"
     with embedded_model().open("rb") as whole:
         broken.write_bytes(whole.read(size))
-    with pytest.raises(BackendError, match="cannot load") as error:
+    with pytest.raises(LLMUnavailableError, match="cannot load") as error:
         await open_llm(f"llamacpp:{broken}").start()
     assert "\n" not in str(error.value) and str(broken) in str(error.value)
 
@@ -209,5 +211,5 @@ def test_the_fingerprint_is_the_content(tmp_path: Path) -> None:
         folder.mkdir()
         content[-1] ^= change
         (folder / "m.gguf").write_bytes(content)
-        prints.append(LlamaCpp("llamacpp:m.gguf", folder / "m.gguf").fingerprint())
+        prints.append(LlamaCpp("llamacpp:m.gguf", folder / "m.gguf").fingerprint)
     assert prints[0] == prints[1] != prints[2]

@@ -10,7 +10,7 @@ from aiohttp import web
 from pydantic import BaseModel
 from servers import ASK, body, replying, serving
 
-from pyfast.errors import AnswerError, BackendError, CallError
+from pyfast.errors import AnswerError, CallError, LLMUnavailableError
 from pyfast.llm import Request, dialogue, open_llm
 from pyfast.llm.llamacpp import embedded_model, import_runtime
 
@@ -59,7 +59,7 @@ async def test_a_wrong_key_on_a_real_server(llama_server: str, monkeypatch: pyte
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     backend = open_llm(f"openai:smollm2@{llama_server}")
     await backend.start()
-    with pytest.raises(BackendError, match="OPENAI_API_KEY"):
+    with pytest.raises(LLMUnavailableError, match="OPENAI_API_KEY"):
         await backend.complete(ASK)
     await backend.close()
 
@@ -124,6 +124,7 @@ async def test_context_window_of_unusual_servers(models: Any, window: int) -> No
 # --- servers that misbehave
 
 
+@pytest.mark.guarantee("G5")
 @pytest.mark.parametrize(
     "reply",
     [
@@ -163,6 +164,7 @@ async def test_answers_that_are_none(reply: bytes) -> None:
     assert len(asked) == 2, "a wrong answer is not asked for again: it cost tokens"
 
 
+@pytest.mark.guarantee("G5")
 @pytest.mark.parametrize("reason", [None, 7, ["stop"], {}])
 async def test_strange_finish_reasons_are_not_hidden(reason: Any) -> None:
     reply = body()
@@ -227,7 +229,7 @@ async def test_a_server_that_will_never_answer_stops_the_run(status: int, hint: 
     spent = b'{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}'
     handler, asked = replying(web.Response(status=status, body=spent, headers={"Location": "http://elsewhere/"}))
     async with serving(handler) as backend:
-        with pytest.raises(BackendError, match=hint):
+        with pytest.raises(LLMUnavailableError, match=hint):
             await backend.complete(ASK)
     assert len(asked) == 1
 
@@ -245,13 +247,14 @@ async def test_the_key_is_sent_and_never_shown(
 
     async with serving(handler) as backend:
         for _ in range(2):
-            with pytest.raises((CallError, BackendError)) as error:
+            with pytest.raises((CallError, LLMUnavailableError)) as error:
                 await backend.complete(ASK)
             assert KEY not in str(error.value)
-        assert KEY not in backend.spec + backend.fingerprint() + caplog.text
+        assert KEY not in backend.spec + backend.fingerprint + caplog.text
     assert seen == [f"Bearer {KEY}"] * 2
 
 
+@pytest.mark.guarantee("G4")
 async def test_prompts_that_are_not_unicode_fail_alone() -> None:
     async with serving(replying(body())[0]) as backend:
         with pytest.raises(CallError):

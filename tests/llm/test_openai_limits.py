@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from servers import ASK, body, replying, serving
 
-from pyfast.errors import BackendError, CallError
+from pyfast.errors import CallError, LLMUnavailableError
 
 
 @pytest.mark.parametrize("date", [False, True])
@@ -69,7 +69,7 @@ async def test_closing_under_a_call() -> None:
         await asyncio.sleep(0.05)
         await backend.close()
         await backend.close()
-        with pytest.raises(BackendError, match="closed"):
+        with pytest.raises(LLMUnavailableError, match="closed"):
             async with asyncio.timeout(5):
                 await call
 
@@ -171,7 +171,7 @@ async def test_closing_in_a_pause() -> None:
         await backend.close()
         async with asyncio.timeout(10):
             for error in await asyncio.gather(*calls, return_exceptions=True):
-                assert isinstance(error, BackendError)
+                assert isinstance(error, LLMUnavailableError)
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
@@ -187,7 +187,7 @@ async def test_a_gateway_without_a_server_stops_the_run(status: int) -> None:
             with pytest.raises(CallError):
                 await backend.complete(ASK)
         for _ in range(2):
-            with pytest.raises(BackendError, match=rf"the gateway at http.* answers {status} only"):
+            with pytest.raises(LLMUnavailableError, match=rf"the gateway at http.* answers {status} only"):
                 await backend.complete(ASK)
     assert len(asked) == 22 + 1 + 2 * 21
 
@@ -197,7 +197,7 @@ async def test_more_slots_more_patience() -> None:
     async with serving(handler, attempts=1, concurrency=16) as backend:
         errors = await asyncio.gather(*(backend.complete(ASK) for _ in range(33)), return_exceptions=True)
     assert sum(isinstance(error, CallError) for error in errors) == 31
-    assert sum(isinstance(error, BackendError) for error in errors) == 2
+    assert sum(isinstance(error, LLMUnavailableError) for error in errors) == 2
 
 
 @pytest.mark.parametrize("status", [429, 500])

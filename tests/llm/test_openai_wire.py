@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 from servers import ASK, body, http, replying, serving, speaking
 
-from pyfast.errors import BackendError, CallError
+from pyfast.errors import CallError, LLMUnavailableError
 from pyfast.llm import open_llm
 from pyfast.llm.openai import LARGEST_ANSWER
 
@@ -146,13 +146,14 @@ async def test_a_connection_cut_once_is_forgiven() -> None:
 async def test_nothing_listens() -> None:
     port = unused_port()
     backend = open_llm(f"openai:m@http://127.0.0.1:{port}")
-    with pytest.raises(BackendError, match=f"nothing answers at http://127.0.0.1:{port}/v1") as error:
+    with pytest.raises(LLMUnavailableError, match=f"nothing answers at http://127.0.0.1:{port}/v1") as error:
         await backend.start()
     assert "\n" not in str(error.value)
-    with pytest.raises(BackendError, match="not running"):
+    with pytest.raises(LLMUnavailableError, match="not running"):
         await backend.complete(ASK)
 
 
+@pytest.mark.guarantee("G7")
 async def test_the_server_dies_during_the_run() -> None:
     app = web.Application()
     app.router.add_post("/v1/chat/completions", replying(body())[0])
@@ -160,7 +161,7 @@ async def test_the_server_dies_during_the_run() -> None:
         backend = open_llm(f"openai:m@http://127.0.0.1:{server.port}", attempts=3, backoff_s=0.001)
         await backend.start()
         await backend.complete(ASK)
-    with pytest.raises(BackendError, match="nothing answers"):
+    with pytest.raises(LLMUnavailableError, match="nothing answers"):
         await backend.complete(ASK)
     await backend.close()
 

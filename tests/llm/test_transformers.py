@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tiny import tiny_model
 
-from pyfast.errors import BackendError, CallError, ModelNotFoundError
-from pyfast.llm import Backend, Completion, Request, dialogue, open_llm
+from pyfast.errors import CallError, LLMUnavailableError, ModelNotFoundError
+from pyfast.llm import LLM, Completion, Request, dialogue, open_llm
 
 pytest.importorskip("torch")
 ASKED = Request(dialogue("What is the capital of France?", "You know geography."), 12)
@@ -23,18 +23,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def llm(model: Path) -> Iterator[Backend]:
+def llm(model: Path) -> Iterator[LLM]:
     backend = open_llm(f"transformers:{model}", context_window=300)
     asyncio.run(backend.start())
     yield backend
     asyncio.run(backend.close())
 
 
-def say(llm: Backend, request: Request) -> Completion:
+def say(llm: LLM, request: Request) -> Completion:
     return asyncio.run(llm.complete(request))
 
 
-def test_greedy_is_the_models_own_choice_step_by_step(llm: Backend, model: Path) -> None:
+def test_greedy_is_the_models_own_choice_step_by_step(llm: LLM, model: Path) -> None:
     """Against the argmax of one forward pass after the other."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -53,7 +53,7 @@ def test_greedy_is_the_models_own_choice_step_by_step(llm: Backend, model: Path)
     assert done.finish_reason == ("stop" if said[-1] == tokenizer.eos_token_id else "length")
 
 
-def test_embeddings_are_answered_as_their_tokens(llm: Backend, model: Path) -> None:
+def test_embeddings_are_answered_as_their_tokens(llm: LLM, model: Path) -> None:
     from safetensors.numpy import load_file
     from transformers import AutoTokenizer
 
@@ -66,7 +66,7 @@ def test_embeddings_are_answered_as_their_tokens(llm: Backend, model: Path) -> N
     assert say(llm, Request((), 12, embeds=embeds[::-1])).text != say(llm, ASKED).text
 
 
-def test_the_seed_is_used(llm: Backend) -> None:
+def test_the_seed_is_used(llm: LLM) -> None:
     texts = [say(llm, replace(ASKED, temperature=1.0, seed=seed)).text for seed in (1, 2, 3, 1)]
     assert texts[0] == texts[3] and len(set(texts)) > 1
 
@@ -83,7 +83,7 @@ def test_the_seed_is_used(llm: Backend) -> None:
     ],
     ids=["narrow", "none", "not finite", "too many", "too long", "not unicode"],
 )
-def test_an_impossible_request_fails_alone(llm: Backend, wrong: dict[str, Any], reason: str) -> None:
+def test_an_impossible_request_fails_alone(llm: LLM, wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(CallError, match=reason) as error:
         say(llm, replace(ASKED, **wrong))
     assert "\n" not in str(error.value)
@@ -93,15 +93,15 @@ def test_an_impossible_request_fails_alone(llm: Backend, wrong: dict[str, Any], 
 def test_it_starts_once_and_closes_for_good(model: Path) -> None:
     async def life() -> None:
         llm = open_llm(f"transformers:{model}")
-        before = llm.fingerprint()
-        with pytest.raises(BackendError, match="never started"):
+        before = llm.fingerprint
+        with pytest.raises(LLMUnavailableError, match="never started"):
             await llm.complete(ASKED)
         await llm.start()
         await llm.start()
-        assert llm.context_window == 2048 and llm.fingerprint() == before
+        assert llm.context_window == 2048 and llm.fingerprint == before
         await llm.close()
         await llm.close()
-        with pytest.raises(BackendError, match="closed"):
+        with pytest.raises(LLMUnavailableError, match="closed"):
             await llm.complete(ASKED)
 
     asyncio.run(life())

@@ -60,7 +60,7 @@ def test_options(installed: None, folder: Path) -> None:
 
 def test_the_fingerprint_is_the_content(folder: Path) -> None:
     def fingerprint() -> str:
-        return Vllm("vllm:m", str(folder)).fingerprint()
+        return Vllm("vllm:m", str(folder)).fingerprint
 
     before = fingerprint()
     (folder / "README.md").write_text("new words")
@@ -83,9 +83,9 @@ def test_the_fingerprint_is_the_content(folder: Path) -> None:
 )
 def test_the_fingerprint_holds_what_changes_answers(installed: None, options: dict[str, object]) -> None:
     plain = open_llm("vllm:org/model@v2")
-    assert plain.fingerprint() == "vllm:org/model@v2:auto"
-    assert open_llm("vllm:org/model@v2", **options).fingerprint() != plain.fingerprint()
-    assert open_llm("vllm:org/model", slots=3, eager=True).fingerprint() == "vllm:org/model@main:auto"
+    assert plain.fingerprint == "vllm:org/model@v2:auto"
+    assert open_llm("vllm:org/model@v2", **options).fingerprint != plain.fingerprint
+    assert open_llm("vllm:org/model", slots=3, eager=True).fingerprint == "vllm:org/model@main:auto"
 
 
 def test_nothing_heavy_is_imported(folder: Path) -> None:
@@ -94,6 +94,6 @@ def test_nothing_heavy_is_imported(folder: Path) -> None:
         from importlib.machinery import ModuleSpec
         importlib.util.find_spec = lambda name: ModuleSpec(name, None, origin="here")
         from pyfast.llm import open_llm
-        open_llm("vllm:{folder}").fingerprint()
+        open_llm("vllm:{folder}").fingerprint
         sys.exit(bool({{"torch", "vllm", "transformers"}} & set(sys.modules)))"""
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -27,8 +27,8 @@
 #include "pyfast/cite.hpp"
 #include "pyfast/error.hpp"
 #include "pyfast/evidence_graph.hpp"
+#include "pyfast/fuse.hpp"
 #include "pyfast/graph_rank.hpp"
-#include "pyfast/merge.hpp"
 #include "pyfast/narrate.hpp"
 #include "pyfast/prune.hpp"
 #include "pyfast/weighted_degree.hpp"
@@ -71,7 +71,7 @@ struct Problem {
     std::vector<std::uint8_t> is_table;
     std::vector<std::int64_t> value_offsets{0};
     Lists values;
-    std::vector<std::int64_t> groups{0};  // pools to be merged
+    std::vector<std::int64_t> groups{0};  // pools to be fused
 
     [[nodiscard]] pyfast::Forward forward() const { return {indptr, {}, indices, weights, terms}; }
     [[nodiscard]] pyfast::Cells cells() const { return {value_offsets, values.view()}; }
@@ -192,7 +192,7 @@ std::vector<double> run_all(const Problem& q, int threads) {
     const pyfast::Pruned pruned = prune(score, q.is_table, pools.offsets, {});
     add(pruned.offsets);
     add(pruned.nodes);
-    add_ranked(merge(q.groups, pools, q.semantic, 20));
+    add_ranked(fuse(q.groups, pools, q.semantic, 20));
     return out;
 }
 
@@ -298,20 +298,21 @@ void check_errors() {
     check_error([&] { graph_rank(good.semantic, out, pools.offsets, nan, out); }, "alpha");
     check_error([&] { bridge_rank(x, pools, good.semantic, good.questions.view(), {.damping = 1.0f}, out); },
                 "damping");
-    check_error([&] { prune(good.semantic, good.is_table, pools.offsets, {.least = 3, .most = 2}); }, "most");
+    check_error([&] { prune(good.semantic, good.is_table, pools.offsets, {.min_nodes = 3, .max_nodes = 2}); },
+                "max_nodes");
     CHECK(run_all(good, 2) == expected);
 }
 
 // Groups that do not fit the pools are refused.
-void check_merge_errors() {
+void check_fuse_errors() {
     const Problem good = random_problem({0, 6, 3, 9}, 60, 12, 3);
     const pyfast::Pools pools = good.pools.view();
     for (const std::vector<std::int64_t>& groups :
          std::vector<std::vector<std::int64_t>>{{}, {1, 4}, {0, 5}, {0, 5, 4}}) {
-        check_error([&] { merge(groups, pools, good.semantic, 9); }, "list_offsets");
+        check_error([&] { fuse(groups, pools, good.semantic, 9); }, "list_offsets");
     }
-    check_error([&] { merge(good.groups, pools, std::span(good.semantic).first(1), 9); }, "semantic");
-    check_error([&] { merge(good.groups, pools, good.semantic, 0); }, "k");
+    check_error([&] { fuse(good.groups, pools, std::span(good.semantic).first(1), 9); }, "semantic");
+    check_error([&] { fuse(good.groups, pools, good.semantic, 0); }, "k");
 }
 
 // A corpus of one text, one table and one graph, with all its levels; and its lines.
@@ -493,7 +494,7 @@ int main(int count, char** arguments) {
     check_meaning(q);
     check_narrow_offsets();
     check_errors();
-    check_merge_errors();
+    check_fuse_errors();
     check_texts();
     check_callers();
     check_large_pool();

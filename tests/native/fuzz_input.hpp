@@ -68,7 +68,7 @@ struct Problem {
     std::vector<std::uint8_t> is_table;
     std::vector<std::int64_t> cell_offsets{0};  // per document: its lists among `cells`
     Lists<std::int32_t> cells;
-    std::vector<std::int64_t> groups{0};  // of pools, to be merged
+    std::vector<std::int64_t> groups{0};  // of pools, to be fused
     int threads = 1;
 
     [[nodiscard]] pyfast::Forward forward() const;

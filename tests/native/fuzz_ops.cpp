@@ -11,8 +11,8 @@
 #include "pyfast/bridge_rank.hpp"
 #include "pyfast/bridge_select.hpp"
 #include "pyfast/evidence_graph.hpp"
+#include "pyfast/fuse.hpp"
 #include "pyfast/graph_rank.hpp"
-#include "pyfast/merge.hpp"
 #include "pyfast/prune.hpp"
 #include "pyfast/weighted_degree.hpp"
 
@@ -79,7 +79,7 @@ void fuzz_bridge_expand(Input& in) {
     pyfast::BridgeExpandOptions options{.k = in.setting(9), .threads = q.threads};
     if (in.one_in(4)) {
         options.largest_norm = in.number();
-        options.most_entries = in.setting(50);
+        options.max_entries = in.setting(50);
     }
     const pyfast::RankedPools found =
         bridge_expand(q.forward(), transposed.view(), q.pools.view(), q.questions.view(), options);
@@ -163,10 +163,10 @@ void fuzz_graph_rank(Input& in) {
     REQUIRE(within(score, 0.0f, 2.0f));
 }
 
-void fuzz_merge(Input& in) {
+void fuzz_fuse(Input& in) {
     const Problem q(in);
     const std::int64_t k = in.setting(20);
-    const pyfast::RankedPools ranked = merge(q.groups, q.pools.view(), q.semantic, k);
+    const pyfast::RankedPools ranked = fuse(q.groups, q.pools.view(), q.semantic, k);
     REQUIRE(ranked.offsets.size() == q.groups.size() && ranked.documents.size() == ranked.scores.size());
     REQUIRE(well_formed(ranked.offsets, ranked.documents.size()));
     REQUIRE(within(ranked.scores, 0.0f, 1.0f));
@@ -192,7 +192,7 @@ void fuzz_prune(Input& in) {
     for (std::size_t p = 0; p + 1 < kept.offsets.size(); ++p) {
         const std::int64_t size = q.pools.offsets[p + 1] - q.pools.offsets[p];
         const std::int64_t stay = kept.offsets[p + 1] - kept.offsets[p];
-        REQUIRE(stay >= std::min(size, options.least) && stay <= std::min(size, options.most));
+        REQUIRE(stay >= std::min(size, options.min_nodes) && stay <= std::min(size, options.max_nodes));
         const auto* const first = kept.nodes.data() + kept.offsets[p];
         std::vector<std::int32_t> nodes(first, first + stay);
         std::sort(nodes.begin(), nodes.end());

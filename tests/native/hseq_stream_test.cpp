@@ -38,7 +38,7 @@ struct Problem {
     Numbers parent;
     Numbers subtree_end;
     pyfast::OwnedOrder order;
-    pyfast::OwnedTombstones dead;
+    pyfast::OwnedTombstones deleted;
     Numbers place;
     Lists selected;
     Lists prior;
@@ -46,7 +46,7 @@ struct Problem {
 
     [[nodiscard]] pyfast::Hierarchy hierarchy() const { return {level, parent, subtree_end}; }
     [[nodiscard]] pyfast::Order ordered() const { return {order.segments.span(), order.starts}; }
-    [[nodiscard]] pyfast::Tombstones tombstones() const { return {dead.mask.span(), dead.live.span()}; }
+    [[nodiscard]] pyfast::Tombstones tombstones() const { return {deleted.mask.span(), deleted.live.span()}; }
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(level.size()); }
     [[nodiscard]] pyfast::Stream stream() const { return {size(), ordered(), tombstones()}; }
     [[nodiscard]] pyfast::Cursors cursors() const { return {place, selected.view(), prior.view()}; }
@@ -77,11 +77,11 @@ Problem random_problem(int documents, std::size_t cursors, unsigned seed) {
     q.subtree_end.assign(ends.span().begin(), ends.span().end());
     const std::vector<std::uint8_t> priority{5, 8, 6};
     q.order = pyfast::level_order(q.level, priority);
-    Numbers dead;
+    Numbers deleted;
     for (int k = 0; k < documents / 3; ++k) {
-        dead.push_back(below(q.size()));
+        deleted.push_back(below(q.size()));
     }
-    q.dead = pyfast::bury_more(q.hierarchy(), q.ordered(), {}, dead);
+    q.deleted = pyfast::delete_segments(q.hierarchy(), q.ordered(), {}, deleted);
     const auto some = [&](std::int64_t most) {
         Numbers list;
         for (std::int64_t k = below(most); k > 0; --k) {
@@ -147,8 +147,8 @@ void check_meaning(const Problem& q) {
             CHECK(mask[static_cast<std::size_t>(segment)] == 0);
         }
     }
-    const auto again = pyfast::bury(q.ordered(), mask);
-    CHECK(std::ranges::equal(again.live.span(), q.dead.live.span()));
+    const auto again = pyfast::mark_deleted(q.ordered(), mask);
+    CHECK(std::ranges::equal(again.live.span(), q.deleted.live.span()));
     pyfast::check_subtree_ends(q.parent, q.subtree_end);
 }
 
@@ -167,7 +167,8 @@ void check_errors(Problem q) {
         check(q.selected.values.back(), "selected", window);
         check(q.prior.values.back(), "priors", window);
         check(q.chosen.values.back(), "chosen", all);
-        check(q.order.segments.span()[0], "order", [&] { pyfast::bury(q.ordered(), q.tombstones().mask); });
+        check(q.order.segments.span()[0], "order",
+              [&] { pyfast::mark_deleted(q.ordered(), q.tombstones().mask); });
         check(q.selected.offsets[1], "selected", window);
         check(q.prior.offsets.back(), "priors", window);
         check(q.subtree_end[0], "subtree_end", [&] { pyfast::check_subtree_ends(q.parent, q.subtree_end); });

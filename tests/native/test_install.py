@@ -47,7 +47,7 @@ def test_every_public_function_is_exported() -> None:
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.slow(suite="packages")
 def test_headers_stand_alone(tmp_path: Path) -> None:
     """Each as the only one of a source; and all after the macros `min` and `max` that some systems define."""
     headers = HEADERS + CUDA_HEADERS
@@ -82,7 +82,7 @@ def expected() -> tuple[str, dict[str, list[tuple[float, int]]]]:
     tables = np.array([lines[d][0] == "table" for d in pool])
     graph = ops.evidence_graph(X, offsets, pool, top_k=3)
     score = ops.graph_rank(semantic, ops.weighted_degree(X, offsets, pool), offsets)
-    kept = ops.prune(score, tables, offsets, least=3, most=6, per_kind=1)[1]
+    kept = ops.prune(score, tables, offsets, min_nodes=3, max_nodes=6, per_kind=1)[1]
     bridge = ops.bridge_rank(X, offsets, pool, semantic, ([0, asked.nnz], asked.indices))
     best = np.argsort(-bridge, kind="stable")
     return f"{len(pool)} documents, {len(graph.indices)} edges", {
@@ -92,7 +92,7 @@ def expected() -> tuple[str, dict[str, list[tuple[float, int]]]]:
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.slow(suite="packages")
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_installed_library(shared: bool, tmp_path: Path) -> None:
     build, prefix, moved, example = (tmp_path / name for name in ("build", "prefix", "moved", "example"))

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.slow(suite="native"),
     pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("c++")), reason="needs cmake and a compiler"),
 ]
 

@@ -24,6 +24,7 @@ def real_pools(data: Path) -> Problem:
             questions += [json.loads(line)["question"] for line in file][:100]
     vectorizer = TfidfVectorizer(dtype=np.float32)
     X = csr_array(vectorizer.fit_transform(texts))
+    X.sort_indices()  # scikit-learn leaves them as SciPy does, which differs from release to release
     asked = csr_array(vectorizer.transform(questions))
     similarity = (asked @ X.T).toarray()
     docs = np.argsort(-similarity, axis=1, kind="stable")[:, :50]

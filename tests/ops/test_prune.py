@@ -24,12 +24,12 @@ def pools(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 
 @given(
     batch=st.lists(pools(), max_size=4),
-    least=st.integers(0, 8),
+    min_nodes=st.integers(0, 8),
     more=st.integers(1, 8),
     per_kind=st.integers(0, 9),
 )
-def test_reference(batch: list[tuple[np.ndarray, np.ndarray]], least: int, more: int, per_kind: int) -> None:
-    bounds = (least, least + more, per_kind)
+def test_reference(batch: list[tuple[np.ndarray, np.ndarray]], min_nodes: int, more: int, per_kind: int) -> None:
+    bounds = (min_nodes, min_nodes + more, per_kind)
     sizes = np.cumsum([0, *(len(score) for score, _ in batch)])
     score, is_table = (np.concatenate([pool[i] for pool in batch] or [[]]) for i in (0, 1))
     offsets, nodes = ops.prune(score, is_table.astype(bool), sizes, *bounds)
@@ -49,7 +49,7 @@ def test_rules(pool: tuple[np.ndarray, np.ndarray]) -> None:
 
 @pytest.mark.parametrize("n", [7, 10, 11, 49])
 def test_equals_all_score_at_least_their_mean(n: int) -> None:
-    nodes = ops.prune([0.1] * n, [0] * n, [0, n], least=1, most=40)[1]
+    nodes = ops.prune([0.1] * n, [0] * n, [0, n], min_nodes=1, max_nodes=40)[1]
     assert nodes.tolist() == list(range(min(n, 40)))
 
 
@@ -63,9 +63,9 @@ def test_equals_all_score_at_least_their_mean(n: int) -> None:
         (([1, 2], [0.0, 1.0], [0, 2]), "is_table"),
         (([1, 2], [0, 0], [0, 1]), "pool_offsets"),
         (([1, 2], [0, 0], [0, 3, 2]), "pool_offsets"),
-        (([1, 2], [0, 0], [0, 2], -1), "least"),
-        (([1, 2], [0, 0], [0, 2], 5, 4), "most"),
-        (([1, 2], [0, 0], [0, 2], 0, 0), "most"),
+        (([1, 2], [0, 0], [0, 2], -1), "min_nodes"),
+        (([1, 2], [0, 0], [0, 2], 5, 4), "max_nodes"),
+        (([1, 2], [0, 0], [0, 2], 0, 0), "max_nodes"),
         (([1, 2], [0, 0], [0, 2], 0, 1, -1), "per_kind"),
         (([1, 2], [0, 0], [0, 2], 0.5), "prune"),
     ],

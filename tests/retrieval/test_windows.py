@@ -7,7 +7,7 @@ import pytest
 
 from pyfast.corpus import PRIORITY, Level, TextDocument
 from pyfast.ops.hseq_stream import Neighbors
-from pyfast.retrieval import Index, Move, View, build_index, candidates, move_on, open_window, pick_cover
+from pyfast.retrieval import Index, Move, View, build_index, candidates, move_on, open_window, select_lexically
 
 QUESTIONS = [
     "Who discovered Titan?",
@@ -28,7 +28,7 @@ def places(view: View) -> list[int]:
 
 def test_what_a_search_finds_comes_first(small: Index) -> None:
     for view, pool in zip(opened(small, QUESTIONS), small.search(QUESTIONS, 20), strict=True):
-        found = small.units[pool.units].tolist()[:8]
+        found = small.passages[pool.passages].tolist()[:8]
         assert places(view)[: len(found)] == found and len(view.window) == 8
         assert [it.text for it in view.window] == [small.corpus.render(i) for i in places(view)]
         assert [it.level for it in view.window] == [Level(int(small.corpus.level[i])) for i in places(view)]
@@ -82,8 +82,8 @@ def test_no_whole_books(tmp_path: Path) -> None:
 
 
 def test_of_many_relations_those_about_the_question(small: Index) -> None:
-    hub = next(i for i in small.units.tolist() if len(set(small.relations.of(i))) > 2)
-    near = [it.text for it in candidates(small, dict.fromkeys(small.relations.of(hub)))]
+    hub = next(i for i in small.passages.tolist() if len(set(small.entity_links.of(i))) > 2)
+    near = [it.text for it in candidates(small, dict.fromkeys(small.entity_links.of(hub)))]
     for text in near:
         (view,) = opened(small, [text], 4)
         (after,) = move_on(small, [Move(replace(view, question=text), (), "relation", (hub,))], 4, PRIORITY)
@@ -93,9 +93,9 @@ def test_of_many_relations_those_about_the_question(small: Index) -> None:
 def test_cover_picks_what_is_new(small: Index) -> None:
     question = "Huygens landed on Titan"
     window = ["Titan is a moon.", "Titan is cold.", "Huygens landed in 2005.", "Nothing."]
-    (cover,) = pick_cover(small, [(question, (), window)], 3)
+    (cover,) = select_lexically(small, [(question, (), window)], 3)
     assert set(cover.picked[:2]) == {0, 2} and cover.picked[2] == 1 and cover.share == 1.0
-    (rest,) = pick_cover(small, [(question, ("Titan",), window)], 1)
+    (rest,) = select_lexically(small, [(question, ("Titan",), window)], 1)
     assert rest.picked == (2,) and rest.share == 1.0
-    assert pick_cover(small, [("qqqq", (), window), (question, (), [])], 3)[0].picked == ()
-    assert pick_cover(small, [(question, (), [])], 3)[0].share == 0.0
+    assert select_lexically(small, [("qqqq", (), window), (question, (), [])], 3)[0].picked == ()
+    assert select_lexically(small, [(question, (), [])], 3)[0].share == 0.0

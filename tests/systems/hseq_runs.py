@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from pyfast.engine import Answer, Budget, Context, Ledger, Question, Record, answer_all
-from pyfast.llm import Backend
+from pyfast.llm import LLM
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index, open_window
 from pyfast.systems import load_system
@@ -16,7 +16,7 @@ from pyfast.systems.hseq.state import State
 
 
 def ledgers(
-    index: Index, llm: Backend, questions: Sequence[str], budget: Budget, **settings: str
+    index: Index, llm: LLM, questions: Sequence[str], budget: Budget, **settings: str
 ) -> list[tuple[Record, Ledger]]:
     """The records of a run of HSEQ with their ledgers."""
     system = load_system("hseq")
@@ -75,23 +75,23 @@ Asked = tuple[list[str], list[set[int]], list[list[int]]]
 
 
 def gold_questions(index: Index, path: Path, prior: int, most: int) -> Asked:
-    """(questions, their gold units, the beginning of their streams), where a search finds any gold.
+    """(questions, their gold passages, the beginning of their streams), where a search finds any gold.
 
-    Gold are the units found of the gold documents; where none are named, as for graphs, those with an answer.
+    Gold are the passages found of the gold documents; where none are named, as for graphs, those with an answer.
     """
     questions, golds, streams = [], [], []
     with path.open(encoding="utf-8") as file:
         for record in map(json.loads, islice(file, 4 * most)):
             (pool,) = index.search([record["question"]], prior)
-            units = index.units[pool.units].tolist()
+            passages = index.passages[pool.passages].tolist()
             corpus = index.corpus
             uris = {record["table_id"]} if "table_id" in record else set(record.get("supporting") or ())
             if uris:
-                gold = {i for i in units if corpus.uri(corpus.source[i]) in uris}
+                gold = {i for i in passages if corpus.uri(corpus.source[i]) in uris}
             else:
-                gold = {i for i in units if any(answer in corpus.content(i) for answer in record["answers"])}
+                gold = {i for i in passages if any(answer in corpus.content(i) for answer in record["answers"])}
             if gold and len(questions) < most:
                 questions.append(record["question"])
                 golds.append(gold)
-                streams.append(units)
+                streams.append(passages)
     return questions, golds, streams

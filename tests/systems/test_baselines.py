@@ -53,6 +53,6 @@ def test_all_abstain_alike(small: Index, system: str) -> None:
 
 
 @pytest.mark.parametrize("system", ["direct", "cot", "rag", "decompose", "n2n"])
-def test_all_run_on_the_instant_backend(small: Index, system: str) -> None:
+def test_all_run_on_the_instant_llm(small: Index, system: str) -> None:
     (record,) = run(small, open_llm("instant"), [QUESTION], system)
     assert record.state == "answered"

@@ -14,7 +14,7 @@ from pyfast.retrieval import Index
 
 
 class Jittery(Instant):
-    """The instant backend, except that its answers take each time another while."""
+    """The instant LLM, except that its answers take each time another while."""
 
     async def complete(self, request: Request) -> Completion:
         await asyncio.sleep(random.random() / 100)
@@ -27,7 +27,7 @@ def written(index: Index, questions: list[Question], concurrency: int, **setting
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"rank": "graph_rank"}, {"system": "rag"}, {"system": "decompose"}], ids=str
+    "settings", [{}, {"ranking": "graph_rank"}, {"system": "rag"}, {"system": "decompose"}], ids=str
 )
 def test_the_same_bytes(hybridqa: Index, hybridqa_questions: list[Question], settings: dict[str, str]) -> None:
     whole = written(hybridqa, hybridqa_questions, 64, **settings)

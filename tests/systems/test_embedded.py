@@ -13,8 +13,8 @@ from pyfast.evaluation import evaluate
 
 # Small contexts: a CPU reads the papers' own for half a minute.
 SETTINGS = {
-    "n2n": ("hop_k=10", "hop_least=2", "hop_most=3", "final_least=2", "final_most=3", "rank=bridge_rank"),
-    "hseq": ("window=5", "k=2", "steps=2", "least_steps=2", "characters=120"),
+    "n2n": ("hop_k=10", "hop_min=2", "hop_max=3", "final_min=2", "final_max=3", "ranking=bridge_rank"),
+    "hseq": ("window=5", "k=2", "steps=2", "min_steps=2", "characters=120"),
 }
 
 
@@ -24,7 +24,7 @@ def pyfast(*arguments: object) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(suite="models")
 def test_a_matrix_of_thought_with_the_embedded_models(
     examples: Path, example_questions: list[dict[str, str]], tmp_path: Path
 ) -> None:
@@ -51,7 +51,7 @@ def test_a_matrix_of_thought_with_the_embedded_models(
     assert len(column["thoughts"]) == 2 and column["triples"] and record["evidence"]
 
 
-@pytest.mark.parametrize("system", ["n2n", pytest.param("hseq", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("system", ["n2n", pytest.param("hseq", marks=pytest.mark.slow(suite="models"))])
 def test_the_examples_with_the_embedded_model(
     examples: Path, example_questions: list[dict[str, str]], tmp_path: Path, system: str
 ) -> None:
@@ -72,5 +72,5 @@ def test_the_examples_with_the_embedded_model(
     assert record["id"] == asked["id"] and record["state"] in ("answered", "abstained"), record
     assert record["evidence"] and (record["trace"].get("hops") or record["trace"]["steps"])
     assert record["usage"]["llm_calls"] >= 2
-    report = evaluate(tmp_path / "run", questions)
+    report = evaluate(tmp_path / "run" / "answers.jsonl", questions)
     assert report.missing == 0 and report.rows[0].recall is not None and report.rows[0].recall > 0

@@ -85,7 +85,7 @@ def test_the_prompt_holds_the_evidence_best_first(small: Index) -> None:
     for line, piece in zip(lines, pieces, strict=True):
         assert piece["snippet"].split()[-1] in line
     assert [piece["score"] for piece in pieces] == sorted((piece["score"] for piece in pieces), reverse=True)
-    assert "Titan" in record["trace"]["entities"] and record["trace"]["pieces_dropped"] == 0
+    assert "Titan" in record["trace"]["entities"] and record["trace"]["items_dropped"] == 0
 
 
 def test_random_memory_brings_back_what_was_used(small: Index) -> None:
@@ -105,7 +105,7 @@ def test_the_window_holds_what_it_holds(small: Index) -> None:
     long = talk("long", *(f"What is fact number {i} about Titan and its probe?" for i in range(30)))
     found = ask(small, llm, long, history="gold", k="20")
     assert [record["state"] for record in found] == ["answered"] * 30
-    assert found[0]["trace"]["pieces_dropped"] > 0 and found[0]["trace"]["turns_dropped"] == 0
+    assert found[0]["trace"]["items_dropped"] > 0 and found[0]["trace"]["turns_dropped"] == 0
     assert found[29]["trace"]["turns_dropped"] > 20
 
 
@@ -150,7 +150,7 @@ def test_whole_conversations_through_the_graph(small: Index, trained: Path, tmp_
     assert list(found) == [turn.id for turn in ALL]
     assert all(record["state"] in ("answered", "abstained") for record in found.values()), found
     titan, nothing = found["titan-2"]["trace"], found["nothing-1"]
-    assert titan["nodes"] > 50 and titan["edges"] > titan["nodes"] and titan["pieces_dropped"] == 0
+    assert titan["nodes"] > 50 and titan["edges"] > titan["nodes"] and titan["items_dropped"] == 0
     assert nothing["evidence"] == [] and nothing["trace"]["nodes"] == nothing["trace"]["edges"] == 0
     assert found["titan-2"]["usage"]["prompt_tokens"] > titan["nodes"]
     llm.calls = 0
@@ -187,10 +187,10 @@ def test_a_graph_beyond_the_window_and_a_long_conversation(small: Index, trained
     assert [record["state"] for record in found if record["state"] == "failed"] == []
     for record in found:
         assert record["usage"]["prompt_tokens"] <= 400 - 32
-        assert record["trace"]["pieces_dropped"] > 0 and record["trace"]["nodes"] > 0
+        assert record["trace"]["items_dropped"] > 0 and record["trace"]["nodes"] > 0
     assert found[29]["trace"]["turns_dropped"] > 10
     (few,) = ask(small, llm, TITAN[:1], **{**settings, "nodes": "5"})
-    assert few["trace"]["nodes"] == 5 and few["trace"]["pieces_dropped"] == len(few["evidence"]) - 1
+    assert few["trace"]["nodes"] == 5 and few["trace"]["items_dropped"] == len(few["evidence"]) - 1
     asyncio.run(llm.close())
 
 
@@ -201,7 +201,7 @@ def test_the_ledger_has_the_graphs_time(small: Index, trained: Path, tmp_path: P
     llm = open_llm(f"transformers:{trained / 'model'}")
     go(tmp_path, SYSTEM.ask(settings), llm, APOLLO, small)
     stages = {stage.name: stage for stage in read_status(tmp_path).stages}
-    assert list(stages) == ["find_pieces", "linearise", "build_graph", "encode_graph", "answer", "cite"]
+    assert list(stages) == ["find_evidence_items", "linearise", "build_graph", "encode_graph", "answer", "cite"]
     assert all(stage.calls == 2 and stage.running_ms > 0 for stage in stages.values())
 
 

@@ -24,7 +24,7 @@ def pyfast(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(suite="models")
 def test_the_whole_way(tmp_path: Path, examples: Path) -> None:
     pytest.importorskip("peft")
     talks, index, trained = tmp_path / "talks.jsonl", tmp_path / "index", tmp_path / "trained"

@@ -15,12 +15,13 @@ from scripted import Reply, Scripted, run
 
 from pyfast.corpus import Level
 from pyfast.engine import Budget, Record
-from pyfast.llm import Completion, Remembered, Request
+from pyfast.llm import CachedLLM, Completion, Request
 from pyfast.retrieval import Candidate, Index
 from pyfast.systems.hseq.actions import action_text, select_prompt
 from pyfast.systems.hseq.guidance import pattern, template
-from pyfast.systems.hseq.head import shortened
+from pyfast.systems.hseq.head import FRAME
 from pyfast.systems.hseq.state import State, chosen, excerpt, prompt_fields
+from pyfast.token_budget import cut_evenly
 
 QUESTION = "Who discovered the moon that Huygens landed on?"
 PLAN = {"first_look": "the landing", "expansion": "the moon", "stop": "a name is stated"}
@@ -152,7 +153,7 @@ def test_halting(small: Index) -> None:
     never, always = hseq(select=picks(1)), hseq(select=picks(1, enough=True))
     assert one(small, never, steps="5").trace["ended"] == "steps" and never.kinds.count("select") == 5
     assert one(small, always).trace["ended"] == "sufficient" and always.kinds.count("select") == 1
-    record = one(small, always, least_steps="3")
+    record = one(small, always, min_steps="3")
     assert len(record.trace["steps"]) == 3  # T_min
     alone = one(small, hseq(select=picks()), question="zzzz?", prior="0", order="table", window="64", steps="9")
     assert alone.trace["ended"] == "exhausted" and alone.state == "abstained" and not alone.evidence
@@ -172,7 +173,7 @@ def test_a_broken_action_is_the_lexical_ones(small: Index, reply: Reply) -> None
     record = one(small, hseq(select=reply), steps="2")
     assert record.state == "answered"
     assert all(step["note"].startswith("select: ") for step in record.trace["steps"])
-    assert one(small, hseq(), iterator="lexical", steps="2", least_steps="2").evidence == record.evidence
+    assert one(small, hseq(), iterator="lexical", steps="2", min_steps="2").evidence == record.evidence
 
 
 def test_broken_guidance_is_the_templates(small: Index) -> None:
@@ -197,7 +198,7 @@ async def test_plans_are_kept_for_later_runs(small: Index, tmp_path: Path) -> No
     """Another run, with other settings, has its plan from the folder: the same record, the same tokens."""
     first, second = hseq(guide=Completion(json.dumps(PLAN), "stop", 70, 0, 30)), hseq()
     records = [
-        await asyncio.to_thread(one, small, Remembered(llm, tmp_path), window=window)  # type: ignore[arg-type]
+        await asyncio.to_thread(one, small, CachedLLM(llm, tmp_path), window=window)  # type: ignore[arg-type]
         for llm, window in ((first, "16"), (second, "8"), (second, "16"))
     ]
     assert first.kinds == ["guide", "select", "head"] and second.kinds == ["select", "head"] * 2
@@ -304,11 +305,11 @@ def test_a_plan_is_one_line(small: Index) -> None:
 
 def test_lines_are_cut_to_their_room() -> None:
     lines = ["a" * 10, "b" * 500, "c" * 300]
-    for room in range(0, 1000, 7):
-        kept = shortened(lines, room)
-        assert sum(map(len, kept)) + 6 * len(kept) <= room
+    for budget in range(0, 1000, 7):
+        kept = cut_evenly(lines, budget, FRAME)
+        assert sum(map(len, kept)) + 6 * len(kept) <= budget
         assert all(
             text == line or text[:-1] == line[: len(text) - 1] for text, line in zip(kept, lines, strict=False)
         )
-    assert shortened(lines, 2000) == lines and shortened([], 100) == []
-    assert [len(text) for text in shortened(lines, 418)] == [10, 195, 195]
+    assert cut_evenly(lines, 2000, FRAME) == lines and cut_evenly([], 100, FRAME) == []
+    assert [len(text) for text in cut_evenly(lines, 418, FRAME)] == [10, 195, 195]

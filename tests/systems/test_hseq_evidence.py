@@ -76,7 +76,7 @@ def test_snippets_are_in_their_sources(hybridqa: Index, hybridqa_questions: list
     assert {"paragraph", "sentence", "table", "table_row", "table_cell"} <= levels.keys()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(suite="data")
 @pytest.mark.parametrize("name", ["hotpotqa", "tatqa", "metaqa"])
 def test_over_every_modality(data: Path, name: str, tmp_path: Path) -> None:
     corpus = data / name / "corpus.jsonl"

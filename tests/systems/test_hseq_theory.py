@@ -34,7 +34,7 @@ def test_coverage_and_halting(hybridqa: Index, data: Path) -> None:
     check(hybridqa, data / "hybridqa" / "questions.jsonl")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(suite="data")
 @pytest.mark.parametrize("name", ["hotpotqa", "tatqa", "metaqa"])
 def test_coverage_and_halting_everywhere(data: Path, name: str, tmp_path: Path) -> None:
     check(build_index(read([data / name / "corpus.jsonl"]), tmp_path / name), data / name / "questions.jsonl")

@@ -10,7 +10,7 @@ from scripted import Scripted, plan, run
 from pyfast.engine import Question, Record
 from pyfast.errors import CallError
 from pyfast.llm import Completion, Request
-from pyfast.retrieval import Curation, Index, Pool, bridge_select, curate, merge, narrate
+from pyfast.retrieval import Index, Pool, RerankConfig, bridge_select, fuse, narrate, rerank_pools
 from pyfast.systems.n2n import fill
 
 QUESTION = "In which year was the discoverer of the moon that Huygens landed on born?"
@@ -78,18 +78,18 @@ def test_hops_that_the_plan_does_not_count_are_not_taken(small: Index) -> None:
 def test_what_each_call_reads_is_what_the_paper_puts_before_it(small: Index) -> None:
     """The pipeline by hand, on the index alone, for two hops."""
     llm = Scripted(plan=plan(*HOPS[:2], alternatives=("where Huygens landed", " ")), extract=found("Titan"))
-    record = one(small, llm, rank="graph_rank")
+    record = one(small, llm, ranking="graph_rank")
 
-    first = merge(small.search([HOPS[0], "where Huygens landed"], 20), 20)
-    (kept,) = curate(small, [(first, HOPS[0])], Curation(5, 10))
+    first = fuse([small.search([HOPS[0], "where Huygens landed"], 20)], 20)[0]
+    (kept,) = rerank_pools(small, [(first, HOPS[0])], RerankConfig(5, 10))
     assert f"Evidence:\n{narrate(small, [kept], 10**6)[0]}\n\n" in llm.users("extract")[0]
 
-    second = merge(small.search(["discoverer of Titan"], 20), 20)
-    everything = merge([first, second, small.search([QUESTION], 100)[0]], 100)
+    second = fuse([small.search(["discoverer of Titan"], 20)], 20)[0]
+    everything = fuse([[first, second, small.search([QUESTION], 100)[0]]], 100)[0]
     (boosted,) = bridge_select(small, [everything], 0.2)
-    (final,) = curate(small, [(boosted.head(50), QUESTION)], Curation(12, 25))
+    (final,) = rerank_pools(small, [(boosted.head(50), QUESTION)], RerankConfig(12, 25))
     assert llm.users("answer")[0].startswith(f"Evidence:\n{narrate(small, [final], 10**6)[0]}\n\nFound before: ")
-    segments = [small.corpus.segment(int(small.units[u])) for u in final.units]
+    segments = [small.corpus.segment(int(small.passages[u])) for u in final.passages]
     assert [piece["segment"] for piece in record.evidence] == [segment["id"] for segment in segments]
     np.testing.assert_allclose([piece["score"] for piece in record.evidence], final.scores, atol=1e-6)
 
@@ -219,15 +219,15 @@ def test_ablations_change_what_they_say(hybridqa: Index, hybridqa_questions: lis
     for settings in (
         {"graph": "off"},
         {"expand": "off"},
-        {"rank": "graph_rank"},
-        {"rank": "graph_rank", "alpha": "1"},
-        {"rank": "graph_rank", "centrality": "pagerank"},
-        {"rank": "graph_rank", "centrality": "betweenness"},
-        {"rank": "graph_rank", "centrality": "eigenvector"},
+        {"ranking": "graph_rank"},
+        {"ranking": "graph_rank", "alpha": "1"},
+        {"ranking": "graph_rank", "centrality": "pagerank"},
+        {"ranking": "graph_rank", "centrality": "betweenness"},
+        {"ranking": "graph_rank", "centrality": "eigenvector"},
         {"decompose": "off"},
         {"beta": "0"},
         {"hop_k": "3"},
-        {"final_most": "13"},
+        {"final_max": "13"},
     ):
         assert contexts(hybridqa, question, **settings) != whole, settings
     assert len(contexts(hybridqa, question, decompose="off")) == 1  # neither plan nor hops
@@ -241,12 +241,12 @@ def test_without_the_graph_the_list_is_cut_off(hybridqa: Index, hybridqa_questio
     query = "Grand Prix driver in position 4"
     extract = contexts(hybridqa, hybridqa_questions[0], graph="off")[0]
     (pool,) = hybridqa.search([query], 20)
-    assert lines(extract) == [hybridqa.text(u) for u in pool.units[:10].tolist()]
+    assert lines(extract) == [hybridqa.text(u) for u in pool.passages[:10].tolist()]
 
 
 def test_with_alpha_1_the_retrievers_order_stays(hybridqa: Index, hybridqa_questions: list[Question]) -> None:
-    extract = contexts(hybridqa, hybridqa_questions[0], rank="graph_rank", alpha="1")[0]
+    extract = contexts(hybridqa, hybridqa_questions[0], ranking="graph_rank", alpha="1")[0]
     pool: Pool = hybridqa.search(["Grand Prix driver in position 4"], 20)[0]
-    texts = [hybridqa.text(u) for u in pool.units.tolist()]
+    texts = [hybridqa.text(u) for u in pool.passages.tolist()]
     places = [texts.index(line) for line in lines(extract)]
     assert places == sorted(places) and 5 <= len(places) <= 10

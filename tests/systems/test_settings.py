@@ -1,9 +1,12 @@
 """Settings are read by name, and refused, in one line that tells what there is, where they make no sense."""
 
+from typing import Any
+
 import pytest
 
+from pyfast.corpus import Level
 from pyfast.errors import InputError
-from pyfast.systems import NAMES, load_system
+from pyfast.systems import load_system, names
 
 BAD = [
     ("n2n", "frob", "1", "n2n has no setting 'frob'; it has: decompose, graph, rank"),
@@ -18,10 +21,10 @@ BAD = [
     ("n2n", "alpha", "0,5", "alpha"),
     ("n2n", "beta", "inf", "beta"),
     ("n2n", "beta", "nan", "beta"),
-    ("n2n", "rank", "page_rank", "rank"),
+    ("n2n", "ranking", "page_rank", "ranking"),
     ("n2n", "hop_k", "0", "hop_k"),
     ("n2n", "hop_k", "2.5", "hop_k"),
-    ("n2n", "hop_most", "many", "hop_most"),
+    ("n2n", "hop_max", "many", "hop_max"),
     ("n2n", "expand", "far", "expand"),
     ("rag", "k", "-1", "k"),
     ("n2n", "centrality", "closeness", "centrality"),
@@ -30,7 +33,7 @@ BAD = [
     ("hseq", "guidance", "on", "guidance"),
     ("hseq", "window", "0", "window"),
     ("hseq", "k", "17", "k is at most window"),
-    ("hseq", "least_steps", "5", "least_steps is at most steps"),
+    ("hseq", "min_steps", "5", "min_steps is at most steps"),
     ("hseq", "order", "paragraph,page", "order"),
     ("hseq", "order", "paragraph,paragraph", "order"),
     ("hseq", "threshold", "0.5", "threshold wants iterator=lexical"),
@@ -49,16 +52,16 @@ BAD = [
 def test_bad_settings_are_refused(system: str, name: str, value: str, told: str) -> None:
     with pytest.raises(InputError) as error:
         load_system(system).configure(
-            {name: value} | ({"rank": "graph_rank"} if name in ("alpha", "centrality") else {})
+            {name: value} | ({"ranking": "graph_rank"} if name in ("alpha", "centrality") else {})
         )
     assert told in str(error.value) and "\n" not in str(error.value)
 
 
 def test_what_would_change_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^n2n: alpha wants rank=graph_rank$"):
+    with pytest.raises(InputError, match=r"^n2n: alpha wants ranking=graph_rank$"):
         load_system("n2n").configure({"alpha": "0.5"})
-    with pytest.raises(InputError, match=r"^n2n: expand wants rank=bridge_rank$"):
-        load_system("n2n").configure({"rank": "graph_rank", "expand": "on"})
+    with pytest.raises(InputError, match=r"^n2n: expand wants ranking=bridge_rank$"):
+        load_system("n2n").configure({"ranking": "graph_rank", "expand": "on"})
 
 
 @pytest.mark.parametrize("iterator", ["lexical", "off"])
@@ -83,18 +86,18 @@ def test_ablations_of_mtqa_that_contradict_each_other(settings: dict[str, str], 
 
 
 def test_the_papers_rank_goes_without_expansion() -> None:
-    paper = load_system("n2n").configure({"rank": "graph_rank"}).model_dump()
+    paper = load_system("n2n").configure({"ranking": "graph_rank"}).model_dump()
     assert not paper["expand"] and load_system("n2n").configure({}).model_dump()["expand"]
 
 
 GOOD = [("n2n", {"graph": "off", "decompose": "0"}), ("decompose", {"hop_k": "7"})]
-GOOD += [("n2n", {"rank": "graph_rank", "alpha": "1"}), ("n2n", {"rank": "graph_rank", "expand": "off"})]
-GOOD += [("n2n", {"rank": "bridge_rank", "beta": "0"}), ("rag", {"k": "1"}), ("cot", {})]
+GOOD += [("n2n", {"ranking": "graph_rank", "alpha": "1"}), ("n2n", {"ranking": "graph_rank", "expand": "off"})]
+GOOD += [("n2n", {"ranking": "bridge_rank", "beta": "0"}), ("rag", {"k": "1"}), ("cot", {})]
 GOOD += [("hseq", {"order": " table_row,Paragraph "}), ("hseq", {"iterator": "lexical", "threshold": "0.5"})]
 GOOD += [("hseq", {"guidance": "off"}), ("hseq", {"iterator": "off", "window": "200"})]
 GOOD += [("mtqa", {"weights": "[[0, 0.5, 1, 1]]", "rows": "2"}), ("mtqa", {"weights": "[]", "rows": "1"})]
 GOOD += [
-    ("n2n", {"rank": "graph_rank", "centrality": name})
+    ("n2n", {"ranking": "graph_rank", "centrality": name})
     for name in ("degree", "pagerank", "betweenness", "eigenvector")
 ]
 
@@ -105,6 +108,106 @@ def test_good_settings_are_taken(system: str, settings: dict[str, str]) -> None:
 
 
 def test_unknown_systems_are_told_the_known() -> None:
-    with pytest.raises(InputError, match=r"unknown system '\.\./n2n'; there are: n2n, "):
+    with pytest.raises(InputError, match=r"unknown system '\.\./n2n'; there are: .*\bn2n, "):
         load_system("../n2n")
-    assert [load_system(name).name for name in NAMES] == list(NAMES)
+    assert [load_system(name).name for name in names()] == names()
+
+
+RENAMED = [
+    ("n2n", "rank", "ranking", "graph_rank"),
+    ("n2n", "hop_least", "hop_min", "2"),
+    ("n2n", "hop_most", "hop_max", "7"),
+    ("n2n", "final_least", "final_min", "2"),
+    ("n2n", "final_most", "final_max", "7"),
+    ("decompose", "hop_most", "hop_max", "7"),
+    ("hseq", "least_steps", "min_steps", "2"),
+]
+
+
+@pytest.mark.parametrize(("system", "old", "new", "value"), RENAMED)
+def test_an_old_name_is_taken_with_a_warning(
+    system: str, old: str, new: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    chosen = load_system(system)
+    assert chosen.configure({old: value}) == chosen.configure({new: value})
+    told = [record.getMessage() for record in caplog.records if record.name == "pyfast"]
+    assert told == [f"{system}: the setting {old} is now called {new}; the next release will refuse the old name"]
+    assert caplog.records[0].levelname == "WARNING"
+
+
+def test_an_old_name_of_graph_convqa() -> None:
+    given = {"graph": "off", "memory": "off", "units": "9"}
+    assert load_system("graph_convqa").configure(given).model_dump()["passages"] == 9
+
+
+def test_an_old_name_beside_the_new_one_is_refused() -> None:
+    for given in ({"hop_least": "1", "hop_min": "1"}, {"hop_min": "1", "hop_least": "1"}):
+        with pytest.raises(InputError, match=r"^n2n: hop_least is the old name of hop_min: give hop_min alone$"):
+            load_system("n2n").configure(given)
+
+
+def test_what_does_not_fit_is_told_by_the_new_name() -> None:
+    with pytest.raises(InputError, match=r"^n2n: setting hop_min: Input should be greater than or equal to 1$"):
+        load_system("n2n").configure({"hop_least": "0"})
+    with pytest.raises(InputError, match=r"has no setting 'units'; it has: k$"):
+        load_system("rag").configure({"units": "3"})
+
+
+def test_every_old_name_leads_to_a_setting() -> None:
+    for name in names():
+        settings = load_system(name).settings
+        assert set(settings.renamed.values()) <= settings.model_fields.keys()
+        assert not settings.renamed.keys() & settings.model_fields.keys()
+
+
+VALUES: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+    ("rag", {"k": 5}, {"k": "5"}),
+    ("rag", {"k": 5.0}, {"k": "5"}),
+    ("n2n", {"graph": False, "decompose": True}, {"graph": "off", "decompose": "on"}),
+    ("n2n", {"ranking": "graph_rank", "alpha": 1}, {"ranking": "graph_rank", "alpha": "1"}),
+    ("n2n", {"rank": "graph_rank", "alpha": 0.5}, {"ranking": "graph_rank", "alpha": "0.5"}),
+    ("decompose", {"graph": False}, {}),
+    ("hseq", {"order": ["table_row", "paragraph"]}, {"order": "table_row,paragraph"}),
+    ("hseq", {"order": (Level.TABLE_ROW, Level.PARAGRAPH)}, {"order": "table_row,paragraph"}),
+    ("mtqa", {"weights": [[0, 0.5, 1, 1]], "rows": 2}, {"weights": "[[0,0.5,1,1]]", "rows": "2"}),
+    ("subqrag", {"shared_updates": True}, {"shared_updates": "on"}),
+]
+
+
+@pytest.mark.parametrize(("system", "values", "texts"), VALUES, ids=str)
+def test_values_are_taken_as_python_has_them(system: str, values: dict[str, Any], texts: dict[str, str]) -> None:
+    chosen = load_system(system)
+    settings = chosen.configure(values)
+    assert settings == chosen.configure(texts)
+    assert settings.model_dump(mode="json") == chosen.configure(texts).model_dump(mode="json")  # of run.toml
+    assert (
+        chosen.configure(settings.model_dump(include={chosen.settings.renamed.get(n, n) for n in values}))
+        == settings
+    )
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "value"),
+    [
+        ("rag", "k", True),
+        ("rag", "k", 2.5),
+        ("rag", "k", None),
+        ("rag", "k", [5]),
+        ("rag", "k", 0),
+        ("n2n", "graph", 2),
+        ("n2n", "graph", None),
+        ("n2n", "beta", True),
+        ("n2n", "beta", float("nan")),
+        ("n2n", "ranking", 1),
+        ("decompose", "graph", True),
+        ("hseq", "order", []),
+        ("hseq", "order", ["page"]),
+        ("hseq", "order", 7),
+        ("mtqa", "weights", [[1]]),
+        ("mtqa", "weights", 0.5),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(system: str, name: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"^{system}: .*") as error:
+        load_system(system).configure({name: value})
+    assert name in str(error.value) and "\n" not in str(error.value)

@@ -19,21 +19,20 @@ from word_vectors import WordVectors
 from pyfast.corpus import KnowledgeGraph, TextDocument, Triple, read
 from pyfast.engine import Budget, Question, Record, answer_all
 from pyfast.engine.configuration import write_configuration
-from pyfast.errors import BackendError, CallError, InputError
+from pyfast.errors import CallError, InputError, LLMUnavailableError
 from pyfast.knowledge import (
     Extract,
     Knowledge,
     Learned,
     Session,
     Statement,
-    Writer,
-    change,
+    add_extracts,
+    extract_by_rules,
     open_knowledge,
     open_session,
-    read_straight,
+    update_knowledge,
 )
-from pyfast.knowledge.extraction import take_over
-from pyfast.knowledge.recall import recall
+from pyfast.knowledge.fact_retrieval import retrieve_facts
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
 from pyfast.systems.subqrag import SYSTEM
@@ -52,7 +51,7 @@ class Scripted:
             "rewrite": lambda said: {"question": f"What is {said.rpartition('-> ')[2].partition(chr(10))[0]}?"},
             "from_facts": {"answers": [], "used": []},
             "from_documents": {"answers": []},
-            "read_triples": {"triples": []},
+            "extract_triples": {"triples": []},
             "from_memory": {"answer": "done"},
             **replies,
         }
@@ -96,8 +95,8 @@ class Windowed(Scripted):
 @pytest.fixture
 def session(small: Index, tmp_path: Path) -> Session:
     index = Index(shutil.copytree(small.folder, tmp_path / "index"))
-    extracts = read_straight(index)
-    return Session(index, change(index, WordVectors(), lambda database: Writer(database).add(extracts)))
+    extracts = extract_by_rules(index)
+    return Session(index, add_extracts(index, WordVectors(), extracts))
 
 
 def run(
@@ -130,7 +129,7 @@ def test_the_stages(session: Session) -> None:
     llm = Scripted(
         from_facts=armstrong,
         from_documents=lambda said: {"answers": ["Buzz Aldrin"] if "What is Neil" in said else []},
-        read_triples={"triples": triples},
+        extract_triples={"triples": triples},
     )
     (record,) = run(session, llm, ["Who landed with the commander of Apollo 11?"])
     assert record.state == "answered" and record.answer == "done"
@@ -151,7 +150,7 @@ def test_the_stages(session: Session) -> None:
         "Memory:\nApollo 11 | Commander | Neil Armstrong\nNeil Armstrong | landed with | Buzz Aldrin\n"
     )
     uris = [one["uri"] for one in record.evidence]
-    assert "tables/apollo-landings.csv" in uris and 1 <= len(llm.said("read_triples")) <= 5
+    assert "tables/apollo-landings.csv" in uris and 1 <= len(llm.said("extract_triples")) <= 5
 
 
 def test_switches(session: Session) -> None:
@@ -160,7 +159,7 @@ def test_switches(session: Session) -> None:
     assert not llm.said("sub_questions") and len(llm.said("from_facts")) == 1
     llm = Scripted(from_facts=armstrong)
     (record,) = run(session, llm, ["q"], rewrite="off", update="off")
-    assert not llm.said("rewrite") and not llm.said("read_triples")
+    assert not llm.said("rewrite") and not llm.said("extract_triples")
     assert [step["question"] for (step,) in record.trace["path"]] == CHAIN
     assert SYSTEM.configure({"named": "0", "k": "7"}).model_dump()["k"] == 7
     with pytest.raises(InputError, match="no setting"):
@@ -258,11 +257,11 @@ def test_answers_that_are_cut_off_cost_no_question(hub: Session) -> None:
     llm = Scripted(**asked, from_documents=cut)
     (record,) = run(hub, llm, ["q"])
     ((step,),) = record.trace["path"]
-    assert record.state == "abstained" and len(step["degraded"]) == 2 and llm.said("read_triples")
+    assert record.state == "abstained" and len(step["degraded"]) == 2 and llm.said("extract_triples")
 
 
 def test_what_the_model_gets_wrong_costs_no_more_than_it_must(session: Session) -> None:
-    llm = Scripted(sub_questions="no chain", rewrite="?", read_triples=Completion("{", "length"))
+    llm = Scripted(sub_questions="no chain", rewrite="?", extract_triples=Completion("{", "length"))
     (record,) = run(session, llm, ["Who commanded Apollo 11?"])
     assert record.state == "abstained" and "chain_degraded" in record.trace
     (record,) = run(session, Scripted(from_facts=armstrong, rewrite="?"), ["q"])
@@ -283,7 +282,7 @@ QUESTIONS = [
 
 
 def test_any_concurrency_gives_the_same_answers(session: Session) -> None:
-    llm = {"sub_questions": lambda said: {"questions": [said[-30:], "#1 again"]}, "read_triples": learns}
+    llm = {"sub_questions": lambda said: {"questions": [said[-30:], "#1 again"]}, "extract_triples": learns}
     runs = [run(session, Scripted(**llm), QUESTIONS, concurrency) for concurrency in (1, 4, 64)]
     assert runs[0] == runs[1] == runs[2]
     assert any(record.trace.get("learned") for record in runs[0])
@@ -295,16 +294,16 @@ def test_a_question_sees_what_it_learned_itself_and_others_only_where_shared(ses
         return {"answers": ["yes"], "used": [1]} if "stands beside" in shown else {"answers": [], "used": []}
 
     llm = {"sub_questions": {"questions": ["Triton", "Triton stands beside"]}, "from_facts": facts}
-    own = run(session, Scripted(**llm, read_triples=learns), ["a", "b"], 1)
+    own = run(session, Scripted(**llm, extract_triples=learns), ["a", "b"], 1)
     assert [[step["source"] for (step,) in record.trace["path"]] for record in own] == [["nothing", "graph"]] * 2
-    shared = run(session, Scripted(**llm, read_triples=learns), ["a", "b"], 1, shared_updates="on", named="0")
+    shared = run(session, Scripted(**llm, extract_triples=learns), ["a", "b"], 1, shared_updates="on", named="0")
     assert shared[1].trace["path"][0][0]["source"] == "graph"
     assert not shared[1].trace.get("learned")
 
 
 def test_what_was_learned_joins_the_store_at_the_end_in_order(session: Session, tmp_path: Path) -> None:
     """The same store whether the run goes through or is stopped again and again; a run that is done stays so."""
-    script = {"sub_questions": {"questions": ["Triton", "Pluto"]}, "read_triples": learns}
+    script = {"sub_questions": {"questions": ["Triton", "Pluto"]}, "extract_triples": learns}
     asked = [Question(str(i), text) for i, text in enumerate(QUESTIONS)]
     ask = SYSTEM.ask(SYSTEM.configure({}), session)
     home = session.index.folder / "knowledge"
@@ -324,11 +323,11 @@ def test_what_was_learned_joins_the_store_at_the_end_in_order(session: Session, 
 
         def dies(said: str, llm: Scripted = llm, after: int = after) -> Any:
             if len(llm.calls) > after:
-                raise BackendError("gone")
+                raise LLMUnavailableError("gone")
             return script["sub_questions"]
 
         llm.replies["sub_questions"] = dies
-        with pytest.raises(BackendError):
+        with pytest.raises(LLMUnavailableError):
             go(tmp_path / "parts", ask, llm, asked, session.index, finished=session.merge, concurrency=3)
         assert open_knowledge(session.index).fingerprint == session.store.fingerprint
     for _ in range(2):
@@ -339,17 +338,20 @@ def test_what_was_learned_joins_the_store_at_the_end_in_order(session: Session, 
 
 
 def test_an_index_without_knowledge_gets_it_and_says_so(
-    small: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    small: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
+    caplog.set_level("INFO", "pyfast")
     index = Index(shutil.copytree(small.folder, tmp_path / "index"))
     session = open_session(index, "words", tmp_path / "run")
-    assert "without a language model" in capsys.readouterr().err and len(session.store)
+    assert "extracting it by rules" in caplog.text and len(session.store)
+    caplog.clear()
     assert session.describe()["contents"] == session.store.fingerprint
     assert open_session(index, "words", tmp_path / "run").store.fingerprint == session.store.fingerprint
-    assert capsys.readouterr().err == ""
+    assert not caplog.records
 
 
+@pytest.mark.guarantee("G9")
 def test_a_run_keeps_the_store_that_it_was_begun_with(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,7 +363,7 @@ def test_a_run_keeps_the_store_that_it_was_begun_with(
     kept = session.kept(run)
     for name in ("Ada", "Bob", "Eve"):
         said = Extract(name, "test", (Statement(name, "knows", "Zoe", 7),))
-        current = change(session.index, WordVectors(), lambda database, said=said: Writer(database).add([said]))
+        current = add_extracts(session.index, WordVectors(), [said])
     again = open_session(session.index, "words", run)
     assert again.store.fingerprint == begun and again.store.entity("Ada") is None
     query = again.store.encode(["Apollo 11"])
@@ -396,7 +398,7 @@ def test_restart_takes_the_store_as_it_is_now(session: Session, tmp_path: Path) 
     begun, _ = contents()
     for name in ("Ada", "Bob"):
         said = Extract(name, "test", (Statement(name, "knows", "Zoe", 7),))
-        current = change(session.index, WordVectors(), lambda database, said=said: Writer(database).add([said]))
+        current = add_extracts(session.index, WordVectors(), [said])
     gone_on, told = contents()
     assert gone_on == begun and "nothing was left to do" in told
     assert contents("--restart")[0] == current.fingerprint != begun
@@ -414,7 +416,7 @@ def _scripted() -> None:
         sub_questions=lambda said: {"questions": [said.rpartition("Question: ")[2]]},
         from_facts=facts,
         from_memory=lambda said: {"answer": said.partition("\n\n")[0][-40:]},
-        read_triples=learns,
+        extract_triples=learns,
     )
 
     async def complete(self: Instant, request: Request) -> Completion:
@@ -425,7 +427,8 @@ def _scripted() -> None:
     _words()
 
 
-@pytest.mark.slow
+@pytest.mark.guarantee("G1")
+@pytest.mark.slow(suite="knowledge")
 @pytest.mark.parametrize("given", [("--concurrency", "3"), ("--shared-updates", "--concurrency", "1")], ids=str)
 def test_killed_again_and_again(session: Session, tmp_path: Path, given: tuple[str, ...]) -> None:
     """Real SIGKILLs: answers and store are those of a run that nothing happened to."""
@@ -458,33 +461,38 @@ def test_killed_again_and_again(session: Session, tmp_path: Path, given: tuple[s
 
 
 def test_an_index_that_was_built_anew(
-    session: Session, examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    session: Session,
+    examples: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What was read without a model is read again; where a model read it is said that it read other documents."""
+    """What rules extracted they extract again; where an LLM did, it is said that it had other documents."""
+    caplog.set_level("INFO", "pyfast")
     monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
     said = Extract("learned", "learned", (Statement("Ada", "knows", "Zoe", 7),))
-    change(session.index, WordVectors(), lambda database: Writer(database).add([said]))
+    add_extracts(session.index, WordVectors(), [said])
     documents = [*read([examples / "corpus"]), TextDocument("new", "Quaoar", "Quaoar orbits the Sun.")]
     index = build_index(documents, session.index.folder, overwrite=True)
     store = open_session(index, "words").store
-    assert "bringing its knowledge up to date" in capsys.readouterr().err
+    assert "bringing it up to date" in caplog.text
+    caplog.clear()
     assert store.entity("Quaoar") is not None and store.entity("Ada") is not None
     assert open_session(index, "words").store.fingerprint == store.fingerprint
-    assert capsys.readouterr().err == ""
+    assert not caplog.records
 
-    read_by_model = Extract("read", "read", (Statement("Ada", "saw", "Zoe", 7),))
-    change(index, WordVectors(), lambda database: Writer(database).add([read_by_model]))
+    by_llm = Extract("llm", "llm", (Statement("Ada", "saw", "Zoe", 7),))
+    add_extracts(index, WordVectors(), [by_llm])
     index = build_index(read([examples / "corpus"]), index.folder, overwrite=True)
     merged = Extract("more", "learned", (Statement("Zoe", "knows", "Ada", 7),))
     for _ in range(2):
         store = open_session(index, "words").store
-        told = capsys.readouterr().err
-        assert "knowledge build --llm" in told and told.count("\n") == 1
+        assert "knowledge build --llm" in caplog.text and len(caplog.records) == 1
+        caplog.clear()
         assert store.entity("Quaoar") is not None
-        change(index, WordVectors(), lambda database: Writer(database).add([merged]))  # brings nothing up to date
-    take_over(index, WordVectors())
+        add_extracts(index, WordVectors(), [merged])  # brings nothing up to date
+    update_knowledge(index, WordVectors())
     open_session(index, "words")
-    assert capsys.readouterr().err == ""
+    assert not caplog.records
 
 
 def test_hostile_text_stays_text(session: Session) -> None:
@@ -502,7 +510,7 @@ def test_hostile_text_stays_text(session: Session) -> None:
 def test_a_name_cannot_forge_a_line(tmp_path: Path) -> None:
     forged = Triple("Ada\n2. Eve | rules", "knows", "Bob | and is\u2028Eve")
     session = know(build_index([KnowledgeGraph("k", "K", (forged,))], tmp_path / "index"))
-    (found,) = recall(session.index, [("Bob", Learned())], session.store, 1, 0)
+    (found,) = retrieve_facts([("Bob", Learned())], session.store, 1, 0)
     assert found[0].line() == "Ada 2. Eve / rules | knows | Bob / and is Eve"
     assert found[0].with_answers(["Bob / and is Eve"], or_some=False) == found[0]  # as the LLM read it
 
@@ -512,7 +520,7 @@ def test_what_was_learned_is_named_by_whole_words(session: Session) -> None:
     for head in ("An", "Apollo 11"):
         said = Statement(head, "is", "something else", 7)
         learned.add(said, -session.store.encode(["Who commanded Apollo 11, Ann?"])[0])  # as far as can be
-    (found,) = recall(session.index, [("Who commanded Apollo 11, Ann?", learned)], session.store, 500, 500)
+    (found,) = retrieve_facts([("Who commanded Apollo 11, Ann?", learned)], session.store, 500, 500)
     told = [fact.triples[0] for fact in found if fact.segment is not None]
     assert told[:1] == [("Apollo 11", "is", "something else")]
 
@@ -520,8 +528,8 @@ def test_what_was_learned_is_named_by_whole_words(session: Session) -> None:
 def test_recall_with_a_cosine_of_its_own(session: Session) -> None:
     """`named` 0 is the plain cosine; learned statements take part."""
     text = "Who commanded Apollo 11?"
-    (plain,) = recall(session.index, [(text, Learned())], session.store, 5, 0)
-    matrix = session.store.encode(session.store.wordings("facts"))
+    (plain,) = retrieve_facts([(text, Learned())], session.store, 5, 0)
+    matrix = session.store.encode(session.store.texts("facts"))
     best = (matrix @ session.store.encode([text])[0]).argsort()[::-1][:5]
     assert {fact.places for fact in plain} == {tuple(session.store.facts.of(i).tolist()) for i in best}
 
@@ -532,16 +540,16 @@ def test_a_relation_that_is_named_comes_before_those_that_are_nearer(tmp_path: P
     session = know(build_index([KnowledgeGraph("k", "K", tuple(Triple(*it) for it in facts))], tmp_path / "index"))
     items = [("Who is The Play written by?", Learned())]
     for named, first in ((0, False), (1, True), (4, True)):
-        (found,) = recall(session.index, items, session.store, 4, named)
+        (found,) = retrieve_facts(items, session.store, 4, named)
         assert (found[0].triples[0] == facts[0]) == first and len({fact.places for fact in found}) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.slow(suite="knowledge")
 def test_gold_paths_of_metaqa(data: Path, tmp_path: Path) -> None:
     """Words in place of a model's vectors; benchmarks/knowledge.py has the model's."""
     index = build_index(read([data / "metaqa" / "corpus.jsonl"]), tmp_path / "index")
-    extracts = read_straight(index)
-    store = change(index, WordVectors(), lambda database: Writer(database).add(extracts))
+    extracts = extract_by_rules(index)
+    store = add_extracts(index, WordVectors(), extracts)
     assert len(store) == 133_582
     lines = (data / "metaqa" / "questions.jsonl").read_text().splitlines()
     questions = [question for question in map(json.loads, lines) if len(question["path"]) > 1][::6]

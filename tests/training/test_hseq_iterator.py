@@ -27,7 +27,7 @@ from pyfast.training.lora import ALL_PROJECTIONS, merge_adapter, open_model, wit
 from pyfast.training.weak_positives import Gold, read_gold
 
 SETTINGS = Settings(window=4, k=2, steps=3, prior=16, guidance="off", characters=60)
-RECIPE = Recipe(settings=SETTINGS, size=6, lexical=0.0, rank=4, alpha=8)
+RECIPE = Recipe(settings=SETTINGS, size=6, lexical_weight=0.0, lora_rank=4, lora_alpha=8)
 SCHEDULE = Schedule(accumulation=2, learning_rate=1e-2, rate="cosine", warmup=0.1, save_every=1)
 
 
@@ -56,7 +56,7 @@ def test_only_the_action_bears_loss(small: Index, golds: list[Gold], tiny: Path)
 
 def test_weights_are_of_the_verdict_and_of_what_is_not_sure(small: Index, golds: list[Gold], tiny: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny)
-    recipe = Recipe(settings=SETTINGS, balance=3.0, lexical=0.5)
+    recipe = Recipe(settings=SETTINGS, verdict_weight=3.0, lexical_weight=0.5)
     unsure = Gold(id="q", question=golds[0].question, answers=("yes",))
     (target, *_) = [step for step in targets_of(small, [unsure], recipe) if step.labels]
     example = example_of(target, tokenizer, recipe)
@@ -126,7 +126,7 @@ def test_the_command_line(examples: Path, tiny: Path, tmp_path: Path, capsys: py
 
     called("index", examples / "corpus", "--out", tmp_path / "index")
     source, out = f"{examples / 'questions.jsonl'}={tmp_path / 'index'}", tmp_path / "out"
-    learn = ("train", "hseq-iterator", source, "--out", out, "--size", 4, "--accumulation", 2, "--rank", 4)
+    learn = ("train", "hseq-iterator", source, "--out", out, "--size", 4, "--accumulation", 2, "--lora-rank", 4)
     learn = (*learn, "--set", "window=4")
     said = called(*learn, "--model", tiny)
     assert said.startswith("2 steps, loss ") and (out / ADAPTER / "adapter_config.json").is_file()
@@ -146,12 +146,12 @@ def test_the_command_line(examples: Path, tiny: Path, tmp_path: Path, capsys: py
             called(*wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(suite="models")
 def test_the_real_model_learns_a_few_questions_by_heart(small: Index, golds: list[Gold], tmp_path: Path) -> None:
     """What it says afterwards, greedily, is the target's action to the letter; before, it is not."""
     folder = converted_model()
     settings = Settings(window=2, k=1, steps=1, prior=8, guidance="off", characters=40)
-    recipe = Recipe(settings=settings, size=3, lexical=0.0, dropout=0.0)
+    recipe = Recipe(settings=settings, size=3, lexical_weight=0.0, dropout=0.0)
     different = {step.answer(settings): step for gold in golds for step in targets_of(small, [gold], recipe)}
     targets = list(different.values())
     few = [gold for gold in golds if gold.id in {step.question for step in targets}]

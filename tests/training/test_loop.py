@@ -64,10 +64,10 @@ def test_a_killed_training_repeats_what_no_checkpoint_has(tmp_path: Path) -> Non
     whole, parts = fresh(), fresh()
     learn(tmp_path / "whole", whole)
     with pytest.raises(Killed):
-        learn(tmp_path / "parts", parts, told=kill)
+        learn(tmp_path / "parts", parts, on_step=kill)
     assert len((tmp_path / "parts" / CURVE).read_text().splitlines()) == 5
     heard: list[int] = []
-    learn(tmp_path / "parts", parts := fresh(), told=lambda point, total: heard.append(point.step))
+    learn(tmp_path / "parts", parts := fresh(), on_step=lambda point, total: heard.append(point.step))
     assert heard == [4, 5, 6, 7, 8]
     assert torch.equal(whole["a"], parts["a"])
     assert len((tmp_path / "parts" / CURVE).read_text().splitlines()) == 9

@@ -18,7 +18,7 @@ from pyfast.systems.hseq.state import State
 from pyfast.systems.hseq.system import Settings
 from pyfast.training.mixture import curriculum, mixed, quotas
 from pyfast.training.trajectories import Target, target, trajectories
-from pyfast.training.weak_positives import Gold, candidate_units, read_gold, weak_positives
+from pyfast.training.weak_positives import Gold, candidate_passages, read_gold, weak_positives
 
 GIVEN = {"window": "4", "k": "2", "steps": "5", "prior": "24", "guidance": "template", "characters": "90"}
 
@@ -36,8 +36,8 @@ def golds(examples: Path) -> list[Gold]:
 
 
 def positives_of(index: Index, golds: Sequence[Gold], prior: int) -> list[dict[int, float]]:
-    units = candidate_units(index, [gold.question for gold in golds], prior)
-    return [dict(weak_positives(gold, found, 4, 0.0)) for gold, found in zip(golds, units, strict=True)]
+    passages = candidate_passages(index, [gold.question for gold in golds], prior)
+    return [dict(weak_positives(gold, found, 4, 0.0)) for gold, found in zip(golds, passages, strict=True)]
 
 
 def state(window: Sequence[int], selected: Sequence[int] = ()) -> State:
@@ -77,7 +77,7 @@ def test_trajectories_cover_what_their_windows_show(small: Index, golds: list[Go
             assert step.sufficient == (set(wanted) <= set(picked))
         assert not any(step.sufficient for step in steps[:-1])
         if wanted:
-            stream = small.units[small.search([gold.question], settings.prior)[0].units].tolist()
+            stream = small.passages[small.search([gold.question], settings.prior)[0].passages].tolist()
             reached = -(-(max(map(stream.index, wanted)) + 1) // 2) <= settings.steps
             assert steps[-1].sufficient or not reached
             lengths.add(len(steps))

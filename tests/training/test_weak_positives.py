@@ -8,9 +8,9 @@ import pytest
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.training.weak_positives import (
+    Candidate,
     Gold,
-    Unit,
-    candidate_units,
+    candidate_passages,
     holds,
     jaccard,
     read_gold,
@@ -18,17 +18,17 @@ from pyfast.training.weak_positives import (
     words,
 )
 
-UNITS = [
-    Unit(3, "Huygens was born in The Hague, in 1629.", "huygens", True),
-    Unit(7, "Titan | moon of Saturn | found 1655", "moons", False),
-    Unit(8, "Phobos | moon of Mars | found 1877", "moons", False),
-    Unit(9, "In 1655 nothing else happened.", "years", True),
+PASSAGES = [
+    Candidate(3, "Huygens was born in The Hague, in 1629.", "huygens", True),
+    Candidate(7, "Titan | moon of Saturn | found 1655", "moons", False),
+    Candidate(8, "Phobos | moon of Mars | found 1877", "moons", False),
+    Candidate(9, "In 1655 nothing else happened.", "years", True),
 ]
 ASKED = "When was the moon Titan found?"
 
 
-def positives(lexical: float = 0.3, enough: int = 4, **gold: object) -> dict[int, float]:
-    return dict(weak_positives(Gold(id="q", question=ASKED, **gold), UNITS, enough, lexical))
+def positives(lexical_weight: float = 0.3, max_positives: int = 4, **gold: object) -> dict[int, float]:
+    return dict(weak_positives(Gold(id="q", question=ASKED, **gold), PASSAGES, max_positives, lexical_weight))
 
 
 def test_where_documents_are_named_their_only_unit_or_the_units_that_hold_an_answer() -> None:
@@ -37,7 +37,7 @@ def test_where_documents_are_named_their_only_unit_or_the_units_that_hold_an_ans
 
 def test_where_none_is_named_what_holds_an_answer() -> None:
     assert positives(answers=["1655"]) == {7: 1.0, 9: 1.0}
-    assert list(positives(answers=["1655"], enough=1)) == [7]  # it shares more of the question
+    assert list(positives(answers=["1655"], max_positives=1)) == [7]  # it shares more of the question
 
 
 def test_many_named_documents_are_a_trace_that_only_the_answer_makes_sure() -> None:
@@ -48,8 +48,8 @@ def test_many_named_documents_are_a_trace_that_only_the_answer_makes_sure() -> N
 def test_else_the_most_words_in_common_with_less_weight() -> None:
     assert positives(answers=["yes"]) == {7: 0.3}
     assert positives(answers=["yes"], supporting=["years"]) == {9: 1.0}
-    assert positives(answers=["1877 days"], supporting=["moons"], lexical=0.5) == {7: 0.5}
-    assert positives(answers=["yes"], lexical=0.0) == {}
+    assert positives(answers=["1877 days"], supporting=["moons"], lexical_weight=0.5) == {7: 0.5}
+    assert positives(answers=["yes"], lexical_weight=0.0) == {}
     assert weak_positives(Gold(id="q", question=ASKED, answers=("1655",)), [], 4, 0.3) == {}
 
 
@@ -71,12 +71,16 @@ def test_on_the_example_corpus_the_gold_documents_are_found(small: Index, exampl
     golds = [gold for gold in read_gold(examples / "questions.jsonl") if 0 < len(gold.supporting) <= 4]
     assert len(golds) > 10
     corpus, met = small.corpus, 0
-    for gold, units in zip(golds, candidate_units(small, [gold.question for gold in golds], 40), strict=True):
-        assert [it.position for it in units] == small.units[small.search([gold.question], 40)[0].units].tolist()
-        found = weak_positives(gold, units, 40, 0.0)
-        assert set(found) <= {it.position for it in units} and set(found.values()) <= {1.0}
+    for gold, passages in zip(
+        golds, candidate_passages(small, [gold.question for gold in golds], 40), strict=True
+    ):
+        assert [it.position for it in passages] == small.passages[
+            small.search([gold.question], 40)[0].passages
+        ].tolist()
+        found = weak_positives(gold, passages, 40, 0.0)
+        assert set(found) <= {it.position for it in passages} and set(found.values()) <= {1.0}
         assert {corpus.uri(int(corpus.source[it])) for it in found} <= set(gold.supporting)
-        whole = {it.position for it in units if it.alone and it.uri in gold.supporting}
+        whole = {it.position for it in passages if it.alone and it.uri in gold.supporting}
         assert whole <= set(found)
         met += bool(found)
     assert met > 10

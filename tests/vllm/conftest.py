@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from models import converted_model
 
-from pyfast.llm import Backend, open_llm
+from pyfast.llm import LLM, open_llm
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def options() -> dict[str, Any]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def backend(model: Path, options: dict[str, Any]) -> AsyncIterator[Backend]:
+async def backend(model: Path, options: dict[str, Any]) -> AsyncIterator[LLM]:
     """Not started: `llm` is."""
     backend = open_llm(f"vllm:{model}", **options)
     yield backend
@@ -36,7 +36,7 @@ async def backend(model: Path, options: dict[str, Any]) -> AsyncIterator[Backend
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def llm(backend: Backend) -> Backend:
+async def llm(backend: LLM) -> LLM:
     """Started, if an earlier test has not done so: some half a minute."""
     await backend.start()
     return backend

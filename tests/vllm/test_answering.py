@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 from pyfast.engine import Budget, Question, Record, answer_all
-from pyfast.llm import Backend
+from pyfast.llm import LLM
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 # Small contexts: a CPU reads the paper's 25 documents for half a minute.
-SETTINGS = {"hop_k": "10", "hop_least": "2", "hop_most": "2", "final_least": "2", "final_most": "2"}
+SETTINGS = {"hop_k": "10", "hop_min": "2", "hop_max": "2", "final_min": "2", "final_max": "2"}
 
 
-async def test_n2n_on_the_examples(llm: Backend, small: Index, example_questions: list[dict[str, Any]]) -> None:
+async def test_n2n_on_the_examples(llm: LLM, small: Index, example_questions: list[dict[str, Any]]) -> None:
     asked = [q for q in example_questions if q["type"] == "2-hop"][:2]
     system = load_system("n2n")
     records: list[Record] = []

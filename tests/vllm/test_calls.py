@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from pyfast.errors import CallError
-from pyfast.llm import Backend, Completion, Message, Request, dialogue
+from pyfast.llm import LLM, Completion, Message, Request, dialogue
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -28,7 +28,7 @@ def ask(country: str, **changes: Any) -> Request:
     return Request(dialogue(f"What is the capital of {country}?", "Answer with JSON."), 60, SCHEMA, **changes)
 
 
-async def test_an_answer_obeys_its_schema_and_is_repeatable(llm: Backend) -> None:
+async def test_an_answer_obeys_its_schema_and_is_repeatable(llm: LLM) -> None:
     first = await llm.complete(ask("France"))
     assert Capital.model_validate_json(first.text).capital == "Paris"
     assert "\n" not in first.text and first.finish_reason == "stop"
@@ -36,12 +36,12 @@ async def test_an_answer_obeys_its_schema_and_is_repeatable(llm: Backend) -> Non
     assert (await llm.complete(ask("France"))).text == first.text
 
 
-async def test_text_without_a_schema_is_cut_off_at_the_limit(llm: Backend) -> None:
+async def test_text_without_a_schema_is_cut_off_at_the_limit(llm: LLM) -> None:
     done = await llm.complete(Request(dialogue("Tell me a long story about a river."), 5))
     assert done.finish_reason == "length" and done.completion_tokens == 5 and done.text
 
 
-async def test_conversations_go_through_the_chat_template(llm: Backend, model: Path) -> None:
+async def test_conversations_go_through_the_chat_template(llm: LLM, model: Path) -> None:
     from transformers import AutoTokenizer
 
     said = dialogue("What is the capital of France?", "You know geography.")
@@ -55,13 +55,13 @@ async def test_conversations_go_through_the_chat_template(llm: Backend, model: P
     assert alone.prompt_tokens < done.prompt_tokens and "Rome" not in alone.text
 
 
-async def test_a_shared_prefix_is_read_once(llm: Backend) -> None:
+async def test_a_shared_prefix_is_read_once(llm: LLM) -> None:
     story = "Once upon a time there was a river. " * 20
     first, second = [await llm.complete(Request(dialogue(f"{story}\n{end}"), 2)) for end in ("Why?", "Where?")]
     assert first.cached_tokens < 64 < 128 <= second.cached_tokens < second.prompt_tokens
 
 
-async def test_the_seed_is_used(llm: Backend) -> None:
+async def test_the_seed_is_used(llm: LLM) -> None:
     def story(seed: int) -> Request:
         return Request(dialogue("Tell me a story."), 12, temperature=1.0, seed=seed)
 
@@ -69,7 +69,7 @@ async def test_the_seed_is_used(llm: Backend) -> None:
     assert texts[0] == texts[3] and len(set(texts)) > 1
 
 
-async def test_many_at_once_answer_as_each_alone(llm: Backend) -> None:
+async def test_many_at_once_answer_as_each_alone(llm: LLM) -> None:
     requests = [
         request
         for country in CAPITALS
@@ -95,7 +95,7 @@ async def test_many_at_once_answer_as_each_alone(llm: Backend) -> None:
     ],
     ids=["too long", "no room", "not unicode", "no number", "impossible schema", "no schema", "lost schema"],
 )
-async def test_an_impossible_request_fails_alone(llm: Backend, request_: Request, reason: str) -> None:
+async def test_an_impossible_request_fails_alone(llm: LLM, request_: Request, reason: str) -> None:
     neighbour, failed = await asyncio.gather(
         llm.complete(ask("France")), llm.complete(request_), return_exceptions=True
     )
@@ -105,7 +105,7 @@ async def test_an_impossible_request_fails_alone(llm: Backend, request_: Request
     assert isinstance(neighbour, Completion) and Capital.model_validate_json(neighbour.text).capital == "Paris"
 
 
-async def test_cancelled_calls_free_their_places(llm: Backend) -> None:
+async def test_cancelled_calls_free_their_places(llm: LLM) -> None:
     good = (await llm.complete(ask("France"))).text
     endless = {"type": "array", "items": {"type": "integer"}, "minItems": 5000}
     calls = [
@@ -124,6 +124,6 @@ async def test_cancelled_calls_free_their_places(llm: Backend) -> None:
     assert time.monotonic() - started < 20, "900 tokens of each cancelled call would take far longer"
 
 
-async def test_the_environment_is_left_alone(llm: Backend) -> None:
+async def test_the_environment_is_left_alone(llm: LLM) -> None:
     leaked = [name for name in os.environ if name.startswith(("VLLM_", "PYFAST_VLLM")) or name == "LD_PRELOAD"]
     assert leaked == []

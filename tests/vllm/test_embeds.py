@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from pyfast.errors import CallError
-from pyfast.llm import Backend, Request, dialogue
+from pyfast.llm import LLM, Request, dialogue
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -29,7 +29,7 @@ def embeds(model: Path) -> npt.NDArray[np.float32]:
     return np.asarray(table[tokenizer.encode(text, add_special_tokens=False)], np.float32)
 
 
-async def test_embeddings_are_answered_as_their_tokens(llm: Backend, embeds: npt.NDArray[np.float32]) -> None:
+async def test_embeddings_are_answered_as_their_tokens(llm: LLM, embeds: npt.NDArray[np.float32]) -> None:
     tokens = await llm.complete(Request(dialogue(QUESTION), 30))
     assert "Paris" in tokens.text
     same, other, mixed = await asyncio.gather(
@@ -55,7 +55,7 @@ async def test_embeddings_are_answered_as_their_tokens(llm: Backend, embeds: npt
     ],
     ids=["narrow", "one row", "a batch", "none", "too many", "not finite"],
 )
-async def test_unusable_embeddings_are_refused(llm: Backend, wrong: npt.NDArray[np.float32], reason: str) -> None:
+async def test_unusable_embeddings_are_refused(llm: LLM, wrong: npt.NDArray[np.float32], reason: str) -> None:
     with pytest.raises(CallError, match=reason):
         await llm.complete(Request((), 5, embeds=wrong))
     assert (await llm.complete(Request(dialogue("hello"), 1))).completion_tokens == 1

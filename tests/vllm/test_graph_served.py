@@ -13,8 +13,8 @@ from pyfast.conversation import linearise
 from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
 from pyfast.conversation.injection import Turn, build_graph, encode_graph
 from pyfast.engine import Question, Record, answer_all
-from pyfast.llm import Backend, Request, open_llm
-from pyfast.retrieval import Index, find_pieces
+from pyfast.llm import LLM, Request, open_llm
+from pyfast.retrieval import Index, find_evidence_items
 from pyfast.systems import load_system
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -38,7 +38,7 @@ def trained(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def prompts(small: Index, trained: Path, example_questions: list[dict[str, Any]]) -> list[np.ndarray]:
     """Prompts of 50 turns: each question alone, and after the one before it."""
     asked = [str(question["question"]) for question in example_questions]
-    linear = linearise(small, find_pieces(small, asked, 20, 3))
+    linear = linearise(small, find_evidence_items(small, asked, 20, 3))
     first = [Turn(one, (), text) for one, text in zip(linear, asked, strict=True)]
     said = [str(question["answers"][0]) for question in example_questions]  # type: ignore[index]
     second = [
@@ -46,14 +46,14 @@ def prompts(small: Index, trained: Path, example_questions: list[dict[str, Any]]
         for before, answer, turn in zip(first, said, first[1:] + first[:1], strict=True)
     ]
     turns = (first + second)[:QUESTIONS]
-    framed = build_graph(small, turns, str(trained), 900, 900)
+    framed = build_graph(turns, str(trained), 900, 900)
     edges = [len(prompt.graph.indices) for prompt in framed]
     assert len(framed) == QUESTIONS and min(edges) > 0 and np.mean(edges) > 40
-    return encode_graph(small, framed, str(trained))
+    return encode_graph(framed, str(trained))
 
 
-@pytest.mark.slow
-async def test_the_same_greedy_answers_as_transformers(llm: Backend, model: Path, prompts: list[Any]) -> None:
+@pytest.mark.slow(suite="vllm")
+async def test_the_same_greedy_answers_as_transformers(llm: LLM, model: Path, prompts: list[Any]) -> None:
     peer = open_llm(f"transformers:{model}")
     await peer.start()
     requests = [Request((), TOKENS, embeds=embeds) for embeds in prompts]
@@ -65,7 +65,7 @@ async def test_the_same_greedy_answers_as_transformers(llm: Backend, model: Path
     assert [completion.prompt_tokens for completion in found] == [len(embeds) for embeds in prompts]
 
 
-async def test_the_same_logits_of_the_first_token(llm: Backend, model: Path, prompts: list[Any]) -> None:
+async def test_the_same_logits_of_the_first_token(llm: LLM, model: Path, prompts: list[Any]) -> None:
     """vLLM gives logarithms of probabilities: of its twenty best, all are transformers' within 1e-3."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -86,14 +86,14 @@ async def test_the_same_logits_of_the_first_token(llm: Backend, model: Path, pro
             assert one.logprob == pytest.approx(expected[token].item(), abs=1e-3)
 
 
-async def test_conversations_through_the_whole_system(llm: Backend, trained: Path, small: Index) -> None:
+async def test_conversations_through_the_whole_system(llm: LLM, trained: Path, small: Index) -> None:
     asked = [
         Question("a", "Who discovered Titan?", "titan"),
         Question("b", "Which planet does it circle?", "titan"),
         Question("c", "Xyzzy?", "nothing"),
     ]
     system = load_system("graph_convqa")
-    settings = system.configure({"trained": str(trained), "memory": "random", "k": "4", "units": "20"})
+    settings = system.configure({"trained": str(trained), "memory": "random", "k": "4", "passages": "20"})
     records: list[Record] = []
     await answer_all(iter(asked), system.ask(settings), small, llm, records.append)
     written = [record.as_json() for record in records]

@@ -15,8 +15,8 @@ from typing import Any, TextIO
 
 import pytest
 
-from pyfast.errors import BackendError
-from pyfast.llm import Backend, Request, dialogue, open_llm
+from pyfast.errors import LLMUnavailableError
+from pyfast.llm import LLM, Request, dialogue, open_llm
 
 psutil = pytest.importorskip("psutil", reason="not installed: vllm")
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 STORY = Request(dialogue("Tell me a very long story."), 900)
 
 
-async def running(llm: Backend, calls: int = 3) -> list[asyncio.Task]:
+async def running(llm: LLM, calls: int = 3) -> list[asyncio.Task]:
     """Calls that have begun and will not end soon."""
     tasks = [asyncio.create_task(llm.complete(STORY)) for _ in range(calls)]
     await asyncio.sleep(1)
@@ -37,19 +37,19 @@ def engines(pid: int) -> list[Any]:
     return [child for child in psutil.Process(pid).children(recursive=True) if child.name().startswith("VLLM")]
 
 
-async def test_a_dead_engine_fails_its_calls_at_once(llm: Backend) -> None:
+async def test_a_dead_engine_fails_its_calls_at_once(llm: LLM) -> None:
     calls = await running(llm)
     engines(os.getpid())[0].kill()
     killed = time.monotonic()
     for result in await asyncio.gather(*calls, return_exceptions=True):
-        assert isinstance(result, BackendError) and "has died" in str(result) and "\n" not in str(result)
-    with pytest.raises(BackendError, match="has died"):
+        assert isinstance(result, LLMUnavailableError) and "has died" in str(result) and "\n" not in str(result)
+    with pytest.raises(LLMUnavailableError, match="has died"):
         await llm.complete(STORY)
     assert time.monotonic() - killed < 10
     await llm.close()
 
 
-async def test_a_start_can_be_cancelled(backend: Backend) -> None:
+async def test_a_start_can_be_cancelled(backend: LLM) -> None:
     await backend.close()
     start = asyncio.create_task(backend.start())
     while not multiprocessing.active_children():
@@ -67,13 +67,14 @@ async def test_a_start_can_be_cancelled(backend: Backend) -> None:
         ({"config.json": ("LlamaForCausalLM", "NoSuchModel")}, {}, "NoSuchModel"),
         ({}, {"batch_invariant": True}, "compute capability"),
         ({}, {"context_window": 1 << 20}, "max_model_len"),
-        ({}, {"kv_cache_gib": 1 << 20}, "kv cache"),
+        # It fails after the model is loaded, the others before.
+        pytest.param({}, {"kv_cache_gib": 1 << 20}, "kv cache", marks=pytest.mark.slow(suite="vllm")),
     ],
     ids=["unknown architecture", "batch invariant", "window", "memory"],
 )
 async def test_a_start_that_fails_says_why_in_one_line(
     model: Path,
-    backend: Backend,
+    backend: LLM,
     tmp_path: Path,
     options: dict[str, Any],
     damage: dict[str, tuple[str, str]],
@@ -86,14 +87,14 @@ async def test_a_start_that_fails_says_why_in_one_line(
     for name, (old, new) in damage.items():
         (tmp_path / name).unlink()
         (tmp_path / name).write_text((model / name).read_text().replace(old, new))
-    with pytest.raises(BackendError, match=reason) as error:
+    with pytest.raises(LLMUnavailableError, match=reason) as error:
         await open_llm(f"vllm:{tmp_path}", **{**options, **wrong}).start()
     assert "\n" not in str(error.value) and len(str(error.value)) < 500
 
 
 SCRIPT = """
 import asyncio, sys
-from pyfast.errors import BackendError
+from pyfast.errors import LLMUnavailableError
 from pyfast.llm import Request, dialogue, open_llm
 
 def ask(tokens):
@@ -119,7 +120,7 @@ CLOSE = """
     await llm.close()
     await llm.close()
     for end in await asyncio.gather(*calls, ask(1), return_exceptions=True):
-        assert isinstance(end, BackendError), end
+        assert isinstance(end, LLMUnavailableError), end
         print(str(end).split()[-1], flush=True)
 """
 
@@ -142,9 +143,8 @@ def script(model: Path, options: dict[str, Any], end: str) -> Iterator[tuple[sub
     assert psutil.wait_procs(below, timeout=60)[1] == []
 
 
-async def test_the_keyboard_does_not_reach_the_engine(
-    model: Path, options: dict[str, Any], backend: Backend
-) -> None:
+@pytest.mark.slow(suite="vllm")
+async def test_the_keyboard_does_not_reach_the_engine(model: Path, options: dict[str, Any], backend: LLM) -> None:
     await backend.close()
     with script(model, options, CLOSE) as (process, out):
         assert (out.readline(), out.readline()) == ("starting\n", "working\n")
@@ -158,7 +158,8 @@ async def test_the_keyboard_does_not_reach_the_engine(
         assert process.wait(60) == 0 and psutil.wait_procs(below, timeout=60)[1] == []
 
 
-async def test_an_engine_ends_with_a_killed_parent(model: Path, options: dict[str, Any], backend: Backend) -> None:
+@pytest.mark.slow(suite="vllm")
+async def test_an_engine_ends_with_a_killed_parent(model: Path, options: dict[str, Any], backend: LLM) -> None:
     await backend.close()
     with script(model, options, "") as (process, out):
         assert out.readline() == "starting\n"
@@ -166,15 +167,16 @@ async def test_an_engine_ends_with_a_killed_parent(model: Path, options: dict[st
             time.sleep(0.1)
 
 
-@pytest.mark.slow
-async def test_a_program_that_ends_without_closing(model: Path, options: dict[str, Any], backend: Backend) -> None:
+@pytest.mark.slow(suite="vllm")
+async def test_a_program_that_ends_without_closing(model: Path, options: dict[str, Any], backend: LLM) -> None:
     await backend.close()
     with script(model, options, "ask(900); await asyncio.sleep(1)") as (process, out):
         assert out.read().split() == ["starting", "working", "40"]
         assert process.wait(60) == 0
 
 
-async def test_a_model_that_cannot_be_had(examples: Path, backend: Backend, tmp_path: Path) -> None:
+@pytest.mark.slow(suite="vllm")
+async def test_a_model_that_cannot_be_had(examples: Path, backend: LLM, tmp_path: Path) -> None:
     await backend.close()
     command = [sys.executable, "-m", "pyfast.cli", "answer", examples / "questions.jsonl", "--system", "direct"]
     done = subprocess.run(

@@ -65,7 +65,7 @@ def merged(model: Path, updates: dict[str, tuple[Any, Any]], folder: Path) -> Pa
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.slow(suite="vllm")
 async def test_the_adapter_beside_the_model_says_what_the_merged_model_does(
     model: Path, adapter: Path, updates: dict[str, tuple[Any, Any]], options: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -95,8 +95,8 @@ async def test_the_adapter_beside_the_model_says_what_the_merged_model_does(
 
 async def test_the_adapter_is_a_part_of_the_model(model: Path, adapter: Path, tmp_path: Path) -> None:
     plain, with_adapter = open_llm(f"vllm:{model}"), open_llm(f"vllm:{model}", lora=str(adapter))
-    assert plain.fingerprint() != with_adapter.fingerprint()
-    assert with_adapter.fingerprint() == open_llm(f"vllm:{model}", lora=str(adapter)).fingerprint()
+    assert plain.fingerprint != with_adapter.fingerprint
+    assert with_adapter.fingerprint == open_llm(f"vllm:{model}", lora=str(adapter)).fingerprint
     with pytest.raises(ModelNotFoundError, match="no adapter at"):
         open_llm(f"vllm:{model}", lora=str(tmp_path))
     (tmp_path / "adapter_config.json").write_text("{}")

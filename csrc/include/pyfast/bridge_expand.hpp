@@ -17,7 +17,7 @@ struct BridgeExpandOptions {
     std::optional<float> largest_norm{};
     // How many entries of the transposed index, and then of the rows of documents met, are read for a seed. With a
     // limit some of the nearest may be missed.
-    std::int64_t most_entries = INT64_MAX;
+    std::int64_t max_entries = INT64_MAX;
     int threads = 1;
 };
 
@@ -25,7 +25,7 @@ struct BridgeExpandOptions {
 //     sum over t in T(s) and T(j), t not in question_terms[q], of x_st x_jt
 // above 0, best first (ties: the lower document id); one list of the result per seed.
 //
-// Exact, unless `most_entries` cuts it short: terms are taken up in the order of weight^2 / frequency until the
+// Exact, unless `max_entries` cuts it short: terms are taken up in the order of weight^2 / frequency until the
 // norm of what is left of the seed, times `largest_norm`, cannot bring a document that was not met into the best k
 // (Cauchy-Schwarz); then the documents met are scored, the most promising first, while they can still get in.
 //

@@ -71,11 +71,11 @@ struct OwnedTombstones {
 };
 
 // The tombstones of these deleted segments. O(segments).
-PYFAST_API OwnedTombstones bury(const Order& order, std::span<const std::uint8_t> mask);
+PYFAST_API OwnedTombstones mark_deleted(const Order& order, std::span<const std::uint8_t> mask);
 
 // `before` with these segments and all in them deleted too. Copies the tombstones, and costs what is deleted.
-PYFAST_API OwnedTombstones bury_more(const Hierarchy& hierarchy, const Order& order, const Tombstones& before,
-                                     std::span<const std::int64_t> segments);
+PYFAST_API OwnedTombstones delete_segments(const Hierarchy& hierarchy, const Order& order,
+                                           const Tombstones& before, std::span<const std::int64_t> segments);
 
 struct Stream {
     std::int64_t size = 0;  // segments of the corpus

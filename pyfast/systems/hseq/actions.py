@@ -41,7 +41,7 @@ args.top_k: how many may be picked at most.
 sufficiency: true only if all that is picked, before and now, is enough to answer the question."""
 
 
-@cache  # schemas are compiled by backends, once for each schema object
+@cache  # schemas are compiled by LLMs, once for each schema object
 def select_prompt(width: int, k: int) -> Prompt[Action]:
     """The iterator's prompt for a window of `width` >= 1 candidates, of which at most `k` are picked.
 
@@ -63,7 +63,7 @@ def select_prompt(width: int, k: int) -> Prompt[Action]:
 
 
 def action_text(labels: Sequence[int], sufficient: bool, k: int, strategy: Strategy = "guided_topk") -> str:
-    """The action as the model is to write it: JSON on one line, in the spacing of the local backends."""
+    """The action as the model is to write it: JSON on one line, in the spacing of the local LLMs."""
     kind: Literal["select", "expand"] = "select" if strategy == "guided_topk" else "expand"
     args = Args(segment_ids=list(labels), strategy=strategy, top_k=k)
     return json.dumps(Action(type=kind, args=args, sufficiency=sufficient).model_dump())

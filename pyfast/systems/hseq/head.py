@@ -9,14 +9,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Context, Prompt
-from pyfast.retrieval import Package
+from pyfast.retrieval import EvidencePackage
 from pyfast.systems.prompts import INSUFFICIENT
+from pyfast.token_budget import cut_evenly
 
 TOKENS = 1000
 """What a head's call takes at least: instructions, its answer, and a few short lines of evidence"""
 _MOST_SUPPORTING = 8
-_SHORTEST = 40  # characters of a line below which evidence says nothing
-_FRAME = 6  # characters of a line beside its text
+FRAME = 6  # characters of a line beside its text
 
 
 class HeadFields(BaseModel):
@@ -33,11 +33,11 @@ class VerdictFields(BaseModel):
     settle: str = Field(max_length=120)
 
 
-@cache  # schemas are compiled by backends, once for each schema object
-def head_prompt(pieces: int, attempts: int | None = None) -> Prompt[HeadFields]:
-    """The head's prompt for so many pieces of evidence: it can support its answer with no other."""
-    labels: Any = Literal[tuple(range(1, pieces + 1))]
-    supporting = (list[labels], Field(max_length=min(pieces, _MOST_SUPPORTING)))
+@cache  # schemas are compiled by LLMs, once for each schema object
+def head_prompt(items: int, attempts: int | None = None) -> Prompt[HeadFields]:
+    """The head's prompt for so many items of evidence: it can support its answer with no other."""
+    labels: Any = Literal[tuple(range(1, items + 1))]
+    supporting = (list[labels], Field(max_length=min(items, _MOST_SUPPORTING)))
     return Prompt(
         name="head",
         system=(
@@ -56,7 +56,7 @@ def head_prompt(pieces: int, attempts: int | None = None) -> Prompt[HeadFields]:
 VERIFY = Prompt(
     name="verify",
     system=(
-        "You check an answer against its evidence. Reply in JSON. contradiction: true only if two pieces of "
+        "You check an answer against its evidence. Reply in JSON. contradiction: true only if two items of "
         "evidence state different things about what is asked, or one plainly says other than the answer. settle: "
         "what would have to be looked up to settle it, a few words; empty if there is none."
     ),
@@ -67,32 +67,19 @@ VERIFY = Prompt(
 )
 
 
-async def ask_head(question: str, package: Package, ctx: Context) -> HeadFields | None:
+async def ask_head(question: str, package: EvidencePackage, ctx: Context) -> HeadFields | None:
     """The head's answer; None where the budget holds no call with any of the evidence in it.
 
     A broken answer is asked for again only where the budget surely holds that too. Raises `CallError`.
     """
-    left = ctx.left()
-    lines = shortened(package.lines, ctx.room(head_prompt(1), left.tokens) - len(question))
+    left = ctx.remaining()
+    lines = cut_evenly(package.lines, ctx.text_budget(head_prompt(1), left.tokens) - len(question), FRAME)
     if not lines or left.calls < 1:
         return None
     evidence = numbered(lines)
     tokens = 2 * ctx.attempts * (TOKENS + len(evidence))
     attempts = 1 if left.tokens < tokens or min(left.calls, left.steps) < ctx.attempts else None
     return await ctx.generate(head_prompt(len(lines), attempts), evidence=evidence, question=question)
-
-
-def shortened(lines: Sequence[str], room: int) -> list[str]:
-    """As many of the lines as `room` characters hold; the longest are cut, all to one length."""
-    kept = list(lines[: max(room // (_SHORTEST + _FRAME), 0)])
-    longest, spare = 0, room
-    for left, length in zip(range(len(kept), 0, -1), sorted(map(len, kept)), strict=True):
-        each = spare // left - _FRAME  # what short lines leave is for the long ones
-        longest = min(length, each)
-        if each < length:
-            break
-        spare -= length + _FRAME
-    return [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in kept]
 
 
 def numbered(lines: Sequence[str]) -> str:

@@ -41,8 +41,8 @@ class Limits:
 
     width: int
     k: int
-    most: int
-    least: int
+    max_steps: int
+    min_steps: int
     priority: Priority
     threshold: float = 1.0
 
@@ -72,8 +72,8 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
     ceil(L / k) steps (lemma 1), and halts by then (proposition 1), whatever the corpus holds behind it. These
     bounds do not count steps whose picks are from an expansion's front.
     """
-    for t in range(1, limits.most + 1):
-        if ctx.left().steps < STEP_COST + reserve:
+    for t in range(1, limits.max_steps + 1):
+        if ctx.remaining().steps < STEP_COST + reserve:
             return replace(progress, ended="budget")
         if progress.next is not None:
             view = await ctx.call(move_on, progress.next, limits.width, limits.priority)
@@ -84,7 +84,7 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
         progress = step(progress, decision, limits.k)
         if decision.last:
             return replace(progress, ended="budget")
-        if decision.score >= limits.threshold and t >= limits.least:
+        if decision.score >= limits.threshold and t >= limits.min_steps:
             return replace(progress, ended="sufficient")
     return replace(progress, ended="steps")
 
@@ -102,7 +102,7 @@ def step(progress: Progress, decision: Decision, k: int) -> Progress:
     done = picked if len(picked) == k else view.window
     places = tuple(it.position for it in picked)
     move = Move(view, tuple(it.position for it in done), decision.expand if picked else None, places)
-    told: dict[str, Any] = {"window": len(view.window), "picked": len(picked), "score": round(decision.score, 6)}
-    told |= {"expand": decision.expand} if move.expand else {}
-    told |= {"note": decision.note} if decision.note else {}
-    return replace(progress, selected=(*progress.selected, *picked), next=move, steps=(*progress.steps, told))
+    record: dict[str, Any] = {"window": len(view.window), "picked": len(picked), "score": round(decision.score, 6)}
+    record |= {"expand": decision.expand} if move.expand else {}
+    record |= {"note": decision.note} if decision.note else {}
+    return replace(progress, selected=(*progress.selected, *picked), next=move, steps=(*progress.steps, record))

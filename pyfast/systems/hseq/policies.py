@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyfast.engine import Context
 from pyfast.errors import AnswerError
-from pyfast.retrieval import pick_cover
+from pyfast.retrieval import select_lexically
 from pyfast.systems.hseq.actions import Action, select_prompt
 from pyfast.systems.hseq.iterator import Decision, Policy
 from pyfast.systems.hseq.state import State, prompt_fields
@@ -18,8 +18,10 @@ def lexical_policy(ctx: Context, k: int) -> Policy:
 
     async def policy(state: State) -> Decision:
         before = tuple(it.text for it in state.selected)
-        cover = await ctx.call(pick_cover, (state.question, before, tuple(it.text for it in state.window)), k)
-        return Decision(tuple(at + 1 for at in cover.picked), cover.share, "relation")
+        selection = await ctx.call(
+            select_lexically, (state.question, before, tuple(it.text for it in state.window)), k
+        )
+        return Decision(tuple(at + 1 for at in selection.picked), selection.share, "relation")
 
     return policy
 
@@ -34,9 +36,9 @@ def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Polic
     lexical = lexical_policy(ctx, k)
 
     async def policy(state: State) -> Decision:
-        left = ctx.left()
+        left = ctx.remaining()
         prompt = select_prompt(len(state.window), k)
-        fields = fitted(state, k, characters, ctx.room(prompt, left.tokens - head_tokens))
+        fields = fitted(state, k, characters, ctx.text_budget(prompt, left.tokens - head_tokens))
         if left.calls < 2 or fields is None:
             if state.selected:
                 return Decision((), 0.0, last=True)
@@ -56,10 +58,12 @@ def decision_of(action: Action) -> Decision:
     return Decision(tuple(action.args.segment_ids), float(action.sufficiency), expand)
 
 
-def fitted(state: State, k: int, characters: int, room: int) -> dict[str, str] | None:
-    """The prompt's fields within `room` characters: segments are shown shorter if they must be; None: too long."""
+def fitted(state: State, k: int, characters: int, budget: int) -> dict[str, str] | None:
+    """The prompt's fields within `budget` characters: segments are shown shorter if they must be; None: too
+    long.
+    """
     shown = len(state.window) + len(state.selected)
-    each = (room - len(state.question) - len(state.guidance)) // shown - _FRAME
+    each = (budget - len(state.question) - len(state.guidance)) // shown - _FRAME
     return prompt_fields(state, k, min(characters, each)) if each >= _SHORTEST else None
 
 

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from pyfast.corpus import PRIORITY, Level
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
-from pyfast.retrieval import Package, canonicalize, open_window
+from pyfast.retrieval import EvidencePackage, canonicalize, open_window
 from pyfast.systems import system
 from pyfast.systems.hseq.actions import select_prompt
 from pyfast.systems.hseq.guidance import GUIDE, guidance_text, template, tightened
-from pyfast.systems.hseq.head import TOKENS, VERIFY, HeadFields, ask_head, head_prompt, numbered, shortened
+from pyfast.systems.hseq.head import FRAME, TOKENS, VERIFY, HeadFields, ask_head, head_prompt, numbered
 from pyfast.systems.hseq.iterator import STEP_COST, Limits, Policy, Progress, iterate
 from pyfast.systems.hseq.policies import lexical_policy, llm_policy
 from pyfast.systems.prompts import final_text
+from pyfast.token_budget import cut_evenly
 
 _CONCLUSION = 2  # batch points: the package, and the head's answer
 
 
 def _levels(given: Any) -> Any:
     """Levels by their names. Raises ValueError for one that there is not, or that is there twice."""
-    names = [name.strip().upper() for name in given.split(",")] if isinstance(given, str) else []
+    if isinstance(given, str):
+        given = given.split(",")
+    texts = isinstance(given, list | tuple) and all(isinstance(name, str) for name in given)
+    names = [name.strip().upper() for name in given] if texts else []
     if len(set(names)) < len(names) or not set(names) <= Level.__members__.keys():
         raise ValueError(f"expected different ones of {', '.join(Level.__members__).lower()}")
     return [Level[name] for name in names] or given
@@ -33,28 +38,86 @@ def _levels(given: Any) -> Any:
 class Settings(system.Settings):
     """The paper's parameters (table 7, A.3.5), and its ablations (table 5) as switches."""
 
-    iterator: Literal["llm", "lexical", "off"] = "llm"
-    """Who picks: the LLM; the question's words; `off`: nobody, the first window is the evidence (LLM-only)."""
-    guidance: Literal["head", "template", "off"] = "head"
-    """Who plans for the LLM's picks."""
-    window: int = Field(default=16, ge=1, le=256)
-    """W"""
-    k: int = Field(default=3, ge=1, le=64)
-    """Picked in a step at most."""
-    steps: int = Field(default=4, ge=1, le=1000)
-    """T_max"""
-    least_steps: int = Field(default=1, ge=1, le=1000)
-    """T_min"""
-    threshold: float = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
-    """The score that is sufficient. The LLM's is 0 or 1; the lexical one is the covered share of the question."""
-    prior: int = Field(default=64, ge=0, le=10_000)
-    """Units found by a search that come before the order; 0: the order alone."""
-    order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = PRIORITY
-    """rho: levels, best first."""
-    characters: int = Field(default=240, ge=40, le=4000)
-    """Shown of each segment in the window: its beginning, and where the question is spoken of."""
-    refine: int = Field(default=0, ge=0, le=1000)
-    """Delta: steps of the one refinement that the verifier may ask for; 0: no verifier."""
+    renamed: ClassVar[Mapping[str, str]] = {"least_steps": "min_steps"}
+
+    iterator: Literal["llm", "lexical", "off"] = Field(
+        default="llm",
+        description="Who picks segments: the LLM; `lexical`, the question's words, with no LLM but the head;"
+        " `off`, nobody, the first window is the evidence (LLM-only).",
+        json_schema_extra={"paper": "algorithm 1; table 5"},
+    )
+    guidance: Literal["head", "template", "off"] = Field(
+        default="head",
+        description="Who plans for the LLM's picks: the head; `template`, heuristic guidance; `off`, nobody. Only"
+        " with `iterator=llm`, and off with the others.",
+        json_schema_extra={"paper": "section 3.5, A.3.3; table 5"},
+    )
+    window: int = Field(
+        default=16,
+        ge=1,
+        le=256,
+        description="Segments shown in a step (W).",
+        json_schema_extra={"paper": "section 3.4, algorithm 1"},
+    )
+    k: int = Field(
+        default=3,
+        ge=1,
+        le=64,
+        description="Maximum number of segments picked in a step; at most `window`.",
+        json_schema_extra={"paper": "algorithm 1; table 7"},
+    )
+    steps: int = Field(
+        default=4,
+        ge=1,
+        le=1000,
+        description="Maximum number of steps of the iterator (T_max).",
+        json_schema_extra={"paper": "algorithm 1; table 7"},
+    )
+    min_steps: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="Minimum number of steps, whatever the score (T_min); at most `steps`.",
+        json_schema_extra={"paper": "algorithm 1; A.3.5"},
+    )
+    threshold: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="The score at which the evidence is sufficient: the share of the question that is covered."
+        " Only with `iterator=lexical`; the LLM's score is 0 or 1.",
+        json_schema_extra={"paper": "A.3.5"},
+    )
+    prior: int = Field(
+        default=64,
+        ge=0,
+        le=10_000,
+        description="Passages and rows found by a search that come before the order; 0: the order alone, as in the"
+        " paper.",
+    )
+    order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(
+        default=PRIORITY,
+        min_length=1,
+        description="The order of the stream (rho): levels of segments, best first.",
+        json_schema_extra={"paper": "section 3.4, A.1"},
+    )
+    characters: int = Field(
+        default=240,
+        ge=40,
+        le=4000,
+        description="Characters shown of each segment: its beginning, and of a longer one also where the"
+        " question's words are.",
+        json_schema_extra={"paper": "A.3.2"},
+    )
+    refine: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="Maximum number of steps of the one refinement that the verifier may ask for (Delta); 0: no"
+        " verifier.",
+        json_schema_extra={"paper": "section 3.5, A.3.5"},
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -71,18 +134,18 @@ class Settings(system.Settings):
     def _fits(self) -> Settings:
         if self.k > self.window:
             raise ValueError("k is at most window")
-        if self.least_steps > self.steps:
-            raise ValueError("least_steps is at most steps")
+        if self.min_steps > self.steps:
+            raise ValueError("min_steps is at most steps")
         return self
 
     def limits(self) -> Limits:
         """For the iterator."""
-        return Limits(self.window, self.k, self.steps, self.least_steps, self.order, self.threshold)
+        return Limits(self.window, self.k, self.steps, self.min_steps, self.order, self.threshold)
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
     """Equation 1: F(q, D) = H(q, kappa(M*))."""
-    if ctx.left().steps < 1 + _CONCLUSION:
+    if ctx.remaining().steps < 1 + _CONCLUSION:
         return Answer(None, trace={"ended": "budget"})
     source, guidance = await guide(question.text, ctx, settings)
     view = await ctx.call(open_window, question.text, settings.window, settings.prior, settings.order)
@@ -100,7 +163,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         if settle is not None:
             trace["settle"] = settle
             progress = replace(progress, guidance=tightened(guidance, settle))
-            limits = replace(settings.limits(), most=settings.refine, least=1)
+            limits = replace(settings.limits(), max_steps=settings.refine, min_steps=1)
             progress = await iterate(progress, policy, ctx, limits, _CONCLUSION)
             first = package, reply  # stands where there is no better one
             try:
@@ -113,7 +176,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     trace |= {"steps": progress.steps, "ended": progress.ended}
     if reply is None:
         return Answer(None, package.json(), trace)
-    trace["supporting"] = [package.pieces[label - 1]["id"] for label in dict.fromkeys(reply.supporting)]
+    trace["supporting"] = [package.items[label - 1]["id"] for label in dict.fromkeys(reply.supporting)]
     return Answer(final_text(reply.answer), package.json(), trace)
 
 
@@ -121,9 +184,13 @@ async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, s
     """(where it is from, the guidance): the head plans where the budget holds more than that."""
     if settings.guidance == "off":
         return "off", ""
-    left = ctx.left()
+    left = ctx.remaining()
     afforded = left.calls >= 3 and left.steps >= 2 + STEP_COST + _CONCLUSION
-    if settings.guidance == "head" and afforded and ctx.room(GUIDE, left.tokens - 2 * TOKENS) >= len(question):
+    if (
+        settings.guidance == "head"
+        and afforded
+        and ctx.text_budget(GUIDE, left.tokens - 2 * TOKENS) >= len(question)
+    ):
         try:
             return "head", guidance_text(await ctx.generate(GUIDE, question=question))
         except AnswerError as error:
@@ -138,17 +205,17 @@ def policy_of(ctx: Context, settings: Settings) -> Policy:
     return lexical_policy(ctx, settings.k)
 
 
-async def conclude(question: str, progress: Progress, ctx: Context) -> tuple[Package, HeadFields | None]:
+async def conclude(question: str, progress: Progress, ctx: Context) -> tuple[EvidencePackage, HeadFields | None]:
     """kappa(M) and the head's answer; None where there is no evidence, or no budget for an answer."""
     package = await ctx.call(canonicalize, tuple(it.position for it in progress.selected))
     return package, await ask_head(question, package, ctx) if package.segments else None
 
 
-async def contradiction(question: str, package: Package, reply: HeadFields, ctx: Context) -> str | None:
+async def contradiction(question: str, package: EvidencePackage, reply: HeadFields, ctx: Context) -> str | None:
     """The verifier xi: what is to be settled; None where nothing is, or no budget holds a refinement too."""
-    left = ctx.left()
-    room = ctx.room(VERIFY, left.tokens - 3 * TOKENS) - len(question) - len(reply.answer)
-    lines = shortened(package.lines, room)
+    left = ctx.remaining()
+    budget = ctx.text_budget(VERIFY, left.tokens - 3 * TOKENS) - len(question) - len(reply.answer)
+    lines = cut_evenly(package.lines, budget, FRAME)
     if left.calls < 3 or left.steps < 1 + STEP_COST + _CONCLUSION or not lines:
         return None
     fields = {"evidence": numbered(lines), "question": question, "answer": reply.answer}
@@ -159,4 +226,11 @@ async def contradiction(question: str, package: Package, reply: HeadFields, ctx:
     return verdict.settle if verdict.contradiction else None
 
 
-SYSTEM = system.System("hseq", answer, Settings, (GUIDE, select_prompt(1, 1), head_prompt(1), VERIFY))
+SYSTEM = system.System(
+    "hseq",
+    answer,
+    Settings,
+    (GUIDE, select_prompt(1, 1), head_prompt(1), VERIFY),
+    summary="one policy that iterates over windows of one sequence of texts, tables and knowledge graphs",
+    paper="Hierarchical Sequence Iteration for Heterogeneous Question Answering",
+)

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 
 from pyfast.engine import Context
-from pyfast.knowledge import Unit
-from pyfast.retrieval import Evidence
+from pyfast.knowledge import KnowledgeUnit
+from pyfast.retrieval import ScoredSegments
 
 
 @dataclass(slots=True)
 class Column:
     """One column of the matrix, as it comes to be."""
 
-    units: list[Unit] = field(default_factory=list)
+    units: list[KnowledgeUnit] = field(default_factory=list)
     """KU, before its nodes"""
     thoughts: list[list[str]] = field(default_factory=list)
     """The paragraphs of each node (Tn)"""
     seen: list[int] = field(default_factory=list)
     """How many paragraphs each node saw of the one above it"""
-    correcting: list[Unit] = field(default_factory=list)
+    correcting: list[KnowledgeUnit] = field(default_factory=list)
     """KU', before its summary"""
     summary: list[str] = field(default_factory=list)
     """Paragraphs (Sn)"""
@@ -39,17 +39,6 @@ def communicated(thought: Sequence[str], weight: float) -> list[str]:
     return list(thought[len(thought) - count :])
 
 
-def within(texts: Iterable[str], room: int) -> list[str]:
-    """As many texts, from the first on, as fit; the first of all may be cut."""
-    kept: list[str] = []
-    for text in texts:
-        if len(text) + 1 > room and kept:
-            break
-        kept.append(text[:room])
-        room -= len(text) + 1
-    return kept
-
-
 def under(heading: str, texts: Sequence[str]) -> str:
     """The texts under a heading; nothing where there are none."""
     return "\n".join(("", heading, *texts, "")) if texts else ""
@@ -60,22 +49,22 @@ def paragraphs(given: Iterable[str]) -> list[str]:
     return [part.strip() for text in given for part in text.split("\n\n") if part.strip()]
 
 
-def evidence(columns: Sequence[Column], ctx: Context) -> Evidence:
+def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
     """The sources of all units, those of the last summary first."""
     best: dict[int, float] = {}
     for column in reversed(columns):
         for unit in (*column.correcting, *column.units):
-            best[unit.unit] = max(unit.score, best.get(unit.unit, unit.score))
-    return Evidence(ctx.index.units[list(best)], np.array(list(best.values()), np.float32))
+            best[unit.passage] = max(unit.score, best.get(unit.passage, unit.score))
+    return ScoredSegments(ctx.index.passages[list(best)], np.array(list(best.values()), np.float32))
 
 
 def traced(column: Column) -> dict[str, Any]:
     """The column in JSON types."""
     units = [*column.units, *column.correcting]
-    told = {
+    fields = {
         "thoughts": column.thoughts,
         "seen": column.seen,
         "summary": column.summary,
         "triples": list(dict.fromkeys(triple for unit in units for triple in unit.triples)),
     }
-    return {**told, "degraded": column.degraded} if column.degraded else told
+    return {**fields, "degraded": column.degraded} if column.degraded else fields

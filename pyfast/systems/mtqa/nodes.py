@@ -6,24 +6,26 @@ from collections.abc import Sequence
 
 from pyfast.engine import Context, Question, Sampling
 from pyfast.errors import AnswerError
-from pyfast.knowledge import Keywords, Session, Unit, knowledge_units
-from pyfast.knowledge.records import shown
-from pyfast.systems.mtqa.column import Column, paragraphs, under, within
+from pyfast.knowledge import Keywords, KnowledgeUnit, Session, knowledge_units
+from pyfast.knowledge.names import escape_name
+from pyfast.systems.mtqa.column import Column, paragraphs, under
 from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY, THOUGHT
 from pyfast.systems.mtqa.settings import Settings
 from pyfast.systems.prompts import tidied
+from pyfast.token_budget import fit
 
 
 async def retrieve(
     question: Question, thoughts: Sequence[str], column: Column, ctx: Context, settings: Settings, session: Session
-) -> list[Unit]:
+) -> list[KnowledgeUnit]:
     """Step 2: keywords of the question and what was thought of it, then the units that they lead to."""
     if not settings.retrieval:
         return []
-    said = "".join(f"\n{line}" for line in within(thoughts, ctx.room(KEYWORDS)))
+    lines = "".join(f"\n{line}" for line in fit(thoughts, ctx.text_budget(KEYWORDS), first="cut"))
     try:
-        found = await ctx.generate(KEYWORDS, question=question.text, thoughts=said and f"\nThoughts so far:{said}")
-        keywords = Keywords(tuple(tidied(found.detailed)), tuple(tidied(found.general)))
+        so_far = lines and f"\nThoughts so far:{lines}"
+        reply = await ctx.generate(KEYWORDS, question=question.text, thoughts=so_far)
+        keywords = Keywords(tuple(tidied(reply.detailed)), tuple(tidied(reply.general)))
     except AnswerError as error:
         column.degraded.append(str(error))
         keywords = Keywords(())
@@ -44,15 +46,15 @@ async def think(
     settings: Settings,
 ) -> list[str]:
     """Equation 8: one node. One that cannot be used is empty, and shows the next one nothing."""
-    room = ctx.room(THOUGHT)
+    budget = ctx.text_budget(THOUGHT)
     try:
         reply = await ctx.generate(
             THOUGHT,
             Sampling(settings.temperature, seed),
-            context=narrated(column.units, room // 2, ctx, settings),
+            context=narrated(column.units, budget // 2, ctx, settings),
             question=question.text,
-            draft=under("Draft:", within(draft, room // 4)),
-            other=under("Another line of thought ended:", within(seen[::-1], room // 4)[::-1]),
+            draft=under("Draft:", fit(draft, budget // 4, first="cut")),
+            other=under("Another line of thought ended:", fit(seen[::-1], budget // 4, first="cut")[::-1]),
         )
     except AnswerError as error:
         column.degraded.append(str(error))
@@ -64,26 +66,26 @@ async def summarise(
     question: Question, draft: Sequence[str], column: Column, ctx: Context, settings: Settings
 ) -> None:
     """Equation 11: what the column comes to, held against the knowledge."""
-    room = ctx.room(SUMMARY)
-    share = room // (4 * max(len(column.thoughts), 1))
-    thoughts = [f"({i})\n" + "\n".join(within(thought, share)) for i, thought in enumerate(column.thoughts, 1)]
+    budget = ctx.text_budget(SUMMARY)
+    share = budget // (4 * max(len(column.thoughts), 1))
+    thoughts = [
+        f"({i})\n" + "\n".join(fit(thought, share, first="cut")) for i, thought in enumerate(column.thoughts, 1)
+    ]
     reply = await ctx.generate(
         SUMMARY,
-        context=narrated(column.correcting, room // 2, ctx, settings),
+        context=narrated(column.correcting, budget // 2, ctx, settings),
         question=question.text,
-        draft=under("Draft:", within(draft, room // 4)),
+        draft=under("Draft:", fit(draft, budget // 4, first="cut")),
         thoughts="\n".join(thoughts),
     )
     column.summary, column.answer = paragraphs(reply.paragraphs), reply.answer
 
 
-def narrated(units: Sequence[Unit], room: int, ctx: Context, settings: Settings) -> str:
+def narrated(units: Sequence[KnowledgeUnit], budget: int, ctx: Context, settings: Settings) -> str:
     """Knowledge units as the LLM reads them: numbered source texts, each above the triples that it says."""
-    told = []
+    blocks = []
     for number, unit in enumerate(units, start=1):
-        text = " " + ctx.index.text(unit.unit) if settings.source_text else ""
-        triples = (
-            "".join(f"\n- {' | '.join(map(shown, triple))}" for triple in unit.triples) if settings.triples else ""
-        )
-        told.append(f"[{number}]{text}{triples}")
-    return "\n".join(within(told, room)) or "(nothing was found)"
+        text = " " + ctx.index.text(unit.passage) if settings.source_text else ""
+        triples = [f"\n- {' | '.join(map(escape_name, triple))}" for triple in unit.triples if settings.triples]
+        blocks.append(f"[{number}]{text}{''.join(triples)}")
+    return "\n".join(fit(blocks, budget, first="cut")) or "(nothing was found)"

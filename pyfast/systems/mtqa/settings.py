@@ -2,41 +2,100 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+import orjson
+from pydantic import BeforeValidator, Field, model_validator
 
 from pyfast.systems import system
 from pyfast.systems.mtqa.weights import Weights, communication_weights
 
 
+def _as_text(given: Any) -> Any:
+    """A matrix that is given as lists, as the command line writes it."""
+    return orjson.dumps(given).decode() if isinstance(given, list | tuple) else given
+
+
 class Settings(system.WithKnowledge):
     """The paper's parameters, and its ablations as switches. One row or one column is a chain of thought."""
 
-    rows: int = Field(default=3, ge=1, le=20)
-    """Nodes of a column (m)."""
-    columns: int = Field(default=4, ge=1, le=20)
-    """Columns (n), each ended by a summary."""
-    weights: str = "vert&hor-0.1"
-    """A scheme of `communication_weights`, or (rows - 1) lists of one number per column, in JSON."""
-    retrieval: bool = True
-    """Off: no knowledge at all (the paper's "-RAG")."""
-    source_text: bool = True
-    """Off: units are triples alone ("-origin")."""
-    triples: bool = True
-    """Off: units are source texts alone ("-KG")."""
-    communication: bool = True
-    """Off: all weights are 0, a tree of thought ("-comm")."""
-    entities: int = Field(default=3, ge=1, le=100)
-    """Entities for a detailed keyword."""
-    relations: int = Field(default=3, ge=1, le=100)
-    """Relation keys for a general keyword."""
-    units: int = Field(default=10, ge=1, le=1000)
-    """Knowledge units for a retrieval."""
-    temperature: float = Field(default=0.7, ge=0, le=2, allow_inf_nan=False)
-    """Of thoughts, each with a seed of its own; at 0 nodes that see nothing of each other are all the same."""
-    long_answer: bool = False
-    """The answer is the whole last summary, for open questions; off: the name, number or phrase asked for."""
+    rows: int = Field(
+        default=3,
+        ge=1,
+        le=20,
+        description="Thought nodes of a column of the matrix (m).",
+        json_schema_extra={"paper": "algorithm 1; figure 4"},
+    )
+    columns: int = Field(
+        default=4,
+        ge=1,
+        le=20,
+        description="Columns of the matrix (n), each ended by a summary node.",
+        json_schema_extra={"paper": "algorithm 1; figure 4"},
+    )
+    weights: Annotated[str, BeforeValidator(_as_text)] = Field(
+        default="vert&hor-0.1",
+        description="How much of a node the next in its column sees: `uniform`, `gaussian`, `const-C`, `vert-S`,"
+        " `hor-S` or `vert&hor-S` with C and S from 0 to 1, or (rows - 1) lists of one number per column, in JSON."
+        " Only with `communication=on`.",
+        json_schema_extra={"paper": "equations 8 and 9; figure 3"},
+    )
+    retrieval: bool = Field(
+        default=True,
+        description='Retrieve knowledge units. Off: no knowledge at all ("-RAG").',
+        json_schema_extra={"paper": "equations 6 and 10; table 3"},
+    )
+    source_text: bool = Field(
+        default=True,
+        description='Knowledge units hold source texts. Off: triples alone ("-origin").',
+        json_schema_extra={"paper": "table 3"},
+    )
+    triples: bool = Field(
+        default=True,
+        description='Knowledge units hold triples. Off: source texts alone ("-KG").',
+        json_schema_extra={"paper": "table 3"},
+    )
+    communication: bool = Field(
+        default=True,
+        description="Nodes of a column see parts of the one above them. Off: all weights are 0, a tree of thought"
+        ' ("-comm").',
+        json_schema_extra={"paper": "step 4; table 3"},
+    )
+    entities: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="Entities matched with a detailed keyword.",
+        json_schema_extra={"paper": "step 2"},
+    )
+    relations: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="Relation keys matched with a general keyword.",
+        json_schema_extra={"paper": "step 2"},
+    )
+    units: int = Field(
+        default=10,
+        ge=1,
+        le=1000,
+        description="Knowledge units of a retrieval.",
+        json_schema_extra={"paper": "step 2"},
+    )
+    temperature: float = Field(
+        default=0.7,
+        ge=0,
+        le=2,
+        allow_inf_nan=False,
+        description="The LLM's temperature for thought nodes, each with a seed of its own; at 0, nodes that see"
+        " nothing of each other are all the same.",
+    )
+    long_answer: bool = Field(
+        default=False,
+        description="The answer is the whole last summary, for open questions. Off: the name, number or phrase"
+        " asked for.",
+        json_schema_extra={"paper": "algorithm 1; table 2"},
+    )
 
     @model_validator(mode="after")
     def _fit(self) -> Self:

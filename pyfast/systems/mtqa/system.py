@@ -37,4 +37,12 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     return Answer(text, evidence(columns, ctx), {"columns": [traced(column) for column in columns]})
 
 
-SYSTEM = system.System("mtqa", answer, Settings, (KEYWORDS, THOUGHT, SUMMARY), opens=system.opens)
+SYSTEM = system.System(
+    "mtqa",
+    answer,
+    Settings,
+    (KEYWORDS, THOUGHT, SUMMARY),
+    opens=system.opens,
+    summary="a matrix of thought over knowledge units, whose columns pass parts of their cells on",
+    paper="MTQA: Matrix of Thought for Enhanced Reasoning in Complex Question Answering",
+)

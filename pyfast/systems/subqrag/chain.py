@@ -9,12 +9,11 @@ from math import prod
 
 from pyfast.engine import Context
 from pyfast.errors import AnswerError
-from pyfast.knowledge.recall import listed
 from pyfast.systems.prompts import tidied
-from pyfast.systems.subqrag.memory import within
 from pyfast.systems.subqrag.prompts import REWRITE, SUB_QUESTIONS, RewrittenFields
 from pyfast.systems.subqrag.settings import Settings
 from pyfast.systems.subqrag.steps import Step, together
+from pyfast.token_budget import fit, join
 
 _PLACE = re.compile(r"#(\d+)")
 _MOST = 300  # characters of an earlier answer: a rewritten question holds no more
@@ -59,11 +58,13 @@ async def _rewritten(text: str, chain: Sequence[str], found: Mapping[int, Sequen
     """`found`: the answers to earlier sub-questions, last those that `text` refers to, one to each."""
     if not found:
         return text
-    room = ctx.room(REWRITE)
-    share = min(room // len(found), _MOST)
-    lines = [f"#{i + 1}: {chain[i]} -> {listed(names, share)}" for i, names in found.items()]
+    budget = ctx.text_budget(REWRITE)
+    share = min(budget // len(found), _MOST)
+    lines = [f"#{i + 1}: {chain[i]} -> {join(names, share)}" for i, names in found.items()]
     try:
-        fields = await ctx.generate(REWRITE, found="\n".join(within(lines[::-1], room)[::-1]), question=text)
+        fields = await ctx.generate(
+            REWRITE, found="\n".join(fit(lines[::-1], budget, first="whole")[::-1]), question=text
+        )
     except AnswerError:
         fields = RewrittenFields(question="")
     filled = _PLACE.sub(lambda place: found.get(int(place[1]) - 1, place)[0], text)

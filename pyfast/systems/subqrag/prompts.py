@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Prompt
-from pyfast.knowledge.recall import MOST_TRIPLES
+from pyfast.knowledge.fact_retrieval import MAX_TRIPLES
 from pyfast.systems.prompts import INSUFFICIENT
 
 _Text = Annotated[str, Field(max_length=200)]
@@ -28,7 +28,7 @@ class RewrittenFields(BaseModel):
 class FromFactsFields(BaseModel):
     """Answers from facts, and the numbers of the facts that gave them; no answers where the facts do not tell."""
 
-    answers: list[_Text] = Field(max_length=MOST_TRIPLES)
+    answers: list[_Text] = Field(max_length=MAX_TRIPLES)
     used: list[int] = Field(max_length=20)
 
 

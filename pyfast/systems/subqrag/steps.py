@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 from pyfast.engine import Context
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Learned, Session, Statement
-from pyfast.knowledge.reading import READ_TRIPLES, statements_in
-from pyfast.knowledge.recall import Recalled, in_room, recall
-from pyfast.knowledge.search import encode
-from pyfast.knowledge.session import wording_of
+from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES, supported_statements
+from pyfast.knowledge.fact_retrieval import RetrievedFact, retrieve_facts
+from pyfast.knowledge.learned import encode_statements
 from pyfast.systems.prompts import tidied
 from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS
 from pyfast.systems.subqrag.settings import Settings
+from pyfast.token_budget import share
 
 T = TypeVar("T")
 _NUMBER = 5  # characters of a fact's number
@@ -28,7 +28,7 @@ class Step:
 
     question: str
     answers: list[str] = field(default_factory=list)
-    used: list[Recalled] = field(default_factory=list)
+    used: list[RetrievedFact] = field(default_factory=list)
     """Triples (equation 5's T_used)"""
     learned: list[Statement] = field(default_factory=list)
     source: str = "nothing"
@@ -40,7 +40,7 @@ class Step:
 async def resolve(text: str, ctx: Context, settings: Settings, session: Session, learned: Learned) -> Step:
     """Section 2.3: answers and used triples from the graph (equation 3), else from documents."""
     step = Step(text)
-    facts = await ctx.call(recall, (text, learned), session.store, settings.k, settings.named)
+    facts = await ctx.call(retrieve_facts, (text, learned), session.store, settings.k, settings.named)
     if facts:
         await _from_facts(step, facts, ctx)
     if not step.answers:
@@ -48,12 +48,12 @@ async def resolve(text: str, ctx: Context, settings: Settings, session: Session,
     return step
 
 
-async def _from_facts(step: Step, facts: Sequence[Recalled], ctx: Context) -> None:
+async def _from_facts(step: Step, facts: Sequence[RetrievedFact], ctx: Context) -> None:
     """Facts of which the LLM gives no answer that can be used do not tell; all that they list it may give."""
-    lines = in_room([fact.line for fact in facts], ctx.room_to_repeat() - _NUMBER * len(facts))
-    told = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
+    lines = share([fact.line for fact in facts], ctx.text_budget_to_repeat() - _NUMBER * len(facts))
+    numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
     try:
-        reply = await ctx.generate(ctx.repeating(FROM_FACTS, told), facts=told, question=step.question)
+        reply = await ctx.generate(ctx.repeating(FROM_FACTS, numbered), facts=numbered, question=step.question)
     except AnswerError as error:
         step.degraded.append(str(error))
         return
@@ -77,30 +77,31 @@ async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
         step.answers = tidied(reply.answers)
     step.source = "documents" if step.answers else "nothing"
     if settings.update:
-        read = await together(_read(unit, step.question, ctx) for unit in pool.units.tolist())
-        step.learned = [statement for statements in read for statement in statements]
+        found = await together(_extract(passage, step.question, ctx) for passage in pool.passages.tolist())
+        step.learned = [statement for statements in found for statement in statements]
 
 
-async def _read(unit: int, question: str, ctx: Context) -> list[Statement]:
-    """Equation 4, one passage at a time, so that none can speak for another: its triples that can be believed."""
-    passage = ctx.index.text(unit)[: ctx.room(READ_TRIPLES)]
+async def _extract(passage: int, question: str, ctx: Context) -> list[Statement]:
+    """Equation 4, one passage at a time, so that none can speak for another: the triples that it supports."""
+    text = ctx.index.text(passage)[: ctx.text_budget(EXTRACT_TRIPLES)]
     try:
-        fields = await ctx.generate(READ_TRIPLES, passage=passage, question=question)
+        fields = await ctx.generate(EXTRACT_TRIPLES, passage=text, question=question)
     except AnswerError:
         return []
-    segment = int(ctx.index.corpus.ids[ctx.index.units[unit]])
-    return list(statements_in(fields.triples, [(segment, passage)]))
+    segment = int(ctx.index.corpus.ids[ctx.index.passages[passage]])
+    return list(supported_statements(fields.triples, [(segment, text)]))
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:
     """Add what a step has learned, where it is new, and take what of it names an answer for the memory."""
-    fresh = [said for said in step.learned if not session.store.knows(said.head, said.relation, said.tail)]
-    vectors = await asyncio.gather(*(ctx.call(encode, wording_of(said), session.store) for said in fresh))
+    store = session.store
+    fresh = [one for one in step.learned if not store.has_triple(one.head, one.relation, one.tail)]
+    vectors = await asyncio.gather(*(ctx.call(encode_statements, one, store) for one in fresh))
     pairs = zip(fresh, vectors, strict=True)
     added = [statement for statement, vector in pairs if learned.add(statement, vector)]
     if step.source == "documents":
-        told = [Recalled.of_statement(said) for said in step.learned]
-        step.used = [fact for fact in told if fact.with_answers(step.answers, or_some=False)]
+        facts = [RetrievedFact.of_statement(statement) for statement in step.learned]
+        step.used = [fact for fact in facts if fact.with_answers(step.answers, or_some=False)]
     step.learned = added
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Learned, Session
-from pyfast.knowledge.reading import READ_TRIPLES
+from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES
 from pyfast.systems import system
 from pyfast.systems.prompts import final_text, tidied
 from pyfast.systems.subqrag.chain import on_its_own, sub_questions
-from pyfast.systems.subqrag.memory import evidence, memory, trace
+from pyfast.systems.subqrag.graph_memory import evidence, memory, trace
 from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS, FROM_MEMORY, REWRITE, SUB_QUESTIONS
 from pyfast.systems.subqrag.settings import Settings
 from pyfast.systems.subqrag.steps import Step, learn, resolve, together
@@ -23,24 +23,24 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     chain, chain_degraded = await sub_questions(question.text, ctx, settings)
     steps: list[list[Step]] = []
     left_out = 0
-    for text in chain:
-        asked, more = await on_its_own(text, chain, steps, ctx, settings)
+    for sub_question in chain:
+        asked, more = await on_its_own(sub_question, chain, steps, ctx, settings)
         left_out += more
         found = await together(resolve(one, ctx, settings, session, learned) for one in asked)
         steps.append(found)
         for step in found:  # now, and in this order: what a question knows does not depend on what ran first
             await learn(step, ctx, session, learned)
     flat = [step for found in steps for step in found]
-    told = "\n".join(memory(flat, ctx.room_to_repeat()))
+    facts = "\n".join(memory(flat, ctx.text_budget_to_repeat()))
     faults = {"chain_degraded": chain_degraded, "branches_left_out": left_out or None}
-    if not told:
+    if not facts:
         return Answer(None, trace=trace(steps, **faults))
     try:
-        said = (await ctx.generate(ctx.repeating(FROM_MEMORY, told), memory=told, question=question.text)).answer
+        text = (await ctx.generate(ctx.repeating(FROM_MEMORY, facts), memory=facts, question=question.text)).answer
     except AnswerError as error:  # what the last sub-question asked for is what the chain was for
-        said = "; ".join(tidied(name for step in steps[-1] for name in step.answers))
+        text = "; ".join(tidied(name for step in steps[-1] for name in step.answers))
         faults["answer_degraded"] = str(error)
-    return Answer(final_text(said), evidence(flat, session), trace(steps, **faults))
+    return Answer(final_text(text), evidence(flat, session), trace(steps, **faults))
 
 
 def resumes(session: Session, settings: Settings, answers: Path) -> None:
@@ -53,7 +53,9 @@ SYSTEM = system.System(
     "subqrag",
     answer,
     Settings,
-    (SUB_QUESTIONS, REWRITE, FROM_FACTS, FROM_DOCUMENTS, READ_TRIPLES, FROM_MEMORY),
+    (SUB_QUESTIONS, REWRITE, FROM_FACTS, FROM_DOCUMENTS, EXTRACT_TRIPLES, FROM_MEMORY),
     opens=system.opens,
     resumes=resumes,
+    summary="ordered sub-questions, answered from triples, else from documents, whose new triples join the store",
+    paper="SubQRAG: Sub-Question Driven Dynamic Graph RAG",
 )

@@ -1,0 +1,5 @@
+"""`python -m pyfast`: the command line."""
+
+from pyfast.cli import main
+
+main()

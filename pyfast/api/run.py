@@ -1,0 +1,106 @@
+"""A run, as a value: its records, how far it is, where it lies."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+from pyfast.engine import Record, Status, Summary, read_status
+from pyfast.engine.run_folder import ANSWERS
+from pyfast.engine.status import status_of
+
+
+class Run:
+    """The answers to a set of questions: what `pyfast.answer` returns, or a folder that it made.
+
+    Example:
+        >>> import pyfast
+        >>> run = pyfast.Run("RUN")
+        >>> run.status.states
+        {'answered': 14}
+        >>> run.records[0].answer
+        'Christiaan Huygens'
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Open the folder of a run, also while another process works on it.
+
+        Raises:
+            InputError: The folder is not a run's.
+        """
+        self.path: Path | None = Path(path)
+        """Its folder; None for a run in memory"""
+        self.session: Summary | None = None
+        """What the call that returned it did: states, LLM calls, tokens, seconds; None if it was just opened"""
+        self._records: Sequence[Record] = ()
+        self._lines: tuple[tuple[int, int, int], _Lines] | None = None
+        self._status: Status | None = None
+        read_status(self.path)
+
+    @classmethod
+    def finished(cls, path: Path | None, total: int, session: Summary, records: Sequence[Record]) -> Run:
+        """What a call of `pyfast.answer` came to."""
+        run = cls.__new__(cls)
+        run.path, run.session = path, session
+        run._records, run._lines = records, None
+        run._status = status_of(session, total) if path is None else None
+        return run
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The records, in the order of the questions; of a folder they are read when they are asked for."""
+        if self.path is None:
+            return self._records
+        file = (self.path / ANSWERS).stat()
+        state = file.st_ino, file.st_size, file.st_mtime_ns
+        if self._lines is None or self._lines[0] != state:  # another session, or process, has written more
+            self._lines = state, _Lines(self.path / ANSWERS)
+        return self._lines[1]
+
+    @property
+    def status(self) -> Status:
+        """How far it is: states, failures by reason, LLM calls, tokens, times by stage. A folder is read anew."""
+        if self._status is not None:
+            return self._status
+        assert self.path is not None
+        return read_status(self.path)
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.path is None else repr(str(self.path))
+        return f"<pyfast.Run {where}, {self.status.ended} of {self.status.questions} questions>"
+
+
+class _Lines(Sequence[Record]):
+    """The records of a file, read one by one; only where each line begins is held in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._starts = array("Q", [0])
+        with path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    self._starts.append(self._starts[-1] + len(line))
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Record]: ...
+
+    def __getitem__(self, place: int | slice) -> Record | list[Record]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        number = range(len(self))[place]
+        with self._path.open("rb") as file:
+            file.seek(self._starts[number])
+            return Record.read(file.readline())
+
+    def __iter__(self) -> Iterator[Record]:
+        with self._path.open("rb") as file:
+            for _ in range(len(self)):
+                yield Record.read(file.readline())

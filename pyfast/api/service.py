@@ -1,0 +1,305 @@
+"""`pyfast.Engine`: questions from many callers of a service, in the same batches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+from pyfast.api.answering import ManyQuestions, QuestionLike, at_least_one
+from pyfast.api.configured import ConfiguredSystem, configure
+from pyfast.api.models import started
+from pyfast.engine import (
+    Answer,
+    Ask,
+    Budget,
+    Context,
+    Evidence,
+    Past,
+    PromptOverrides,
+    Question,
+    Record,
+    Runtime,
+    answer_question,
+    read_prompts,
+)
+from pyfast.engine.questions import read_question
+from pyfast.errors import InputError
+from pyfast.jsonl import read_lines
+from pyfast.llm import LLM, open_llm
+from pyfast.retrieval import Index, cite, evidence_of, search
+from pyfast.systems import System
+
+
+class Engine:
+    """Answers questions inside a service, as long as it is entered.
+
+    It belongs to the event loop that entered it. Every caller's questions join the same batches, whatever system
+    they ask; one caller that is cancelled leaves the others alone. Nothing is kept on the disk.
+
+    Example:
+        >>> import asyncio, pyfast
+        >>> async def main() -> None:
+        ...     async with pyfast.Engine("IDX", "openai:qwen3-8b@http://127.0.0.1:8000") as engine:
+        ...         record = await engine.answer("Who discovered Titan?", system="rag")
+        ...         print(record.answer)
+        >>> asyncio.run(main())
+    """
+
+    def __init__(
+        self,
+        index: Index | str | Path | None = None,
+        llm: LLM | str = "embedded",
+        *,
+        concurrency: int = 64,
+        budget: Mapping[str, Any] | None = None,
+        prompts: str | Path | None = None,
+    ) -> None:
+        """
+        Args:
+            index: An index, or its folder; None for systems that need none.
+            llm: A model, or the text that names one (see `pyfast.open_llm`). It is started when the engine is
+                entered, and closed when the last engine that uses it is left.
+            concurrency: How many questions are in work at once, of all callers; the others wait.
+            budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
+                `attempts`.
+            prompts: A TOML file with prompts in place of the systems' own.
+
+        Raises:
+            InputError: A budget or the name of the model cannot be read.
+            IndexFormatError: The folder holds no index, or a damaged one.
+        """
+        self._index = Index(Path(index)) if isinstance(index, str | Path) else index
+        self._llm = open_llm(llm) if isinstance(llm, str) else llm
+        self._budget = Budget.parse(budget or {})
+        self._prompts = None if prompts is None else read_prompts(Path(prompts))
+        self._concurrency = at_least_one("concurrency", concurrency)
+        self._free = asyncio.Semaphore(concurrency)
+        self._working: set[asyncio.Task[Any]] = set()
+        self._opened = contextlib.AsyncExitStack()
+        self._runtime: Runtime | None = None
+        self._prepared: dict[object, asyncio.Future[_Prepared]] = {}
+
+    async def __aenter__(self) -> Self:
+        if self._runtime is not None:
+            raise InputError("this engine is entered already")
+        async with contextlib.AsyncExitStack() as opened:
+            llm = await opened.enter_async_context(started(self._llm))
+            executor = ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch")
+            opened.callback(executor.shutdown, wait=False, cancel_futures=True)
+            self._free = asyncio.Semaphore(self._concurrency)  # of this loop
+            self._runtime = Runtime(self._index, llm, executor, self._budget)
+            self._opened = opened.pop_all()
+        return self
+
+    async def __aexit__(self, kind: object, *error: object) -> None:
+        """Questions in work are finished first; where the block ended with an error, they are cancelled."""
+        working = self._working - {asyncio.current_task()}
+        if kind is not None:
+            for task in working:
+                task.cancel()
+        if working:
+            await asyncio.wait(working)
+        self._runtime = None
+        self._prepared.clear()
+        await self._opened.aclose()
+
+    async def answer(
+        self,
+        question: QuestionLike,
+        *,
+        system: str | System = "n2n",
+        settings: Mapping[str, Any] | None = None,
+        history: Sequence[tuple[str, str]] = (),
+    ) -> Record:
+        """Answer one question.
+
+        Args:
+            question: A string, a mapping with `id` and `question`, or a `Question`.
+            system: The name of an installed system, or a `System`.
+            settings: Settings of the system, by name.
+            history: The (question, answer) pairs before it, where it goes on with a conversation.
+
+        Returns:
+            Its record; a question that cannot be answered has the state `failed` and a reason.
+
+        Raises:
+            InputError: The system, a setting or the question does not fit.
+            LLMUnavailableError: The model cannot be reached any more.
+        """
+        past = tuple(
+            (Question(f"turn {number}", asked), Answer(said)) for number, (asked, said) in enumerate(history, 1)
+        )
+        turns = [turn for _, turn in read_question(question, 1)]
+        if len(turns) != 1:
+            raise InputError("a conversation has several answers: give it to answer_many")
+        prepared = await self._prepare(system, settings)
+        return (await self._answer(turns, prepared, past))[0]
+
+    async def answer_many(
+        self,
+        questions: ManyQuestions,
+        *,
+        system: str | System = "n2n",
+        settings: Mapping[str, Any] | None = None,
+    ) -> AsyncGenerator[Record, None]:
+        """Answer questions; the records come in the questions' order, each as soon as those before it are there.
+
+        Few more questions are taken than are in work, so an iterator may be endless. A caller that leaves early
+        ends with `aclose()` (`contextlib.aclosing`): that cancels what is in work for it.
+
+        Args:
+            questions: As in `pyfast.answer`, also asynchronous; a conversation's turns are answered one after the
+                other, `Question`s that follow each other and name the same conversation too.
+            system: As in `answer`.
+            settings: As in `answer`.
+
+        Yields:
+            A record for each question or turn.
+
+        Raises:
+            InputError: The system, a setting or a question does not fit; the records of the questions before it
+                come first.
+            LLMUnavailableError: The model cannot be reached any more.
+        """
+        prepared = await self._prepare(system, settings)
+        working: deque[asyncio.Task[list[Record]]] = deque()
+        asked = _conversations(questions)
+        following: asyncio.Task[list[Question]] | None = asyncio.ensure_future(_next(asked))
+        fault: Exception | None = None
+        try:
+            while working or following is not None:
+                has_room = following is not None and len(working) < 2 * self._concurrency
+                wanted = {*list(working)[:1], *([following] if has_room and following is not None else [])}
+                await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
+                if has_room and following is not None and following.done():
+                    try:
+                        turns = following.result()
+                    except Exception as error:
+                        turns, fault = [], error
+                    if turns:
+                        working.append(asyncio.ensure_future(self._answer(turns, prepared, ())))
+                    following = asyncio.ensure_future(_next(asked)) if turns else None
+                while working and working[0].done():
+                    for record in working[0].result():
+                        yield record
+                    working.popleft()
+            if fault is not None:
+                raise fault
+        finally:
+            left = [*working, *([following] if following is not None else [])]
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            await asked.aclose()
+
+    async def retrieve(self, query: str, k: int = 20) -> list[Evidence]:
+        """The `k` best passages for a query, best first, without asking the model.
+
+        Args:
+            query: Words, or a question.
+            k: How many passages at most.
+
+        Raises:
+            InputError: The engine has no index, or is not entered.
+        """
+        runtime = self._entered()
+        at_least_one("k", k)
+        context = Context(runtime, Question("retrieve", query))
+        pool = await context.call(search, query, k)
+        found = await context.call(cite, evidence_of(runtime.required_index(), pool))
+        return [Evidence.read(item) for item in orjson.loads(found)]
+
+    def _entered(self) -> Runtime:
+        if self._runtime is None:
+            raise InputError("this engine is not entered: use `async with pyfast.Engine(...) as engine`")
+        return self._runtime
+
+    async def _answer(self, turns: Sequence[Question], prepared: _Prepared, past: Past) -> list[Record]:
+        """The records of a question, or of a conversation's turns one after the other."""
+        ask, replaced = prepared
+        records = []
+        task = asyncio.current_task()
+        assert task is not None
+        self._working.add(task)
+        try:
+            async with self._free:
+                for question in turns:
+                    context = Context(self._entered(), question, past=past, replaced=replaced)
+                    record, answer = await answer_question(question, ask, context, self._budget.seconds)
+                    past = (*past, (question, answer))
+                    records.append(record)
+        finally:
+            self._working.discard(task)
+        return records
+
+    async def _prepare(self, system: str | System, settings: Mapping[str, Any] | None) -> _Prepared:
+        """A system with its settings; what it works with beside the index is opened once, in a thread."""
+        self._entered()
+        if isinstance(system, str) and ":" in system:  # it may come from a request, and would import any module
+            raise InputError(f"{system}: give the engine a System, or the name of an installed one")
+        key = system, orjson.dumps(settings or {}, option=orjson.OPT_SORT_KEYS, default=repr)
+        opening = self._prepared.get(key)
+        if opening is None:
+            configured = configure(system, settings, self._index, self._prompts)
+            opening = self._prepared[key] = asyncio.ensure_future(asyncio.to_thread(_opened, configured))
+            opening.add_done_callback(lambda done: self._forget(key, done))
+        return await asyncio.shield(opening)
+
+    def _forget(self, key: object, opening: asyncio.Future[_Prepared]) -> None:
+        """What could not be opened is tried again by the next caller."""
+        if opening.cancelled() or opening.exception() is not None:
+            self._prepared.pop(key, None)
+
+
+_Prepared = tuple[Ask, PromptOverrides | None]
+
+
+def _opened(configured: ConfiguredSystem) -> _Prepared:
+    return configured.ask(configured.open(None)), configured.replaced
+
+
+async def _next(asked: AsyncGenerator[list[Question], None]) -> list[Question]:
+    """The next question, or conversation; empty: there is none."""
+    return await anext(asked, [])
+
+
+async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Question], None]:
+    """Each question, or the turns of each conversation."""
+    turns: list[Question] = []
+    number = 0
+    async for given in _each(questions):
+        number += 1
+        read = [turn for _, turn in read_question(given, number)]
+        goes_on = bool(turns) and isinstance(given, Question) and turns[0].conversation == given.conversation
+        if turns and not goes_on:
+            yield turns
+            turns = []
+        if isinstance(given, Question) and given.conversation is not None:
+            turns += read
+        else:
+            yield read
+    if turns:
+        yield turns
+
+
+async def _each(questions: ManyQuestions) -> AsyncIterator[QuestionLike]:
+    """One after the other, whatever they are given as."""
+    if isinstance(questions, str | bytes | Mapping):
+        raise InputError("questions: expected a list of them; a file of questions is given as a pathlib.Path")
+    if isinstance(questions, Path):
+        for _, line in read_lines(questions):
+            yield line
+    elif isinstance(questions, AsyncIterable):
+        async for given in questions:
+            yield given
+    else:
+        for given in questions:
+            yield given
+            await asyncio.sleep(0)  # a long list must not keep the loop from its other work

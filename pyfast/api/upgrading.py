@@ -1,0 +1,44 @@
+"""An index or a run of an older format, made one of today's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyfast.engine.configuration import CONFIGURATION, FORMAT
+from pyfast.engine.upgrade import upgrade_run
+from pyfast.errors import InputError
+from pyfast.knowledge import upgrade_knowledge
+from pyfast.retrieval.index import KNOWLEDGE
+from pyfast.retrieval.manifest import VERSION, is_index
+from pyfast.retrieval.upgrade import upgrade_index
+
+
+def upgrade(path: str | Path) -> str:
+    """Convert an index (with its knowledge graph) or a run of an older format; one of today's stays as it is.
+
+    Args:
+        path: The folder of an index or a run.
+
+    Returns:
+        One line that says what was done.
+
+    Raises:
+        InputError: The folder is neither, or a process works on the run.
+        IndexFormatError: The index is damaged, or of a format that is too old or too new.
+
+    Example:
+        >>> from pyfast.api.upgrading import upgrade
+        >>> upgrade("IDX")
+        'IDX: index of format 4, upgraded'
+    """
+    folder = Path(path)
+    if is_index(folder):
+        changed = upgrade_index(folder)
+        changed = upgrade_knowledge(folder / KNOWLEDGE) or changed
+        what, version = "index", VERSION["index"]
+    elif (folder / CONFIGURATION).is_file():
+        changed = upgrade_run(folder)
+        what, version = "run", FORMAT
+    else:
+        raise InputError(f"{folder}: neither an index nor a run folder")
+    return f"{folder}: {what} of format {version}{', upgraded' if changed else ' already'}"

@@ -1,0 +1,70 @@
+"""`pyfast systems`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyfast.commands.terminal import plain
+
+
+def systems(
+    name: Annotated[
+        str | None, typer.Argument(help="A system, or MODULE:NAME; without it, all are listed.")
+    ] = None,
+) -> None:
+    """List the systems, or show the settings and prompts of one."""
+    if name is None:
+        _list()
+    else:
+        _show(name)
+
+
+def _list() -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from pyfast.systems import describe_systems
+
+    table = Table("system", "what it is", "index", "paper")
+    table.columns[0].no_wrap = True
+    for system in describe_systems():
+        index = "needed" if system.needs_index else "none"
+        cells = (system.name, system.summary, index, system.paper)
+        table.add_row(*(Text(plain(cell), overflow="fold") for cell in cells))
+    Console().print(table)
+
+
+def _show(name: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from pyfast.systems import describe_settings, describe_system
+
+    system, settings = describe_system(name), describe_settings(name)
+    console = Console()
+    console.print(Text(plain(f"{system.name}: {system.summary}")))
+    for label, said in (
+        ("paper", system.paper or "none"),
+        ("index", "needed" if system.needs_index else "none"),
+        ("prompts", ", ".join(system.prompts) or "none"),
+    ):
+        console.print(Text(plain(f"{label}: {said}")))
+    if not settings:
+        console.print("settings: none")
+        return
+    # Three columns, so that sentences stay readable on a narrow terminal.
+    table = Table("setting", "values, default", "meaning, paper", show_lines=True)
+    table.columns[0].no_wrap = True
+    for it in settings:
+        values = plain(f"{it.type}, {it.range}" if it.range else it.type)
+        default = plain(it.default) or "none"
+        table.add_row(
+            Text(it.name),
+            Text(f"{values}\ndefault: {default}", overflow="fold"),
+            Text(f"{plain(it.meaning)}\npaper: {plain(it.paper)}".lstrip(), overflow="fold"),
+        )
+    console.print(table)

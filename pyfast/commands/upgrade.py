@@ -1,0 +1,16 @@
+"""`pyfast upgrade`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def upgrade(paths: Annotated[list[Path], typer.Argument(help="Folders of indexes and runs.")]) -> None:
+    """Convert indexes and runs of an older format to today's; those of today's stay as they are."""
+    from pyfast.api.upgrading import upgrade as convert
+
+    for path in paths:
+        print(convert(path))

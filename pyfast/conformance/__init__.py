@@ -1,0 +1,5 @@
+"""Whether a system keeps what pyfast promises for every system: see `check_system`."""
+
+from pyfast.conformance.checks import CheckResult, check_system
+
+__all__ = ["CheckResult", "check_system"]

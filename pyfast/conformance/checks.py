@@ -1,0 +1,340 @@
+"""The checks: real runs of a system, by the engine, with an LLM whose replies follow from the request alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyfast.conformance.llm import CheckLLM, spoiled
+from pyfast.conformance.material import build_corpus, marked, poisoned, questions_about
+from pyfast.conformance.runs import PATIENCE_S, Subject, answered, name_of
+from pyfast.engine import Answer, Budget, Context, Question
+from pyfast.errors import PyfastError
+from pyfast.retrieval import Index
+from pyfast.systems.registry import load_system
+from pyfast.systems.system import System
+
+KILLS = 5
+_KILLED_CONCURRENCY = 4  # few, so that a kill finds questions that are done, in work, and not begun
+_DELAY_S = 0.02  # of a call, in the process that is killed
+_QUESTION_S = 60.0  # a question that takes longer, with an LLM that answers at once, does not end
+_FOREIGN = re.compile(r"[A-Z]\w*(Error|Exception|Exit|Iteration): ")  # an error that is not pyfast's
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What came of one check."""
+
+    name: str
+    passed: bool
+    detail: str
+    """What was done; or what did not hold, and where"""
+
+
+class _NotHeldError(Exception):
+    """A promise that does not hold; says which."""
+
+
+@dataclass(slots=True)
+class _Checked:
+    """The system, what it is asked, and what a run that nothing happens to gave."""
+
+    subject: Subject
+    name: str
+    questions: list[Question]
+    place: Path
+    plain: list[bytes] = field(default_factory=list)
+    steps: Counter[str] = field(default_factory=Counter)
+    """Batch points of each question in the last run, the citing of its evidence not among them"""
+
+    def run(
+        self, folder: str, questions: Sequence[Question], llm: CheckLLM, concurrency: int, **limits: int
+    ) -> list[bytes]:
+        """A new run in this process."""
+        self.steps.clear()
+        subject = replace(self.subject, system=replace(self.subject.system, answer=self._counted))
+        budget = Budget(seconds=_QUESTION_S, **limits)
+        return answered(subject, questions, llm, self.place / folder, concurrency, budget)
+
+    async def _counted(self, question: Question, ctx: Context, *rest: Any, **more: Any) -> Answer:
+        try:
+            return await self.subject.system.answer(question, ctx, *rest, **more)
+        finally:
+            self.steps[question.id] = ctx.ledger.steps
+
+
+def check_system(
+    system: str | System,
+    index: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    on_result: Callable[[CheckResult], None] | None = None,
+) -> list[CheckResult]:
+    """Check that a system keeps what pyfast promises for every system.
+
+    It is run with an LLM that answers from the request alone: one question at a time and many at once; killed with
+    SIGKILL and resumed, in processes of its own; with budgets that are too small; with questions that are meant to
+    harm; with answers that are cut off, malformed or hostile. It takes some tens of seconds.
+
+    Args:
+        system: A system, its name, or `MODULE:NAME`.
+        index: The folder of an index to work on; without it, a small corpus is made in a temporary folder. A
+            system that needs no index gets none.
+        settings: As for `System.configure`.
+        on_result: Called with each result as it comes.
+
+    Returns:
+        A result for each check.
+
+    Raises:
+        InputError: There is no such system, or it has no such settings. A `System` that is bound to no name in a
+            module is refused: no other process could load it, to be killed.
+        IndexFormatError: The index cannot be opened.
+
+    Example:
+        >>> from pyfast.conformance import check_system
+        >>> all(result.passed for result in check_system("direct"))  # doctest: +SKIP
+        True
+    """
+    chosen = load_system(system) if isinstance(system, str) else system
+    name = system if isinstance(system, str) else name_of(system)
+    chosen.configure(settings or {})
+    results: list[CheckResult] = []
+    with TemporaryDirectory(prefix="pyfast-check-") as folder:
+        place = Path(folder)
+        opened = None
+        if chosen.needs_index:
+            opened = Index(build_corpus(place) if index is None else index)
+        checked = _Checked(Subject(chosen, settings or {}, opened), name, questions_about(opened), place)
+        for check, does in _CHECKS.items():
+            result = _result(check, does, checked)
+            results.append(result)
+            if on_result is not None:
+                on_result(result)
+            if not checked.plain:
+                break  # it does not even run
+    return results
+
+
+def _result(name: str, check: Callable[[_Checked], str], checked: _Checked) -> CheckResult:
+    try:
+        return CheckResult(name, True, check(checked))
+    except _NotHeldError as fault:
+        return CheckResult(name, False, str(fault))
+    except PyfastError as error:
+        return CheckResult(name, False, f"the run ended: {error}")
+    except TimeoutError:
+        return CheckResult(name, False, f"the run did not end within {PATIENCE_S:g} s")
+    except Exception as error:
+        return CheckResult(name, False, f"the run ended: {type(error).__name__}: {error}")
+
+
+def _answers(checked: _Checked) -> str:
+    """Every question ends, none fails, with an LLM that does as it is told."""
+    lines = checked.run("plain", checked.questions, CheckLLM(), 16)
+    _check_complete(lines, checked.questions)
+    checked.plain = lines
+    failed = [record for record in map(json.loads, lines) if record["state"] == "failed"]
+    if failed:
+        first = failed[0]
+        raise _NotHeldError(
+            f"{len(failed)} of {len(lines)} questions failed, {first['id']} because: {first['reason']}"
+        )
+    calls = sum(record["usage"]["llm_calls"] for record in map(json.loads, lines))
+    return f"{len(lines)} questions, {calls} LLM calls"
+
+
+def _same_at_any_concurrency(checked: _Checked) -> str:
+    """What a question's answer is does not depend on what is worked on beside it."""
+    for concurrency in (1, 64):
+        lines = checked.run(f"concurrency-{concurrency}", checked.questions, CheckLLM(), concurrency)
+        _check_same(lines, checked.plain, f"at concurrency {concurrency} than at 16")
+    return "the same bytes at concurrency 1, 16 and 64"
+
+
+def _killed_and_resumed(checked: _Checked) -> str:
+    """Killed at any moment it goes on, and ends with the same bytes."""
+    chance = random.Random(0)
+    index = checked.subject.index
+    run, log, output_path = (checked.place / name for name in ("killed", "killed.log", "killed.txt"))
+    order = {
+        "system": checked.name,
+        "settings": dict(checked.subject.settings),
+        "index": None if index is None else str(index.folder),
+        "run": str(run),
+        "log": str(log),
+        "delay_s": _DELAY_S,
+        "concurrency": _KILLED_CONCURRENCY,
+    }
+    command = [sys.executable, "-m", "pyfast.conformance.killed_run", json.dumps(order, default=str)]
+    # It imports what this process can: the user's module may lie beside a script.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    deadline = time.monotonic() + PATIENCE_S
+    killed_at: list[int] = []
+    with output_path.open("wb") as output:
+        while True:
+            process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+            try:
+                if len(killed_at) == KILLS:
+                    process.wait(max(deadline - time.monotonic(), 1))
+                    break
+                if not killed_at:
+                    time.sleep(0.3 * chance.random())  # while it starts
+                else:
+                    more = _lines(run) + chance.randrange(1, len(checked.questions) // KILLS)
+                    while process.poll() is None and _lines(run) < more and time.monotonic() < deadline:
+                        time.sleep(0.002)
+                    time.sleep(chance.random() * _DELAY_S)
+                if process.poll() is not None:
+                    break
+            finally:
+                process.kill()
+                process.wait()
+            killed_at.append(_lines(run))
+    if process.returncode:
+        last = (output_path.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]
+        raise _NotHeldError(f"after {len(killed_at)} kills it ended with status {process.returncode}: {last}")
+    lines = (run / "answers.jsonl").read_bytes().splitlines(keepends=True)
+    _check_complete(lines, checked.questions)
+    _check_same(lines, checked.plain, "after it was killed and resumed")
+    asked = Counter(log.read_text().split() if log.exists() else [])
+    again = asked.total() - sum(record["usage"]["llm_calls"] for record in map(json.loads, checked.plain))
+    when = ", ".join(map(str, killed_at))
+    return f"killed {len(killed_at)} times, with {when} answers written; {again} LLM calls asked again"
+
+
+def _budget_of_calls(checked: _Checked) -> str:
+    """A question that would take more calls than it may ends alone."""
+    used = [record["usage"]["llm_calls"] for record in map(json.loads, checked.plain)]
+    return _within(checked, "calls", used, _middle(used))
+
+
+def _budget_of_tokens(checked: _Checked) -> str:
+    """The same of tokens."""
+    usages = [record["usage"] for record in map(json.loads, checked.plain)]
+    used = [usage["prompt_tokens"] + usage["completion_tokens"] for usage in usages]
+    return _within(
+        checked, "tokens", used, _middle(used) // 2
+    )  # the last call may go beyond: half stops more of them
+
+
+def _budget_of_steps(checked: _Checked) -> str:
+    """The same of batch points."""
+    checked.run("steps", checked.questions, CheckLLM(), 16)
+    used = [checked.steps[question.id] for question in checked.questions]
+    return _within(checked, "steps", used, _middle(used))
+
+
+def _middle(used: list[int]) -> int:
+    """A limit that some of the questions keep, where they differ; else one that none keeps."""
+    middle = sorted(used)[len(used) // 2]
+    return middle - 1 if middle == max(used) else middle
+
+
+def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str:
+    """Runs with a limit; `used` is what each question used without one."""
+    if allowed < 1:
+        return f"each question takes one of the {limit}: there is nothing to cut"
+    lines = checked.run(f"{limit}-64", checked.questions, CheckLLM(), 64, **{limit: allowed})
+    steps = dict(checked.steps)
+    _check_complete(lines, checked.questions)
+    alone = checked.run(f"{limit}-1", checked.questions, CheckLLM(), 1, **{limit: allowed})
+    _check_same(lines, alone, f"with {limit}={allowed} beside others than alone")
+    failed = 0
+    for line, took, question in zip(lines, used, checked.questions, strict=True):
+        record = json.loads(line)
+        if record["state"] == "failed":
+            failed += 1
+            if "used" not in record["reason"]:
+                raise _NotHeldError(
+                    f"{question.id} failed with {limit}={allowed}, but because: {record['reason']}"
+                )
+            if took < allowed and question.conversation is None:  # citing the evidence may be one step more
+                raise _NotHeldError(f"{question.id} takes {took} {limit}, but failed with {limit}={allowed}")
+        elif limit == "steps" and steps[question.id] > allowed:
+            raise _NotHeldError(
+                f"{question.id} went on after its {allowed} steps were used up: a BudgetError is not to be caught"
+            )
+    return f"with {limit}={allowed}, {failed} of {len(lines)} questions failed; each is as it is alone"
+
+
+def _poison(checked: _Checked) -> str:
+    """A question that is meant to harm harms nobody but itself."""
+    questions, llm = poisoned(checked.questions), CheckLLM()
+    lines = checked.run("poison", questions, llm, 16)
+    _check_complete(lines, questions)
+    _check_neighbours(lines, checked, "beside questions that are meant to harm")
+    if llm.leaks:
+        raise _NotHeldError(
+            f"{', '.join(llm.leaks)} of a question reached the LLM as a control token: fill it into a Prompt, or"
+            " pass it through pyfast.engine.plain"
+        )
+    states = Counter(record["state"] for record in map(json.loads, lines) if record["id"].startswith("poison"))
+    return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) + "; the others unchanged"
+
+
+def _malformed(checked: _Checked) -> str:
+    """An answer of the LLM that cannot be used costs at most its question, and is reported as what it is."""
+    questions = marked(checked.questions)
+    lines = checked.run("malformed", questions, CheckLLM(spoiled), 16)
+    _check_complete(lines, questions)
+    _check_neighbours(lines, checked, "beside questions of which the LLM's answers are malformed")
+    states: Counter[str] = Counter()
+    for record in map(json.loads, lines):
+        if not record["id"].startswith("marked"):
+            continue
+        states[record["state"]] += 1
+        if _FOREIGN.match(record.get("reason") or ""):
+            raise _NotHeldError(f"an answer of the LLM made the system raise {record['reason']}")
+        if "not done within" in (record.get("reason") or ""):
+            raise _NotHeldError(f"answers of the LLM kept the system from coming to an end: {record['reason']}")
+    return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) + "; the others unchanged"
+
+
+_CHECKS: dict[str, Callable[[_Checked], str]] = {
+    "answers": _answers,
+    "concurrency": _same_at_any_concurrency,
+    "kill and resume": _killed_and_resumed,
+    "budget of calls": _budget_of_calls,
+    "budget of tokens": _budget_of_tokens,
+    "budget of steps": _budget_of_steps,
+    "poison questions": _poison,
+    "malformed answers": _malformed,
+}
+
+
+def _check_complete(lines: Sequence[bytes], questions: Sequence[Question]) -> None:
+    """Each question has one record, in their order."""
+    found = [json.loads(line)["id"] for line in lines]
+    if found != [question.id for question in questions]:
+        raise _NotHeldError(
+            f"of {len(questions)} questions {len(set(found))} have a record, of {len(found)} records"
+        )
+
+
+def _check_same(lines: Sequence[bytes], before: Sequence[bytes], when: str) -> None:
+    for one, other in zip(lines, before, strict=True):
+        if one != other:
+            new, old = json.loads(one), json.loads(other)
+            part = next((name for name in new if new[name] != old.get(name)), "bytes")
+            raise _NotHeldError(f"{new['id']} is another {when}: its {part} differs")
+
+
+def _check_neighbours(lines: Sequence[bytes], checked: _Checked, when: str) -> None:
+    known = {json.loads(line)["id"] for line in checked.plain}
+    _check_same([line for line in lines if json.loads(line)["id"] in known], checked.plain, when)
+
+
+def _lines(run: Path) -> int:
+    path = run / "answers.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0

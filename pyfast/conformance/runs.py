@@ -1,0 +1,74 @@
+"""Runs of the system that is checked. All that is asked of the engine is asked in `answered`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyfast.api.answering import answer
+from pyfast.conformance.llm import CheckLLM
+from pyfast.engine import Budget, Question
+from pyfast.errors import InputError
+from pyfast.retrieval import Index
+from pyfast.systems.registry import load_system, names
+from pyfast.systems.system import System
+
+PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The system that is checked, with what it works on."""
+
+    system: System
+    settings: Mapping[str, Any]
+    index: Index | None
+
+
+def answered(
+    subject: Subject,
+    questions: Sequence[Question],
+    llm: CheckLLM,
+    folder: Path,
+    concurrency: int = 16,
+    budget: Budget | None = None,
+) -> list[bytes]:
+    """Answer the questions in a run folder, or go on with it; the lines of its answers' file.
+
+    Raises as `pyfast.answer` does; a run that does not end ends with `run_seconds`.
+    """
+    limits = {"run_seconds": PATIENCE_S, **(budget or Budget()).model_dump(exclude_none=True)}
+    answer(
+        questions,
+        index=subject.index,
+        llm=llm,
+        system=subject.system,
+        settings=subject.settings,
+        run=folder,
+        concurrency=concurrency,
+        budget=limits,
+    )
+    return (folder / "answers.jsonl").read_bytes().splitlines(keepends=True)
+
+
+def name_of(system: System) -> str:
+    """By which name another process loads the system. Raises `InputError` where there is none."""
+    if system.name in names() and load_system(system.name) is system:
+        return system.name
+    for name in _bound_to(system):
+        return name
+    raise InputError(
+        f"{system.name}: bound to no name in a module that can be imported, so that no other process could run it:"
+        " put it in a module, as SYSTEM = System(...)"
+    )
+
+
+def _bound_to(system: System) -> Iterator[str]:
+    for module, loaded in list(sys.modules.items()):
+        if module != "__main__":
+            for name, value in list(vars(loaded).items()) if hasattr(loaded, "__dict__") else ():
+                if value is system:
+                    yield f"{module}:{name}"

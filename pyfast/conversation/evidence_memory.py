@@ -1,0 +1,98 @@
+"""The evidence memory of a conversation (graph_convqa, section 4.2, equation 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import Literal
+from zlib import crc32
+
+import numpy as np
+
+from pyfast.ops.arrays import Float32, Int64
+from pyfast.retrieval import Index, ScoredSegments
+from pyfast.retrieval.embeddings import DEFAULT, Embedder
+
+Memory = Literal["on", "off", "random"]
+SHARE = 3  # one in three: the paper's "e.g., one third"
+_MOST_KEPT = 100_000  # vectors of items, 1.5 kB each: the turns of a conversation ask for the same ones again
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryQuery:
+    """What one turn found, and what the turns before it used."""
+
+    query: str
+    found: ScoredSegments
+    past: tuple[ScoredSegments, ...]
+    turn: str
+    """The turn's id: the seed of `random`"""
+
+
+def apply_memory(
+    index: Index, items: Sequence[MemoryQuery], memory: Memory, model: str = DEFAULT
+) -> list[ScoredSegments]:
+    """E_t with its lowest third replaced by what of M_t, the evidence of all earlier turns, is nearest to Q_t.
+
+    Nearness is the cosine of sentence embeddings by `model`; `random` takes any of M_t. Where M_t has fewer items
+    that E_t has not, fewer are replaced. Raises `ModelNotFoundError` where there is no such model.
+    """
+    earlier = [_earlier(item) if memory != "off" else np.empty(0, np.int64) for item in items]
+    if memory == "on":
+        scores = _nearness(index, [item.query for item in items], earlier, model)
+    else:
+        scores = [_at_random(item.turn, len(segments)) for item, segments in zip(items, earlier, strict=True)]
+    return [_replaced(*each) for each in zip(items, earlier, scores, strict=True)]
+
+
+def _earlier(item: MemoryQuery) -> Int64:
+    """M_t: each item once, in the order of the turns, without what E_t keeps in any case."""
+    kept = item.found.segments[: len(item.found) - len(item.found) // SHARE]
+    seen = dict.fromkeys(chain.from_iterable(evidence.segments.tolist() for evidence in item.past))
+    return np.array([i for i in seen if i not in set(kept.tolist())], np.int64)
+
+
+def _nearness(index: Index, queries: Sequence[str], earlier: Sequence[Int64], model: str) -> list[Float32]:
+    """The cosine of each query with the items of its memory; each distinct text is embedded once."""
+    asked = [query for query, segments in zip(queries, earlier, strict=True) if len(segments)]
+    known = _vectors(index, model)
+    if len(known) > _MOST_KEPT:
+        known.clear()
+    new = [
+        i for i in dict.fromkeys(chain.from_iterable(segments.tolist() for segments in earlier)) if i not in known
+    ]
+    vectors = embedder(model).encode([*asked, *map(index.corpus.linearise, new)])
+    known.update(zip(new, vectors[len(asked) :], strict=True))
+    own = iter(vectors)
+    return [
+        np.stack([known[i] for i in segments.tolist()]) @ next(own) if len(segments) else np.empty(0, np.float32)
+        for segments in earlier
+    ]
+
+
+@lru_cache(maxsize=4)
+def embedder(model: str) -> Embedder:
+    """The embedding model of that name; loaded once."""
+    return Embedder(model)
+
+
+@lru_cache(maxsize=4)
+def _vectors(index: Index, model: str) -> dict[int, Float32]:
+    """The vectors of those items that were asked for before."""
+    return {}
+
+
+def _at_random(turn: str, items: int) -> Float32:
+    return np.random.default_rng(crc32(turn.encode())).random(items, dtype=np.float32)
+
+
+def _replaced(item: MemoryQuery, earlier: Int64, scores: Float32) -> ScoredSegments:
+    places = min(len(item.found) // SHARE, len(earlier))
+    best = np.argsort(-scores, kind="stable")[:places]
+    kept = len(item.found) - places
+    return ScoredSegments(
+        np.concatenate([item.found.segments[:kept], earlier[best]]),
+        np.concatenate([item.found.scores[:kept], scores[best]]),
+    )

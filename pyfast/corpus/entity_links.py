@@ -1,0 +1,122 @@
+"""What names the same entity: facts that share a head or tail, table cells and the documents they link to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyfast.corpus.levels import Level
+from pyfast.corpus.sequence import Corpus
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+# Plain integers: they are compared for every segment.
+_PARAGRAPH, _ROW = int(Level.PARAGRAPH), int(Level.TABLE_ROW)
+_FACTS = (int(Level.TRIPLET), int(Level.SUBGRAPH))
+_IN_ROWS = (_ROW, int(Level.TABLE_CELL))
+_EACH = 16  # facts of one entity, or paragraphs of one document, at most: hubs have thousands
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntityLinks:
+    """The hops of a corpus, as arrays; made by `relations`."""
+
+    corpus: Corpus
+    triplets: Int64
+    """[triplets] their positions"""
+    entity: Int32
+    """[triplets, 2] of each the entity that is its head, and its tail: equal strings are one entity"""
+    entity_offsets: Int64
+    """[entities + 1] into `entity_triplets`"""
+    entity_triplets: Int64
+    """which triplets name each entity, ascending"""
+    links: tuple[Int64, Int64]
+    """([links] the table row that each is in, ascending; the document that it leads to)"""
+    linked: tuple[Int64, Int64]
+    """the same by document: ([links] documents, ascending; rows)"""
+
+    def of(self, i: int) -> Iterator[int]:
+        """The segments that name an entity of segment `i`; not all of a hub's, and some perhaps twice.
+
+        Of a triplet or subgraph the triplets that share a tail or head with it, tails first: the path goes on
+        there. Of a table row or cell the paragraphs that the row links to; of a text the rows that link to it.
+        """
+        level = int(self.corpus.level[i])
+        if level in _FACTS:
+            last = max(int(self.corpus.subtree_end[i]), i + 1)
+            first, stop = np.searchsorted(self.triplets, (i, last)).tolist()
+            own = range(first, stop)
+            for entity in dict.fromkeys(self.entity[first:stop, ::-1].T.ravel().tolist()):
+                begin, end = self.entity_offsets[entity : entity + 2].tolist()
+                named = (int(k) for k in self.entity_triplets[begin:end] if k not in own)
+                yield from (int(self.triplets[k]) for k in islice(named, _EACH))
+        elif level in _IN_ROWS:
+            row = i if level == _ROW else int(self.corpus.parent[i])
+            for target in _matching(self.links, row):
+                yield from self._paragraphs(target)
+        else:
+            yield from _matching(self.linked, int(self.corpus.source[i]))[:_EACH]
+
+    def _paragraphs(self, source: int) -> list[int]:
+        root = int(self.corpus.roots[source])
+        below = self.corpus.level[root : self.corpus.subtree_end[root]]
+        return [root + at for at in np.flatnonzero(below == _PARAGRAPH)[:_EACH].tolist()]
+
+
+def _matching(pairs: tuple[Int64, Int64], key: int) -> list[int]:
+    """The values of one key in pairs that are sorted by key, each once."""
+    keys, values = pairs
+    first, stop = np.searchsorted(keys, (key, key + 1)).tolist()
+    return list(dict.fromkeys(values[first:stop].tolist()))
+
+
+def entity_links(corpus: Corpus) -> EntityLinks:
+    """The hops of a corpus: one pass over its triples and links, without a copy of a string."""
+    triplets = np.flatnonzero(corpus.level == Level.TRIPLET)
+    entity, count = _entities(corpus)
+    named = entity.ravel()
+    order = np.argsort(named, kind="stable")
+    row, target = _links(corpus)
+    by_row, by_target = (np.argsort(keys, kind="stable") for keys in (row, target))
+    return EntityLinks(
+        corpus,
+        triplets,
+        entity,
+        np.searchsorted(named[order], np.arange(count + 1)),
+        order // 2,
+        (row[by_row], target[by_row]),
+        (target[by_target], row[by_target]),
+    )
+
+
+def _links(corpus: Corpus) -> tuple[Int64, Int64]:
+    """(the table row, the document it leads to) of each link that has both in this corpus."""
+    source, row, target = corpus.links_between()
+    rows = np.flatnonzero(corpus.level == Level.TABLE_ROW)
+    first, stop = (np.searchsorted(corpus.source[rows], source, side) for side in ("left", "right"))
+    there = (target >= 0) & (row < stop - first)
+    return rows[(first + row)[there]], target[there]
+
+
+def _entities(corpus: Corpus) -> tuple[Int32, int]:
+    """([triplets, 2] entities of heads and tails, their number), by Arrow's dictionary of the strings."""
+    columns = corpus.columns
+    k = columns.triplets
+    if not k.size:
+        return np.empty((0, 2), np.int32), 0
+    # As one column of strings over the buffer: head, relation, tail, and what lies between this triple and the
+    # next.
+    cuts = np.stack(
+        [columns.byte_start[k], columns.relation_start, columns.tail_start, columns.byte_end[k]], axis=1
+    ).ravel()
+    offsets = pa.py_buffer(cuts.astype(np.int64))
+    strings = pa.LargeStringArray.from_buffers(cuts.size - 1, offsets, pa.py_buffer(columns.content))
+    wanted = np.arange(k.size)[:, None] * 4 + (0, 2)
+    coded = strings.take(pa.array(wanted.ravel())).dictionary_encode()
+    return coded.indices.to_numpy().reshape(-1, 2).astype(np.int32), len(coded.dictionary)

@@ -1,0 +1,142 @@
+"""JSON Lines into documents. The rules are at `pyfast.corpus.readers`; keys not named here are ignored."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.errors import InputError
+from pyfast.jsonl import read_lines
+
+JsonObject = Mapping[str, Any]
+
+
+class _Fault(Exception):
+    """What is wrong with a record."""
+
+
+def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
+    """The documents of a JSON Lines file; `uri` and `title` are those of a table of its flat records.
+
+    A text, table or graph without an ``id`` gets the uri of the file and its line number, ``uri#line``.
+    Raises InputError for a line that cannot be read.
+    """
+    flat: list[JsonObject] = []
+    for place, record in read_lines(path):
+        if _kind_of(record) is None:
+            flat.append(record)
+        else:
+            line = place.rpartition(" ")[2]
+            yield document_of(record, place, f"{uri}#{line}")
+    if flat:
+        header = tuple(dict.fromkeys(key for record in flat for key in record))
+        if len(header) * len(flat) > 1_000_000 + 100 * sum(map(len, flat)):
+            raise InputError(
+                f"{path}: {len(flat)} records with {len(header)} keys, too few in common for one table"
+            )
+        try:
+            rows = tuple(tuple(_cell(record.get(key)) for key in header) for record in flat)
+        except _Fault as fault:
+            raise InputError(f"{path}: {fault}") from None
+        yield Table(uri, title, "", header, rows)
+
+
+def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:
+    """The text, table or graph of a record; `uri` is that of one without an ``id``, by default `place`.
+
+    Raises InputError, naming the place, where it is none.
+    """
+    kind = _kind_of(record)
+    try:
+        if not isinstance(kind, str) or kind not in _DOCUMENTS:
+            raise _Fault(f'"kind" is {_shown(kind)}, not one of {", ".join(_DOCUMENTS)}')
+        return _DOCUMENTS[kind](_string(record, "id", uri or place), record)
+    except _Fault as fault:
+        raise InputError(f"{place}: {fault}") from None
+
+
+def _kind_of(record: Mapping[str, Any]) -> object:
+    return "text" if record.get("kind") is None and "text" in record else record.get("kind")
+
+
+def _text(uri: str, record: JsonObject) -> TextDocument:
+    return TextDocument(uri, _string(record, "title", ""), _string(record, "text"))
+
+
+def _table(uri: str, record: JsonObject) -> Table:
+    header = _strings(record.get("header", []), '"header"')
+    rows = tuple(_strings(row, f'row {k} of "rows"') for k, row in enumerate(_list(record, "rows")))
+    links = record.get("links") or {}
+    if not isinstance(links, dict):
+        raise _Fault(f'"links" is {_shown(links)}, not an object')
+    placed = tuple(
+        (*_place(key, rows), to) for key, uris in links.items() for to in _strings(uris, f"link {_shown(key)}")
+    )
+    return Table(uri, _string(record, "title", ""), _string(record, "section", ""), header, rows, placed)
+
+
+def _graph(uri: str, record: JsonObject) -> KnowledgeGraph:
+    triples = []
+    for k, fact in enumerate(_list(record, "triples")):
+        if not isinstance(fact, list) or len(fact) not in (3, 4):
+            raise _Fault(f"triple {k} is {_shown(fact)}, not a list of 3 strings, or 4 with its time")
+        known = fact[:3] if fact[3:] == [None] else fact
+        triples.append(Triple(*_strings(known, f"triple {k}")))
+    return KnowledgeGraph(uri, _string(record, "title", ""), tuple(triples))
+
+
+_DOCUMENTS: dict[str, Callable[[str, JsonObject], Document]] = {"text": _text, "table": _table, "kg": _graph}
+
+
+def _string(record: JsonObject, key: str, default: str | None = None) -> str:
+    value = record.get(key, default)
+    if not isinstance(value, str):
+        raise _Fault(f'"{key}" is {_shown(value)}, not a string' if key in record else f'there is no "{key}"')
+    return value
+
+
+def _list(record: JsonObject, key: str) -> list[Any]:
+    value = record.get(key)
+    if not isinstance(value, list):
+        raise _Fault(f'"{key}" is {_shown(value)}, not a list' if key in record else f'there is no "{key}"')
+    return value
+
+
+def _strings(value: object, name: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise _Fault(f"{name} is {_shown(value)}, not a list of strings")
+    for item in value:
+        if not isinstance(item, str):
+            raise _Fault(f"{name} holds {_shown(item)}, not only strings")
+    return tuple(value)
+
+
+def _place(key: str, rows: tuple[tuple[str, ...], ...]) -> tuple[int, int]:
+    """The cell that a link's key "row,column" names."""
+    row, comma, column = key.partition(",")
+    if not (comma and row.isdecimal() and column.isdecimal() and len(key) < 20):
+        raise _Fault(f'link {_shown(key)} is not of the form "row,column"')
+    if int(row) >= len(rows) or int(column) >= len(rows[int(row)]):
+        raise _Fault(f"link {_shown(key)} is not in the table")
+    return int(row), int(column)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else _json(value)
+
+
+def _shown(value: object) -> str:
+    """A value in a message: as JSON, on one line and not too long."""
+    shown = _json(value)
+    return shown if len(shown) <= 40 else shown[:40] + "..."
+
+
+def _json(value: object) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # orjson reads deeper than it writes
+        raise _Fault("a value is nested too deeply") from None

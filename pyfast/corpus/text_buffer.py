@@ -1,0 +1,29 @@
+"""The text buffer: every string of a corpus once, as UTF-8, and the way from characters to its bytes."""
+
+from collections.abc import Callable, Iterable, Sized
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+def lengths(things: Iterable[Sized]) -> Integers:
+    """The length of each, as int64."""
+    return np.fromiter(map(len, things), dtype=np.int64)
+
+
+def append_text(text: str, buffer: bytearray) -> Callable[[Integers], Integers]:
+    """Append a text to the buffer. Returns the function from positions in the text to positions in the buffer.
+
+    Positions are int64, at most `len(text)`. Raises UnicodeEncodeError for a lone surrogate.
+    """
+    utf8 = text.encode()
+    base = len(buffer)
+    buffer += utf8
+    if len(utf8) == len(text):
+        return lambda positions: positions + base
+    # For every byte that continues a character: how many characters start before it, its own included.
+    continuing = np.flatnonzero(np.frombuffer(utf8, dtype=np.int8) < -64)
+    continuing -= np.arange(continuing.size)
+    return lambda positions: positions + base + np.searchsorted(continuing, positions, side="right")

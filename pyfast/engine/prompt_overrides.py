@@ -1,0 +1,159 @@
+r"""Prompts in a user's own words: a TOML file in place of a changed system.
+
+    [answer]
+    system = "You answer questions about spacecraft. Reply in JSON with the field answer."
+    user = "Evidence:\n$context\n\n${path}Question: $question"
+
+A table has the name of a prompt, and `system`, `user` or both. A `user` keeps every place of the original; one
+that is to go is named: `leave_out = ["path"]`. What the LLM is to answer, its schema and its token limits stay.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from pyfast.engine.prompt import M, Prompt
+from pyfast.errors import InputError
+
+_KEYS = ("system", "user", "leave_out")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptText:
+    """What a file says about one prompt; None: as it is."""
+
+    system: str | None = None
+    user: str | None = None
+    leave_out: tuple[str, ...] = ()
+    """Places of the original that `user` does not have, on purpose"""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptOverrides:
+    """Texts of prompts, by the prompts' names."""
+
+    texts: Mapping[str, PromptText]
+    path: Path
+    _made: WeakKeyDictionary[Prompt[Any], Prompt[Any]] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+
+    @property
+    def digest(self) -> str:
+        """Names the texts: equal for files that say the same, whatever their layout."""
+        said = {name: (text.system, text.user) for name, text in self.texts.items()}
+        return blake2b(orjson.dumps(said, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
+
+    def check(self, system: str, prompts: Iterable[Prompt[Any]]) -> None:
+        """Find what cannot be applied before a run begins.
+
+        Args:
+            system: The name of the system, for the error.
+            prompts: Its prompts.
+
+        Raises:
+            InputError: The system has no prompt of a name, or a `user` has not the places of the original. One
+                line that names the file, the prompt and the fault.
+        """
+        known = {prompt.name: prompt for prompt in prompts}
+        for name in self.texts:
+            if name not in known:
+                has = f"it has: {', '.join(known)}" if known else "it has none"
+                raise InputError(f"{self.path}: {system} has no prompt {name!r}; {has}")
+            self.apply(known[name])
+
+    def apply(self, prompt: Prompt[M]) -> Prompt[M]:
+        """The prompt with the file's texts, or itself where the file has none for its name.
+
+        It is made once for each prompt object, and has the original's schema object: LLMs compile it once.
+        Raises `InputError` as `check` does, for prompts that no system has named.
+        """
+        text = self.texts.get(prompt.name)
+        if text is None:
+            return prompt
+        made = self._made.get(prompt)
+        if made is None:
+            self._check_places(prompt, text)
+            made = self._made[prompt] = prompt.overridden(text.system, text.user)
+        return made
+
+    def _check_places(self, prompt: Prompt[Any], text: PromptText) -> None:
+        where = f"{self.path}: prompt {prompt.name!r}"
+        places = prompt.places
+        has = f"there are: {_listed(places)}" if places else "there are none"
+        for place in text.leave_out:
+            if place not in places:
+                raise InputError(f"{where}: leave_out names {_listed([place])}, which is no place of it; {has}")
+        if text.user is None:
+            return
+        found = prompt.overridden(user=text.user).places
+        for place in found:
+            if place not in places:
+                raise InputError(f"{where}: user has the unknown place {_listed([place])}; {has}")
+            if place in text.leave_out:
+                raise InputError(f"{where}: user has {_listed([place])}, which leave_out names")
+        missing = [place for place in places if place not in found and place not in text.leave_out]
+        if missing:
+            named = orjson.dumps(missing).decode()
+            raise InputError(f"{where}: user lacks {_listed(missing)}: add it, or say leave_out = {named}")
+
+
+def read_prompts(path: Path) -> PromptOverrides:
+    """Read a file of prompts.
+
+    Args:
+        path: TOML, one table per prompt.
+
+    Returns:
+        The texts. Whether a system has such prompts is for `PromptOverrides.check` to find.
+
+    Raises:
+        InputError: It cannot be read, is not TOML, or a table holds anything else than the texts of a prompt.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> path = Path(mkdtemp()) / "mine.toml"
+        >>> _ = path.write_text('[answer]\\nsystem = "Be brief. Reply in JSON."')
+        >>> overrides = read_prompts(path)
+        >>> overrides.texts["answer"].system
+        'Be brief. Reply in JSON.'
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:  # TOML's own error, and that of UTF-8
+        raise InputError(f"{path}: not TOML: {' '.join(str(error).split())}") from None
+    return PromptOverrides({name: _text(path, name, table) for name, table in tables.items()}, path)
+
+
+def _text(path: Path, name: str, table: Any) -> PromptText:
+    where = f"{path}: prompt {name!r}"
+    if not isinstance(table, dict):
+        raise InputError(f"{where}: expected a table, [{name}], with system, user or both")
+    for key, value in table.items():
+        if key not in _KEYS:
+            raise InputError(f"{where}: unknown key {key!r}; there are: {', '.join(_KEYS)}")
+        if key == "leave_out":
+            if not isinstance(value, list) or not all(isinstance(place, str) for place in value):
+                raise InputError(f'{where}: leave_out: expected a list of texts, such as ["path"]')
+        elif not isinstance(value, str) or not value.strip():
+            raise InputError(f"{where}: {key}: expected a text that is not empty")
+    if "system" not in table and "user" not in table:
+        raise InputError(f"{where}: has neither system nor user")
+    if "leave_out" in table and "user" not in table:
+        raise InputError(f"{where}: leave_out says what `user` leaves out, but there is no user")
+    return PromptText(table.get("system"), table.get("user"), tuple(table.get("leave_out", ())))
+
+
+def _listed(places: Iterable[str]) -> str:
+    return ", ".join(f"${place}" for place in places)

@@ -1,0 +1,51 @@
+"""Lines of JSON as records of one kind, each with an id of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from pyfast.errors import InputError, first_fault
+from pyfast.jsonl import read_lines
+
+Lines = Path | Iterable[Mapping[str, Any]]
+"""A file of JSON lines, or what would stand on them"""
+
+
+def placed(source: Lines) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(where it stands, the object) of each line."""
+    if isinstance(source, Path):
+        return read_lines(source)
+    return ((f"record {number}", line) for number, line in enumerate(source, start=1))
+
+
+class Named(BaseModel):
+    """What every kind has."""
+
+    id: str
+
+
+L = TypeVar("L", bound=Named)
+
+
+def read_records(source: Lines, kind: type[L]) -> Iterator[L]:
+    """The records. Raises `InputError`, naming the line, for one of another kind, or with an id twice."""
+    seen: set[str] = set()
+    for place, line in placed(source):
+        try:
+            record = kind.model_validate(line)
+        except ValidationError as error:
+            name, fault = first_fault(error)
+            raise InputError(f"{place}: `{name}`: {fault}") from None
+        if record.id in seen:
+            raise InputError(f"{place}: the id {record.id!r} came before")
+        seen.add(record.id)
+        yield record
+
+
+def name_of(source: Lines) -> str:
+    """A source in a message."""
+    return str(source) if isinstance(source, Path) else "gold"

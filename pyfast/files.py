@@ -1,0 +1,116 @@
+"""Files and folders that are there whole or not at all: written aside, brought to the disk, renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyfast.errors import InputError
+
+
+def write_atomically(path: Path, content: bytes | str, durable: bool = False) -> None:
+    """Write a file: whatever ends the process, it is as it was or as it is to be. Text is written as UTF-8.
+
+    Args:
+        path: the file; its folder is there.
+        content: all of it.
+        durable: return only when it would outlive a power cut.
+
+    Raises:
+        OSError: it cannot be written; nothing of it is left.
+    """
+    with written_aside(path, durable) as aside:
+        aside.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
+    """A free name beside `path`, for a library that writes by name; renamed to `path` when the block ends.
+
+    Where the block fails, what it wrote is removed. `durable` is as in `write_atomically`.
+    """
+    aside = _aside(path, "new")
+    try:
+        yield aside
+        if durable:
+            sync_to_disk(aside)
+        aside.rename(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_to_disk(path.parent)
+
+
+@contextlib.contextmanager
+def built_aside(folder: Path) -> Iterator[Path]:
+    """A new, empty folder beside `folder`, which takes its place when the block ends; what was there is removed.
+
+    Where the block fails, all is as it was. A process that is killed between the two renames leaves the old folder
+    and the new one, both whole, under names of their own. Raises `InputError` where no folder can be made there.
+    """
+    aside = _aside(folder, "building")
+    new_parents = [parent for parent in aside.parents if not parent.exists()]
+    try:
+        try:
+            aside.mkdir(parents=True)
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+        yield aside
+        if folder.exists():
+            old = free_name(folder, "old")
+            folder.rename(old)
+            try:
+                aside.rename(folder)
+            except BaseException:
+                old.rename(folder)
+                raise
+            sync_to_disk(folder.parent)
+            shutil.rmtree(old)
+        else:
+            aside.rename(folder)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        for parent in new_parents:
+            with contextlib.suppress(OSError):
+                parent.rmdir()
+        raise
+
+
+def _aside(path: Path, suffix: str) -> Path:
+    # By chance and not by the process's number: two containers may share a folder, and have the same numbers.
+    return path.with_name(f"{path.name}.{suffix}-{secrets.token_hex(4)}")
+
+
+def free_name(path: Path, suffix: str) -> Path:
+    """`NAME.SUFFIX-1` beside `path`, or the first number that is free."""
+    number = 1
+    while (free := path.with_name(f"{path.name}.{suffix}-{number}")).exists():
+        number += 1
+    return free
+
+
+def sync_to_disk(path: Path) -> None:
+    """Return when a file, or the names in a folder, would outlive a power cut."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def link_folder(source: Path, target: Path) -> None:
+    """The same files in a second folder, new or empty: by hard links, copied only where there can be none."""
+    shutil.copytree(source, target, copy_function=link_file, dirs_exist_ok=True)
+
+
+def link_file(source: str | Path, target: str | Path) -> None:
+    """The same file under a second name, or a copy where there can be no hard link."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -1,0 +1,154 @@
+"""Building an index's knowledge: what is new in its documents is extracted, and joins the store.
+
+A store keeps the size of its chunks: chunks of another would all be extracted, and paid for, again.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+
+from pyfast.engine import Budget, Job, set_aside
+from pyfast.errors import CallError, InputError
+from pyfast.knowledge.chunks import TOKENS, Chunk, split_into_chunks
+from pyfast.knowledge.extraction import (
+    begun_chunk_tokens,
+    extraction_folder,
+    extraction_job,
+    extraction_results,
+    is_begun,
+    plan_extraction,
+    why_all_failed,
+)
+from pyfast.knowledge.ingest import ingest
+from pyfast.knowledge.rule_based import extract_by_rules
+from pyfast.knowledge.snapshots import has_knowledge, open_knowledge, repair
+from pyfast.knowledge.store import Knowledge
+from pyfast.knowledge.upgrade import upgrade_knowledge
+from pyfast.llm import FullLLM
+from pyfast.retrieval import Index
+from pyfast.retrieval.embeddings import Embedder
+from pyfast.retrieval.index import KNOWLEDGE
+
+_log = logging.getLogger("pyfast")
+
+
+def build_knowledge(
+    index: Index,
+    llm: FullLLM | None = None,
+    *,
+    embedder: Embedder,
+    run_job: Callable[[Job], object],
+    chunk_tokens: int | None = None,
+    concurrency: int = 64,
+    restart: bool = False,
+    retry_failed: bool = False,
+) -> Knowledge:
+    """Extract an index's documents into its knowledge, or go on; what was extracted before is not paid again.
+
+    Knowledge of an older format is upgraded first, and a damaged snapshot repaired.
+
+    Args:
+        index: The index.
+        llm: The LLM that reads the texts. None: rules read them.
+        embedder: The embedding model.
+        run_job: Carries out a job to its end, or raises.
+        chunk_tokens: The size of a chunk: `chunks.TOKENS`, or as it was before.
+        concurrency: How many chunks are with the LLM at once.
+        restart: Put an extraction that was stopped aside; what is in the store already stays.
+        retry_failed: Extract the chunks that failed again.
+
+    Returns:
+        The store as it is now.
+
+    Raises:
+        CallError: Every chunk failed; the store has all that did not.
+        InputError: Another size of chunks than before, or another process has the extraction.
+        IndexFormatError: No snapshot is whole.
+    """
+    upgrade_knowledge(index.folder / KNOWLEDGE)
+    repair(index)
+    folder = extraction_folder(index)
+    if restart and (aside := set_aside(folder)) is not None:
+        _log.info("the extraction that was stopped is now %s", aside)
+    size = chunk_size(index, chunk_tokens)  # refused before anything is paid for
+    outcomes: list[tuple[str, int] | None] = []  # of each extraction: why all of it failed, if all did
+    if llm is not None:
+        if is_begun(folder):  # finished as it was begun; what is new is extracted after it
+            outcomes += _extract(index, llm, run_job, size, concurrency)
+            update_knowledge(index, embedder, chunk_tokens)
+        outcomes += _extract(index, llm, run_job, size, concurrency, retry_failed)
+    _log.info("computing vectors")
+    store = update_knowledge(index, embedder, chunk_tokens, texts_by_rules=llm is None)
+    if outcomes and outcomes[-1] is not None:
+        reason, times = outcomes[-1]
+        raise CallError(
+            f"every chunk failed, {times} of them because: {reason};"
+            " `pyfast knowledge build --retry-failed` tries them again"
+        )
+    if waiting := extraction_results(folder)[1]:
+        _log.warning("%d chunks still wait for an LLM: `pyfast knowledge build --llm` goes on with them", waiting)
+    return store
+
+
+def update_knowledge(
+    index: Index, embedder: Embedder, chunk_tokens: int | None = None, texts_by_rules: bool = False
+) -> Knowledge:
+    """Bring the store up to date without asking an LLM: what rules find, and what an extraction has found so far.
+
+    What was extracted from documents that are no longer in the index goes. What runs have learned stays. Raises
+    `InputError` as `chunk_size` does. `texts_by_rules`: tables and graphs are not all that rules read.
+    """
+    folder, size = extraction_folder(index), chunk_size(index, chunk_tokens)
+    by_rules = list(extract_by_rules(index, texts_by_rules))
+    by_llm, waiting = extraction_results(folder)
+    current = [chunk.digest for chunk in split_into_chunks(index, size)]
+    current += [extract.digest for extract in by_rules]
+    store = ingest(index, embedder, [*by_rules, *by_llm], current, size if by_llm else None)
+    if not waiting:
+        shutil.rmtree(folder, ignore_errors=True)
+    return store
+
+
+def chunk_size(index: Index, tokens: int | None = None) -> int:
+    """The size of chunks, in tokens: as before, where an LLM has read this index; else as given, or `TOKENS`.
+
+    Raises `InputError` where another one is given than before.
+    """
+    before = begun_chunk_tokens(extraction_folder(index))
+    if before is None and has_knowledge(index):
+        before = open_knowledge(index).manifest.get("chunk_tokens")
+    if before is not None and tokens not in (None, before):
+        raise InputError(
+            f"{index.folder}: its chunks are of {before} tokens, not {tokens}; to have all of it extracted anew,"
+            f" remove {index.folder / KNOWLEDGE}"
+        )
+    return before or tokens or TOKENS
+
+
+def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterator[Chunk]:
+    """The chunks that the store does not have; those that failed are left out, but for `retry_failed`."""
+    known: set[str] = set()
+    if has_knowledge(index):
+        store = open_knowledge(index)
+        failed = set() if retry_failed else {digest for digest, _ in store.failed_chunks()}
+        known = store.extracted_chunks() | failed
+    yield from (chunk for chunk in split_into_chunks(index, tokens) if chunk.digest not in known)
+
+
+def _extract(
+    index: Index,
+    llm: FullLLM,
+    run_job: Callable[[Job], object],
+    chunk_tokens: int,
+    concurrency: int,
+    retry_failed: bool = False,
+) -> list[tuple[str, int] | None]:
+    """Go on with an extraction, or begin one: [why all of it failed, if all did]; empty where nothing is new."""
+    chunks = new_chunks(index, chunk_tokens, retry_failed)
+    extraction = plan_extraction(extraction_folder(index), chunks, chunk_tokens)
+    if extraction is None:
+        return []
+    run_job(extraction_job(extraction, llm, Budget(), concurrency))
+    return [why_all_failed(extraction)]

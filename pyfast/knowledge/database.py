@@ -1,0 +1,65 @@
+"""The SQLite file of a snapshot: entities, relations, triples; each statement and description with its source."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+
+from pyfast.ops.arrays import Int32
+
+FILE = "triples.sqlite"
+
+# `segment` is a segment's id in the corpus: it follows from uri and offsets, and stays when the index is built
+# anew. Ids are signed 64-bit integers to SQLite. A description belongs to its statement or mention, and so to one
+# chunk: none can change what another one says.
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS chunks (
+    id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, method TEXT NOT NULL, failed TEXT);
+CREATE TABLE IF NOT EXISTS entities (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, key TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS by_key ON entities (key);
+CREATE TABLE IF NOT EXISTS relations (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS keys (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS triples (
+    id INTEGER PRIMARY KEY, head INTEGER NOT NULL, relation INTEGER NOT NULL, tail INTEGER NOT NULL,
+    time TEXT NOT NULL, UNIQUE (head, relation, tail, time));
+CREATE TABLE IF NOT EXISTS statements (
+    triple INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, key INTEGER NOT NULL,
+    description TEXT NOT NULL, PRIMARY KEY (triple, segment, chunk)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_relation_key ON statements (key);
+CREATE INDEX IF NOT EXISTS statements_by_chunk ON statements (chunk);
+CREATE TABLE IF NOT EXISTS mentions (
+    entity INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, kind TEXT NOT NULL,
+    description TEXT NOT NULL, PRIMARY KEY (entity, segment, chunk)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS mentions_by_chunk ON mentions (chunk);
+"""
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """The database, in a file that nobody else sees yet: what is torn is thrown away with its folder."""
+    database = sqlite3.connect(path, isolation_level=None)
+    database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA)
+    return database
+
+
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """The database of a snapshot, which never changes; for several threads."""
+    uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+    return sqlite3.connect(uri, uri=True, check_same_thread=False)
+
+
+def integer_rows(database: sqlite3.Connection, query: str) -> Int32:
+    """The rows of a query over integers, as int32[rows, columns]."""
+    rows = database.execute(query).fetchall()
+    return np.array(rows, np.int32) if rows else np.empty((0, query.count(",") + 1), np.int32)
+
+
+def signed(segment: int) -> int:
+    """A segment's id (uint64) as SQLite has it."""
+    return segment - (1 << 64) if segment >= 1 << 63 else segment
+
+
+def unsigned(segment: int) -> int:
+    """A segment's id as the corpus has it (uint64)."""
+    return segment % (1 << 64)

@@ -1,0 +1,68 @@
+"""Vectors that are in no snapshot yet: each lies in a file once it is computed; a kill costs the last few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyfast.knowledge.vectors import hashes
+from pyfast.ops.arrays import Float32
+from pyfast.retrieval.embeddings import Embedder
+
+BLOCK = 512  # texts between two writes: what a kill costs at most
+_CHECK = 16  # bytes of a checksum
+
+
+def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], Float32]:
+    """`embedder.encode`, but what it computes is appended to a file, and taken from there when it is asked again.
+
+    A row is a text's hash, its vector, and a checksum of both and of the model. What follows a row that is
+    torn, damaged or of another model is computed anew. One process at a time.
+    """
+    model = blake2b(embedder.fingerprint.encode()).digest()
+
+    def encode(texts: Sequence[str]) -> Float32:
+        names = hashes(texts)
+        dtype = np.dtype(
+            [("name", names.dtype), ("vector", np.float32, embedder.dimensions), ("check", f"V{_CHECK}")]
+        )
+        cached = _whole(path, dtype, model)
+        held = {name: place for place, name in enumerate(cached["name"].tolist())}
+        rows = np.empty(len(texts), dtype)
+        rows["name"] = names
+        missing = []
+        for i, name in enumerate(names.tolist()):
+            if name in held:
+                rows["vector"][i] = cached["vector"][held[name]]
+            else:
+                missing.append(i)
+        missing.sort(key=lambda i: len(texts[i]))  # what the embedder works on at once is of one length
+        for first in range(0, len(missing), BLOCK):
+            block = missing[first : first + BLOCK]
+            rows["vector"][block] = embedder.encode([texts[i] for i in block])
+            with path.open("ab") as file:
+                file.writelines(_checked(row.tobytes(), model) for row in rows[block])
+        return np.ascontiguousarray(rows["vector"])
+
+    return encode
+
+
+def _whole(path: Path, dtype: np.dtype[Any], model: bytes) -> Any:
+    """The rows of the file, up to the first that is not whole: from there on it is cut off."""
+    count = 0
+    with path.open("a+b") as file:
+        file.seek(0)
+        while (row := file.read(dtype.itemsize)) and row == _checked(row, model):
+            count += 1
+        file.truncate(count * dtype.itemsize)
+    return np.memmap(path, dtype, "r", shape=count) if count else np.empty(0, dtype)
+
+
+def _checked(row: bytes, model: bytes) -> bytes:
+    """A row with its checksum in its place."""
+    contents = row[:-_CHECK]
+    return contents + blake2b(contents, digest_size=_CHECK, key=model).digest()

@@ -1,0 +1,56 @@
+"""Export: the graph as files that other tools read, GraphML and N-Triples."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from pyfast.errors import InputError
+from pyfast.knowledge.store import Knowledge
+from pyfast.retrieval.embeddings import INSTALL
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def export_graph(store: Knowledge, path: Path) -> None:
+    """Write the graph as GraphML (`.graphml`) or N-Triples (`.nt`). Raises `InputError` for another suffix."""
+    try:
+        if path.suffix == ".graphml":
+            _graphml(store, path)
+        elif path.suffix == ".nt":
+            _ntriples(store, path)
+        else:
+            raise InputError(f"{path}: the file name must end in .graphml or .nt")
+    except ImportError as error:
+        raise InputError(f"{error.name} is not installed: {INSTALL}") from None
+
+
+def _graphml(store: Knowledge, path: Path) -> None:
+    import networkx
+
+    graph = networkx.MultiDiGraph()
+    for entity, name in enumerate(store.entities):
+        graph.add_node(entity, name=_NOT_IN_XML.sub("\ufffd", name))
+    times = store.times(range(len(store)))
+    for triple, time in enumerate(times):
+        relation = store.relations[store.relation[triple]]
+        attributes = {"time": _NOT_IN_XML.sub("\ufffd", time)} if time else {}
+        ends = int(store.head[triple]), int(store.tail[triple])
+        graph.add_edge(*ends, key=triple, relation=_NOT_IN_XML.sub("\ufffd", relation), **attributes)
+    networkx.write_graphml(graph, path)
+
+
+def _ntriples(store: Knowledge, path: Path) -> None:
+    """Entities and relations are URNs of their names, labelled with them. When a triple held is left out."""
+    from rdflib import RDFS, Graph, Literal, URIRef
+
+    graph = Graph()
+    nodes = [URIRef(f"urn:pyfast:entity:{quote(name, safe='')}") for name in store.entities]
+    edges = [URIRef(f"urn:pyfast:relation:{quote(name, safe='')}") for name in store.relations]
+    for nodes_or_edges, names in ((nodes, store.entities), (edges, store.relations)):
+        for node, name in zip(nodes_or_edges, names, strict=True):
+            graph.add((node, RDFS.label, Literal(name)))
+    for head, relation, tail in zip(store.head, store.relation, store.tail, strict=True):
+        graph.add((nodes[head], edges[relation], nodes[tail]))
+    graph.serialize(path, format="nt", encoding="utf-8")

@@ -1,0 +1,47 @@
+"""Extracts: what was found in one chunk of text. Plain values; every way to extract gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RULE_BASED, BY_LLM, LEARNED, MERGED = "rule_based", "llm", "learned", "merged"
+"""Values of `Extract.method`: by rules, by an LLM, by a run that answered questions, from another index"""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """That a segment says a triple."""
+
+    head: str
+    relation: str
+    tail: str
+    segment: int
+    """id of the segment in the corpus"""
+    time: str = ""
+    description: str = ""
+    keywords: str = ""
+    """Themes of the relation, for its key"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """That a segment is about an entity."""
+
+    entity: str
+    segment: int
+    kind: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """What was extracted from one chunk, or why it could not be."""
+
+    digest: str
+    """Of the chunk: what is in the store already is not added again"""
+    method: str
+    statements: tuple[Statement, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    failed: str | None = None
+    exact: bool = False
+    """Names are taken as they stand (a knowledge graph's); else an entity known by the same key is meant"""

@@ -1,0 +1,114 @@
+"""Fact retrieval: the facts that a sub-question is answered from, of the store and of what was learned since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+import numpy as np
+
+from pyfast.knowledge.extracts import Statement
+from pyfast.knowledge.learned import Learned
+from pyfast.knowledge.names import escape_name, is_named_in, name_key, relation_name
+from pyfast.knowledge.store import Knowledge
+from pyfast.ops.arrays import Float32, Int64
+from pyfast.token_budget import join
+
+MAX_TRIPLES = 1000  # of a fact, for memory's sake: no prompt holds so many
+_A_FEW = 5  # of a fact that gave an answer which is none of its values, such as a number of them
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedFact:
+    """A fact in words: triples that share an end and the relation."""
+
+    triples: tuple[tuple[str, str, str], ...]
+    places: tuple[int, ...] = ()
+    """of the triples in the store; none for what was learned"""
+    segment: int | None = None
+    """id of the segment that it was learned from"""
+
+    @classmethod
+    def of_statement(cls, statement: Statement) -> RetrievedFact:
+        """What was learned."""
+        triple = statement.head, relation_name(statement.relation), statement.tail
+        return cls((triple,), (), statement.segment)
+
+    def line(self, budget: int | None = None) -> str:
+        """``head | relation | tail; tail``; in about `budget` characters, saying how much is left out."""
+        heads, tails = (list(dict.fromkeys(escape_name(triple[end]) for triple in self.triples)) for end in (0, 2))
+        relation = escape_name(self.triples[0][1])
+        if len(heads) > 1:
+            end = f" | {relation} | {tails[0]}"
+            return join(heads, budget and budget - len(end)) + end
+        start = f"{heads[0]} | {relation} | "
+        return start + join(tails, budget and budget - len(start))
+
+    def with_answers(self, answers: Sequence[str], or_some: bool = True) -> RetrievedFact | None:
+        """Those of its triples that have an answer as an end; where none has, a few of them, or None."""
+        keys = {name_key(escape_name(text)) for text in answers}
+        ends = [{name_key(escape_name(head)), name_key(escape_name(tail))} for head, _, tail in self.triples]
+        chosen = [i for i, names in enumerate(ends) if keys & names]
+        if not chosen and not or_some:
+            return None
+        places = chosen or range(min(len(self.triples), _A_FEW))
+        triples = tuple(self.triples[i] for i in places)
+        return RetrievedFact(triples, tuple(self.places[i] for i in places if self.places), self.segment)
+
+    def segments(self, store: Knowledge) -> list[int]:
+        """The ids of the segments that say it."""
+        if self.segment is not None:
+            return [self.segment]
+        return [segment for segments in store.sources(self.places) for segment in segments]
+
+
+def retrieve_facts(
+    items: Sequence[tuple[str, Learned]], store: Knowledge, k: int, named: int
+) -> list[list[RetrievedFact]]:
+    """For each (sub-question, what was learned) the `k` facts of the highest cosine (SubQRAG's equation 3).
+
+    But first, whatever their cosine, come the `named` best facts about entities that the sub-question names: to a
+    vector one name is much like another, and facts of other entities may be nearer than those that are asked for.
+    Of these in turn those are best whose relation it names as well: a fact's many values blur what they are of.
+    """
+    queries = store.encode([text for text, _ in items])
+    nearest, _ = store.search("facts", queries, k)
+    return [
+        _best(text, learned, query, near[near >= 0], store, k, named)
+        for (text, learned), query, near in zip(items, queries, nearest, strict=True)
+    ]
+
+
+def _best(
+    text: str, learned: Learned, query: Float32, near: Int64, store: Knowledge, k: int, named: int
+) -> list[RetrievedFact]:
+    facts = store.facts
+    ranges = [facts.about_offsets[i : i + 2] for i in (store.entities_named_in(text) if named else ())]
+    about = np.concatenate([np.empty(0, np.int32), *(facts.about[begin:end] for begin, end in ranges)])
+    places = np.unique(np.concatenate([about, near])).astype(np.int32)
+    scores, relations = -store.cosines(places, query), store.relation[facts.triples[facts.offsets[places]]]
+    is_named, key = np.isin(places, about), name_key(text)
+    of_named = np.unique(relations[is_named]).tolist()
+    asked = [relation for relation in of_named if is_named_in(name_key(store.relations[relation]), key)]
+    rank = np.where(is_named, 1 + np.isin(relations, asked), 0)  # 2: entity and relation are named
+    order, by_rank = np.lexsort((places, scores)), np.lexsort((places, scores, -rank))
+    best = np.union1d(order[:k], by_rank[: min(named, np.count_nonzero(is_named))])  # of a hub's thousands
+    # (cosine, whether learned, place, rank), best first
+    found = [*zip(scores[best].tolist(), repeat(False), places[best].tolist(), rank[best].tolist(), strict=False)]
+    for i, (statement, cosine) in enumerate(zip(learned.statements, learned.cosines(query), strict=False)):
+        names_end = is_named_in(name_key(statement.head), key) or is_named_in(name_key(statement.tail), key)
+        names_relation = is_named_in(name_key(relation_name(statement.relation)), key)
+        found.append((-cosine, True, i, names_end and 1 + names_relation))
+    found.sort()
+    first = sorted((fact for fact in found if fact[3]), key=lambda fact: -fact[3])[:named]
+    rest = [fact for fact in found if fact not in first]
+    return [
+        RetrievedFact.of_statement(learned.statements[place]) if new else _retrieved(store, place)
+        for _, new, place, _ in (first + rest)[:k]
+    ]
+
+
+def _retrieved(store: Knowledge, fact: int) -> RetrievedFact:
+    places = store.facts.of(fact)[:MAX_TRIPLES]
+    return RetrievedFact(tuple(store.triples(places)), tuple(places.tolist()))

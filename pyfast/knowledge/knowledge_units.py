@@ -1,0 +1,129 @@
+"""Knowledge units: what a graph says about keywords, each triple beside the source text that says it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyfast.knowledge.facts import IN_TEXT
+from pyfast.knowledge.session import Session
+from pyfast.knowledge.store import Knowledge
+from pyfast.ops.arrays import Float32, Int32
+
+DECAY = 0.8
+"""What a fact counts at the second hop, beside one at the first"""
+MAX_NEIGHBOURS = 1000  # whose facts are looked at; those with the fewest facts first, for hubs say little
+MAX_TRIPLES = 100  # of one fact or relation key
+
+
+@dataclass(frozen=True, slots=True)
+class Keywords:
+    """What a search is about."""
+
+    detailed: tuple[str, ...]
+    """Names and details: they are looked for among the entities"""
+    general: tuple[str, ...] = ()
+    """Themes: they are looked for among the keys of relations"""
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeUnit:
+    """A source text and those of its triples that were found."""
+
+    passage: int
+    """of the index"""
+    triples: tuple[tuple[str, str, str], ...]
+    score: float
+    """Of its best triple"""
+
+
+def knowledge_units(
+    items: Sequence[Keywords], session: Session, entities: int, relations: int, units: int
+) -> list[list[KnowledgeUnit]]:
+    """For each search its `units` best knowledge units (MTQA, step 2), best first.
+
+    Detailed keywords match `entities` entities each by their names, general ones `relations` relation keys. The
+    facts of these, and of the entities' neighbours, are scored by their cosine to all keywords together, times
+    how well the entity or key matched, times `DECAY` at the second hop: a name that is matched well goes first.
+    """
+    store = session.store
+    detailed = _matched(store, "entities", [item.detailed for item in items], entities)
+    general = _matched(store, "keys", [item.general for item in items], relations)
+    queries = store.encode([", ".join((*item.detailed, *item.general)) for item in items])
+    return [
+        _gathered(session, *_scored(store, query, names, keys), units)
+        for query, names, keys in zip(queries, detailed, general, strict=True)
+    ]
+
+
+def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: int) -> list[dict[int, float]]:
+    """For each search what its keywords match, and how well; one search of the vectors for all."""
+    texts = list(dict.fromkeys(word for words in keywords for word in words))
+    row = {text: i for i, text in enumerate(texts)}
+    places, cosines = store.search(what, store.encode(texts), k)
+    found: list[dict[int, float]] = []
+    for words in keywords:
+        best: dict[int, float] = {}
+        for word in words:
+            for place, cosine in zip(places[row[word]].tolist(), cosines[row[word]].tolist(), strict=True):
+                if place >= 0:
+                    best[place] = max(cosine, best.get(place, 0.0))
+        found.append(best)
+    return found
+
+
+def _scored(
+    store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]
+) -> tuple[list[int], list[float]]:
+    """(facts, scores), best first; ties by place."""
+    facts = store.facts
+    of_key = {key: store.triples_of_key(key, MAX_TRIPLES) for key in keys}
+    near = _neighbours(store, names, {key: (match, of_key[key]) for key, match in keys.items()})
+    entities = np.array([*names, *near], np.int32)
+    worth = np.array([*names.values(), *(DECAY * match for match in near.values())], np.float32)
+    about, which = facts.around(entities)
+    facts_of_keys = [store.fact_of[triples] for triples in of_key.values()]
+    matches = np.repeat([keys[key] for key in of_key], [len(triples) for triples in of_key.values()])
+    places, each = np.unique(np.concatenate([about, *facts_of_keys]), return_inverse=True)
+    weight = np.zeros(len(places), np.float32)
+    np.maximum.at(weight, each, np.concatenate([worth[which], matches]).astype(np.float32))
+    scores = store.cosines(places.astype(np.int32), query) * weight
+    order = np.argsort(-scores, kind="stable")
+    return places[order].tolist(), scores[order].tolist()
+
+
+def _neighbours(
+    store: Knowledge, names: dict[int, float], keys: dict[int, tuple[float, Int32]]
+) -> dict[int, float]:
+    """What is next to the matched entities and relations, with the best match that it is next to.
+
+    The facts about a neighbour lead on to the second hop.
+    """
+    best: dict[int, float] = {}
+    lists = store.neighbours(np.array(list(names), np.int32), 1) if names else []
+    ends = [(match, np.union1d(store.head[triples], store.tail[triples])) for match, triples in keys.values()]
+    for match, near in [*zip(names.values(), lists, strict=True), *ends]:
+        for entity in near.tolist():
+            best[entity] = max(match, best.get(entity, 0.0))
+    about = store.facts.about_offsets
+    fewest = sorted(best, key=lambda entity: (about[entity + 1] - about[entity], entity))
+    return {entity: best[entity] for entity in fewest[:MAX_NEIGHBOURS]}
+
+
+def _gathered(session: Session, facts: list[int], scores: list[float], limit: int) -> list[KnowledgeUnit]:
+    """The facts' triples by the source that says them, until there are `limit` sources."""
+    store = session.store
+    units: dict[int, tuple[float, dict[tuple[str, str, str], None]]] = {}
+    for fact, score in zip(facts, scores, strict=True):
+        triples = store.facts.of(fact)[:MAX_TRIPLES].tolist()
+        budget = min(len(units) + IN_TEXT, limit)  # what is beyond those, the fact's vector does not know
+        for triple, segments in zip(triples, store.sources(triples), strict=True):
+            here = session.passages(segments)
+            for unit in [unit for unit in here if unit in units][:1] or here[:1]:  # each triple once
+                if unit in units or len(units) < budget:
+                    units.setdefault(unit, (score, {}))[1][store.triple(triple)] = None
+        if len(units) == limit:
+            break
+    return [KnowledgeUnit(unit, tuple(triples), score) for unit, (score, triples) in units.items()]

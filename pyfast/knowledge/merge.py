@@ -1,0 +1,73 @@
+"""Merging: what another index knows joins the store of this one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pyfast.knowledge.extracts import MERGED, Extract, Mention, Statement
+from pyfast.knowledge.names import name_key
+from pyfast.knowledge.snapshots import has_knowledge, make_snapshot
+from pyfast.knowledge.store import Knowledge
+from pyfast.knowledge.writer import Writer
+from pyfast.retrieval import Index
+from pyfast.retrieval.embeddings import Embedder
+
+
+def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowledge:
+    """Add all that `other` knows to the store of an index; entities whose names mean the same are one.
+
+    Its sources are segments of another index: they are kept, and cited only where this one has them too. A store
+    that begins so has none of this index's documents in it.
+    """
+
+    def write(database: sqlite3.Connection) -> None:
+        here = matching_entities(other.entities, database)
+        Writer(database).add(_renamed(extract, here) for extract in extracts_of(other))
+
+    return make_snapshot(index, embedder, write, None if has_knowledge(index) else {"corpus": None})
+
+
+def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
+    """For each name of another store's entities the one that its entity has in this database.
+
+    That is the same name, or the first that differs in case or spaces alone; but what the other store tells apart
+    by these stays apart.
+    """
+    here = {name for (name,) in database.execute("SELECT name FROM entities")}
+    first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())
+    keys = [name_key(name) for name in names]
+    often = Counter(keys)
+    return {
+        name: name if name in here or often[key] > 1 else first.get(key, name)
+        for name, key in zip(names, keys, strict=True)
+    }
+
+
+def _renamed(extract: Extract, names: Mapping[str, str]) -> Extract:
+    statements = (replace(one, head=names[one.head], tail=names[one.tail]) for one in extract.statements)
+    mentions = (replace(one, entity=names[one.entity]) for one in extract.mentions)
+    return replace(extract, statements=tuple(statements), mentions=tuple(mentions))
+
+
+def extracts_of(store: Knowledge) -> Iterator[Extract]:
+    """What was extracted from each chunk of a store, in order; those that failed left out."""
+    statements_of = (
+        "SELECT h.name, r.name, t.name, segment, time, description, k.text FROM statements"
+        " JOIN triples ON triples.id = triple"
+        " JOIN entities h ON h.id = head JOIN relations r ON r.id = relation JOIN entities t ON t.id = tail"
+        " JOIN keys k ON k.id = statements.key WHERE chunk = ? ORDER BY triple, segment"
+    )
+    mentions_of = (
+        "SELECT name, segment, kind, description FROM mentions JOIN entities ON id = entity WHERE chunk = ?"
+        " ORDER BY entity, segment"
+    )
+    for number, digest in list(store.rows("SELECT id, digest FROM chunks WHERE failed IS NULL ORDER BY id")):
+        statements = [
+            Statement(head, relation, tail, segment, time, description, key.removeprefix(relation)[2:])
+            for head, relation, tail, segment, time, description, key in store.rows(statements_of, number)
+        ]
+        mentions = [Mention(*row) for row in store.rows(mentions_of, number)]
+        yield Extract(digest, MERGED, tuple(statements), tuple(mentions), exact=True)

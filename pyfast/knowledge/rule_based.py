@@ -1,0 +1,144 @@
+"""Extraction by rules, without an LLM: triples as they stand, tables and links cell by cell, texts by their shape.
+
+Names in texts are runs of capitalised words, and years; what stands between two of them in a sentence is taken for
+what relates them. That is often wrong and always fast; `extraction` asks an LLM instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from hashlib import blake2b
+from itertools import groupby
+
+from pyfast.corpus import Corpus, KnowledgeGraph, Table
+from pyfast.corpus.rendering import fold
+from pyfast.knowledge.extracts import RULE_BASED, Extract, Mention, Statement
+from pyfast.knowledge.names import name_key, tidy
+from pyfast.retrieval import Index
+
+_DIGEST_PREFIX = "straight"  # the method's first name: with another one every chunk in a store would look new
+MAX_WORDS = 8  # between two names: more is no relation
+MAX_LENGTH = 120  # characters of a name
+_WORD = re.compile(r"\w[\w'’.&-]*\w|\w")
+_ARTICLE = re.compile(r"(?:\s+|^)(?:the|a|an)$", re.IGNORECASE)
+_NUMBER = re.compile(r"[\d\W_]+")
+_YEAR = re.compile(r"\d{4}")
+_WITHIN = frozenset(("of", "the", "de", "von", "van", "da", "del", "la", "al"))  # small words inside names
+_JOINER = re.compile(r"^(?:(?:and|or|the|a|an|his|her|its|their)\b\s*|[\W_]+)+", re.IGNORECASE)
+
+
+@cache
+def _openers() -> frozenset[str]:
+    """Words that are capitalised for where they stand, not for what they mean."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(ENGLISH_STOP_WORDS) | {"hundreds", "thousands", "millions"}
+
+
+def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
+    """One extract for each document that has passages; `text` False leaves texts to others."""
+    corpus = index.corpus
+    titles = {corpus.uri(source): fold(corpus.title(source)) for source in range(corpus.documents)}
+    for source, places in groupby(index.passages.tolist(), key=lambda place: int(corpus.source[place])):
+        document, passages = corpus.document(source), list(places)
+        if isinstance(document, KnowledgeGraph):
+            found, exact = [statement for place in passages for statement in _of_subgraph(corpus, place)], True
+        elif isinstance(document, Table):
+            found, exact = list(_of_table(corpus, document, passages, titles.get)), False
+        elif text:
+            found, exact = [statement for place in passages for statement in _of_paragraph(corpus, place)], False
+        else:
+            continue
+        title, first = titles[corpus.uri(source)], int(corpus.ids[passages[0]])
+        mentions = (Mention(title, first),) if title and not exact else ()
+        yield Extract(_digest(corpus, source, passages), RULE_BASED, tuple(found), mentions, exact=exact)
+
+
+def _digest(corpus: Corpus, source: int, places: list[int]) -> str:
+    """Of a document's passages, what they say and where they stand."""
+    made = blake2b(f"{_DIGEST_PREFIX}\n{corpus.uri(source)}".encode(errors="replace"), digest_size=16)
+    for place in places:
+        made.update(f"\n{corpus.ids[place]:016x} {corpus.render(place)}".encode(errors="replace"))
+    return made.hexdigest()
+
+
+def _of_subgraph(corpus: Corpus, place: int) -> Iterator[Statement]:
+    segment = int(corpus.ids[place])
+    for triple in corpus.triples(place):
+        if triple.head.strip() and triple.tail.strip():
+            yield Statement(triple.head, triple.relation, triple.tail, segment, triple.time or "")
+
+
+def _of_table(
+    corpus: Corpus, table: Table, places: list[int], title_of: Callable[[str], str | None]
+) -> Iterator[Statement]:
+    """A row's entity is its first cell that is not a number; every other cell is a value of it."""
+    links = {(row, column): title_of(uri) for row, column, uri in table.links}
+    for place in places:
+        segment, row = int(corpus.ids[place]), int(corpus.start[place])
+        cells = [tidy(cell) for cell in table.rows[row]]
+        about = next((i for i, cell in enumerate(cells) if _is_name(cell)), None)
+        if about is None:
+            continue
+        for i, cell in enumerate(cells):
+            if i != about and cell and len(cell) <= MAX_LENGTH:
+                name = tidy(table.header[i]) if i < len(table.header) else ""
+                yield Statement(cells[about], name or "has", cell, segment)
+            linked = links.get((row, i))
+            if linked and cell and len(cell) <= MAX_LENGTH and name_key(linked) != name_key(cell):
+                yield Statement(cell, "is described in", linked, segment)
+        title = fold(table.title)
+        if title and name_key(title) != name_key(cells[about]):
+            yield Statement(cells[about], "is listed in", title, segment)
+
+
+def _is_name(cell: str) -> bool:
+    return bool(cell) and len(cell) <= MAX_LENGTH and not _NUMBER.fullmatch(cell)
+
+
+def _of_paragraph(corpus: Corpus, place: int) -> Iterator[Statement]:
+    segment, title = int(corpus.ids[place]), fold(corpus.title(corpus.source[place]))
+    inside = range(place + 1, int(corpus.subtree_end[place]))
+    for sentence in [corpus.content(i) for i in inside] or [corpus.content(place)]:
+        for subject, relation, name in triples_of_sentence(fold(sentence), title):
+            yield Statement(subject, relation, name, segment)
+
+
+def triples_of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, str]]:
+    """The sentence's first name, if it begins with one, or the title; what follows it; each name after it.
+
+    Enumerations keep the relation of their first member.
+    """
+    subject, relation, end = title, "", 0
+    for begin, stop in name_spans(sentence):
+        name = sentence[begin:stop]
+        between = _ARTICLE.sub("", _JOINER.sub("", tidy(sentence[end:begin])).rstrip(" ,;:.(\"'“"))
+        if begin == 0:
+            subject = name
+        elif subject and name_key(name) != name_key(subject):
+            if between:
+                relation = between.lower() if len(between.split()) <= MAX_WORDS else ""
+            if relation:
+                yield subject, relation, name
+        end = stop
+
+
+def name_spans(sentence: str) -> list[tuple[int, int]]:
+    """Where the names and years of a sentence stand: (begin, end) in it."""
+    found: list[tuple[int, int]] = []
+    run: list[tuple[int, int]] = []
+    for word in [*_WORD.finditer(sentence), None]:
+        text = word[0] if word else ""
+        capital = text[:1].isupper() and not (not run and text.lower() in _openers())
+        joins = bool(run) and word is not None and sentence[run[-1][1] : word.start()] == " "
+        if word and joins and (capital or text in _WITHIN or text.isdigit()):
+            run.append(word.span())
+            continue
+        while run and sentence[slice(*run[-1])] in _WITHIN:
+            run.pop()
+        if run and run[-1][1] - run[0][0] <= MAX_LENGTH:
+            found.append((run[0][0], run[-1][1]))
+        run = [word.span()] if word and (capital or _YEAR.fullmatch(text)) else []
+    return found

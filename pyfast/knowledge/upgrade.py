@@ -1,0 +1,135 @@
+"""Upgrading the knowledge in an index from format 1 to format 2.
+
+Format 2 has the same contents under other names: `triples.sqlite` was `records.sqlite`, `extraction` was
+`reading`, `embeddings.cache` was `computed`, and the methods in the table of chunks have other values. Vectors
+stay as they are, byte for byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import shutil
+from pathlib import Path
+
+from pyfast.engine.run_folder import is_running
+from pyfast.errors import IndexFormatError, InputError
+from pyfast.files import link_folder, sync_to_disk
+from pyfast.knowledge import database
+from pyfast.knowledge.extraction import FOLDER
+from pyfast.knowledge.extracts import BY_LLM, MERGED, RULE_BASED
+from pyfast.knowledge.snapshots import (
+    CACHE,
+    CURRENT,
+    current_number,
+    fingerprint,
+    lock,
+    set_current,
+    snapshot_numbers,
+)
+from pyfast.retrieval.manifest import VERSION, read_manifest, write_manifest, written_version
+
+_METHODS = {"straight": RULE_BASED, "read": BY_LLM, "united": MERGED}
+_FILE, _FOLDER, _CACHE = "records.sqlite", "reading", "computed"
+_OWN = ("format", "version", "contents", "files")  # what a manifest says of itself
+_log = logging.getLogger("pyfast")
+
+
+def upgrade_knowledge(folder: Path) -> bool:
+    """Convert the knowledge of an index, `INDEX/knowledge`, to format 2, in place; what is of that format stays.
+
+    New snapshots are built aside, from the files of the old ones by hard links, and named in one rename. Whatever
+    ends the process, the knowledge is of the one format or the other, whole; the same call goes on. The snapshot
+    before the current one comes along, and an extraction that was stopped; damaged snapshots do not.
+
+    Args:
+        folder: `INDEX/knowledge`; where there is none, nothing is done.
+
+    Returns:
+        Whether there was anything to convert.
+
+    Raises:
+        IndexFormatError: No snapshot is whole.
+        InputError: Another process is working on the extraction.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from pyfast.knowledge import upgrade_knowledge
+        >>> upgrade_knowledge(Path("IDX/knowledge"))  # doctest: +SKIP
+    """
+    if not folder.is_dir():
+        return False
+    with lock(folder):
+        changed = (folder / CURRENT).is_file() and _upgrade_snapshots(folder)
+        for old in sorted(folder.iterdir()):
+            if re.fullmatch(rf"{_FOLDER}(\.old-\d+)?", old.name):
+                _rename(old, folder / old.name.replace(_FOLDER, FOLDER))
+                changed = True
+        _rename(folder / _CACHE, folder / CACHE)
+    return changed
+
+
+def _upgrade_snapshots(home: Path) -> bool:
+    current = None
+    with contextlib.suppress(IndexFormatError):
+        current = current_number(home)
+    versions = {number: written_version(home / str(number)) for number in snapshot_numbers(home)}
+    old = [number for number, version in versions.items() if version == 1]
+    if not old:
+        return False
+    if current is None or versions.get(current) != VERSION["knowledge"]:
+        whole = [number for number in old if _is_whole(home / str(number)) and number <= (current or number)]
+        if not whole:
+            raise IndexFormatError(f"{home}: no snapshot is whole: remove the folder to begin anew")
+        if whole[-1] != current:
+            _log.warning("%s is damaged: going on with snapshot %d", home, whole[-1])
+        for number, version in versions.items():
+            if version == VERSION["knowledge"]:  # of an upgrade that was stopped
+                shutil.rmtree(home / str(number))
+        for new, number in enumerate(whole[-2:], start=max(versions) + 1):
+            _upgrade_snapshot(home / str(number), home / str(new))
+        sync_to_disk(home)
+        set_current(home, new)
+    for number in snapshot_numbers(home):
+        version = written_version(home / str(number))
+        if version == 1 and _is_whole(home / str(number)):
+            shutil.rmtree(home / str(number))
+        elif version != VERSION["knowledge"]:  # perhaps something of it can be saved
+            shutil.rmtree(home / f"{number}.damaged", ignore_errors=True)
+            (home / str(number)).rename(home / f"{number}.damaged")
+    return True
+
+
+def _is_whole(snapshot: Path) -> bool:
+    with contextlib.suppress(IndexFormatError):
+        read_manifest(snapshot, "knowledge", version=1)
+        return True
+    return False
+
+
+def _upgrade_snapshot(old: Path, new: Path) -> None:
+    facts = read_manifest(old, "knowledge", version=1)
+    aside = new.with_name(f"{new.name}.building")
+    shutil.rmtree(aside, ignore_errors=True)
+    link_folder(old, aside)
+    (aside / "manifest.json").unlink()  # it is to be written anew, and not into the old one's file
+    (aside / _FILE).unlink()
+    shutil.copyfile(old / _FILE, aside / database.FILE)
+    with contextlib.closing(database.open_for_writing(aside / database.FILE)) as connection:
+        connection.execute("BEGIN")
+        for before, now in _METHODS.items():
+            connection.execute("UPDATE chunks SET method = ? WHERE method = ?", (now, before))
+        connection.execute("COMMIT")
+        contents = fingerprint(connection, facts["embedder"])
+    kept = {name: value for name, value in facts.items() if name not in _OWN}
+    write_manifest(aside, {"contents": contents, **kept}, "knowledge")
+    aside.rename(new)
+
+
+def _rename(old: Path, new: Path) -> None:
+    if not old.exists() or new.exists():
+        return
+    if old.is_dir() and is_running(old):
+        raise InputError(f"{old}: another process is working on it")
+    old.rename(new)

@@ -1,0 +1,131 @@
+"""What a request gives up for a server that does not take all of it.
+
+vLLM and llama.cpp take the whole request, and the whole schema does their answers good. OpenAI's newer models
+take no `max_tokens` and no `temperature`, its strict mode no `maxLength`; other servers know no `seed`, or no
+`response_format` at all. There is no way to ask a server what it takes. It is sent everything, and where it
+complains the request gives up what the complaint is about, one row of the table at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from pyfast.llm.chat import closed
+from pyfast.llm.protocol import Schema, once_per_schema
+
+Body = dict[str, Any]
+
+
+class Fallback(NamedTuple):
+    """One thing to give up."""
+
+    field: str
+    named: str
+    """how a complaint names it, a pattern"""
+    fault: str
+    """what it says of it, a pattern"""
+    sent: str
+    """what is sent from then on, in words"""
+    make: Callable[[Body, Schema | None], object]
+
+
+def response_format(schema: Schema) -> orjson.Fragment:
+    """The field that asks for an answer of this schema."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", "")))[:64] or "answer"
+    described = {"name": name, "strict": True, "schema": closed(schema)}
+    return orjson.Fragment(orjson.dumps({"type": "json_schema", "json_schema": described}))
+
+
+whole_format = once_per_schema(response_format)
+
+
+@once_per_schema
+def strict_format(schema: Schema) -> orjson.Fragment:
+    return response_format(strict(schema))
+
+
+# What every implementation of the strict mode takes. OpenAI's newest models take bounds and patterns too.
+_TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties", "$ref"}
+
+
+def strict(schema: Any) -> Any:
+    """The schema in the words of the strict mode alone: closed objects, all of whose fields are required.
+
+    It allows more texts and fewer objects than the schema does; whoever asked holds the answer against the
+    schema itself.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"]}  # the strict mode takes nothing beside it
+    node = {key: value for key, value in schema.items() if key in _TAKEN}
+    for key in ("properties", "$defs"):
+        if isinstance(schema.get(key), Mapping):
+            node[key] = {name: strict(part) for name, part in schema[key].items()}
+    alternatives = schema.get("anyOf") or schema.get("oneOf")
+    if isinstance(alternatives, list):
+        node["anyOf"] = [strict(part) for part in alternatives]
+    if "items" in schema:
+        node["items"] = strict(schema["items"])
+    if "properties" in node:
+        node |= {"required": list(node["properties"]), "additionalProperties": False}
+    return node
+
+
+def _rename(body: Body, _: Schema | None) -> None:
+    body["max_completion_tokens"] = body.pop("max_tokens")
+
+
+def _without(field: str) -> Callable[[Body, Schema | None], object]:
+    return lambda body, _: body.pop(field)
+
+
+def _simpler_schema(body: Body, schema: Schema | None) -> None:
+    if schema is not None:
+        body["response_format"] = strict_format(schema)
+
+
+def _any_json(body: Body, _: Schema | None) -> None:
+    body["response_format"] = {"type": "json_object"}
+
+
+# A complaint may also name `max_tokens` because a request asks for too many, or `temperature` because it is too
+# high: only words like these say that the server does not take the field.
+_UNKNOWN = (
+    "unsupported|not support|not permitted|not allowed|unrecogni[sz]ed|unknown|unexpected|deprecated|unavailable"
+    "|only the default|strictly positive"  # the last is old servers' word for a temperature of 0
+)
+_SCHEMA = "response_format|schema|grammar|structured"
+
+FALLBACKS = (
+    Fallback("max_tokens", r"\bmax_tokens\b", _UNKNOWN, "max_completion_tokens for max_tokens", _rename),
+    Fallback("temperature", "temperature", _UNKNOWN, "no temperature", _without("temperature")),
+    Fallback("seed", r"\bseed\b", _UNKNOWN, "no seed", _without("seed")),
+    Fallback("response_format", _SCHEMA, "", "schemas without bounds and patterns", _simpler_schema),
+    Fallback("response_format", _SCHEMA, "", "no schemas, only that it be JSON", _any_json),
+    Fallback("response_format", _SCHEMA, "", "no schemas", _without("response_format")),
+)
+
+Fallbacks = frozenset[Fallback]
+
+
+def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> None:
+    """Change the body to what the server takes."""
+    if fallbacks:
+        for fallback in FALLBACKS:  # in this order: of those about one field the last counts
+            if fallback in fallbacks and fallback.field in body:
+                fallback.make(body, schema)
+
+
+def fallback_for(complaint: str, body: Body, fallbacks: Fallbacks) -> Fallback | None:
+    """The next fallback that a server's complaint about this body asks for."""
+    for fallback in FALLBACKS:
+        if fallback.field in body and fallback not in fallbacks:
+            patterns = (fallback.named, fallback.fault)
+            if all(re.search(pattern, complaint, re.IGNORECASE) for pattern in patterns):
+                return fallback
+    return None

@@ -1,0 +1,64 @@
+"""What the parts of gatv2 hand to each other: NumPy's, torch's and the GPU's all take one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyfast.errors import ArrayError
+
+
+@dataclass(frozen=True, slots=True)
+class Gatv2Arguments:
+    """The arguments of one call, as the user gave them or as arrays that the native op reads.
+
+    The arrays are NumPy's, CuPy's or torch's. N_src sources, N_dst destinations, H heads, C channels, E stored
+    edges.
+    """
+
+    x_src: Any
+    """[N_src, H, C] float32, float64 or bfloat16 (of NumPy arrays: its bits, uint16)"""
+    x_dst: Any
+    """[N_dst, H, C] of the same dtype"""
+    indptr: Any
+    """int64[N_dst + 1] edges of destination i: indptr[i] to indptr[i + 1]"""
+    indices: Any
+    """int32[E] or int64[E] the source of each edge"""
+    att: Any
+    """[H, C] of the features' dtype"""
+    negative_slope: float = 0.2
+    self_loops: bool = False
+    dropout: float = 0.0
+    """in [0, 1)"""
+    seed: int | None = None
+    """of the dropout"""
+    mask: Any = None
+    """bool[edges, H] where attention is kept, in place of the seed"""
+    threads: int = 1
+
+    @property
+    def edges(self) -> int:
+        """E, or with loops E + N_dst."""
+        return len(self.indices) + (max(len(self.indptr) - 1, 0) if self.self_loops else 0)
+
+    @property
+    def lacks_seed(self) -> bool:
+        """Whether dropout has neither a seed nor a mask."""
+        return bool(self.dropout) and self.seed is None and self.mask is None
+
+    def heads_and_channels(self) -> tuple[int, int]:
+        """H and C. Raises `ArrayError` unless the shapes and dtypes of the features fit each other."""
+        att = self.att
+        if len(att.shape) != 2 or 0 in att.shape:
+            raise ArrayError(
+                f"att: expected [heads, channels], at least one of each, got shape {tuple(att.shape)}"
+            )
+        heads, channels = (int(n) for n in att.shape)
+        for name, x in (("x_src", self.x_src), ("x_dst", self.x_dst)):
+            if len(x.shape) != 3 or tuple(x.shape[1:]) != (heads, channels):
+                raise ArrayError(
+                    f"{name}: expected [nodes, {heads}, {channels}] as att has it, got shape {tuple(x.shape)}"
+                )
+            if x.dtype != att.dtype:
+                raise ArrayError(f"{name}: is {x.dtype}, but att is {att.dtype}")
+        return heads, channels

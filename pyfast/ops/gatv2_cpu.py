@@ -1,0 +1,105 @@
+"""gatv2 on the CPU: NumPy arrays whole, and the two native calls that torch's tensors use too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pyfast import _native
+from pyfast.errors import ArrayError
+from pyfast.ops.arrays import array, call
+from pyfast.ops.gatv2_arguments import Gatv2Arguments
+
+Array = npt.NDArray[Any]
+
+
+def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
+    """y and the attention, as the core gives it: flat, negative where it is dropped."""
+    arrays = []
+    for name, value in (("x_src", given.x_src), ("x_dst", given.x_dst), ("att", given.att)):
+        try:
+            found = np.asarray(value) if not hasattr(value, "__dlpack__") else np.from_dlpack(value)
+        except (TypeError, ValueError, RuntimeError, BufferError) as error:
+            raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
+        if found.dtype not in (np.float32, np.float64):
+            raise ArrayError(f"{name}: expected float32 (or float64), got {found.dtype}")
+        arrays.append(np.ascontiguousarray(found))
+    x_src, x_dst, att = arrays
+    given = replace(given, x_src=x_src, x_dst=x_dst, att=att)
+    given.heads_and_channels()
+    if given.lacks_seed:
+        raise ArrayError("seed: dropout of NumPy arrays wants one")
+    y, attention = forward(with_graph(given))
+    return y.reshape(x_dst.shape), attention
+
+
+def with_graph(given: Gatv2Arguments) -> Gatv2Arguments:
+    """The same, with the graph as the core reads it."""
+    narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
+    indptr = array("indptr", given.indptr, np.int64)
+    return replace(given, indptr=indptr, indices=array("indices", given.indices, np.int32 if narrow else np.int64))
+
+
+def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
+    """y and, for the backward pass, the attention: flat, negative where it is dropped."""
+    heads, channels = layer.heads_and_channels()
+    seed = layer.seed or 0
+    if not isinstance(seed, int | np.integer):
+        raise ArrayError(f"seed: expected an integer, got {seed!r}")
+    mask: Array = np.empty(0, np.uint8)
+    if layer.mask is not None:
+        mask = np.asarray(layer.mask)
+        if mask.dtype.kind not in "biu" or mask.shape != (layer.edges, heads):
+            raise ArrayError(f"mask: expected bool[{layer.edges}, {heads}], got {mask.dtype}{list(mask.shape)}")
+        mask = np.ascontiguousarray(mask != 0).view(np.uint8).ravel()
+    return call(
+        _native.gatv2,
+        x_src=layer.x_src.reshape(-1),
+        x_dst=layer.x_dst.reshape(-1),
+        indptr=layer.indptr,
+        indices=layer.indices,
+        att=layer.att.reshape(-1),
+        heads=heads,
+        channels=channels,
+        negative_slope=layer.negative_slope,
+        self_loops=layer.self_loops,
+        dropout=layer.dropout,
+        seed=int(seed) % 2**64,
+        masked=layer.mask is not None,
+        mask=mask,
+        threads=layer.threads,
+    )
+
+
+def backward(
+    layer: Gatv2Arguments, attention: Array, grad: Array, wanted: tuple[bool, bool, bool]
+) -> tuple[Array, Array, Array]:
+    """The gradients by x_src, x_dst and att, flat; empty where they are not wanted. `attention` is forward's."""
+    heads, channels = layer.heads_and_channels()
+    return call(
+        _native.gatv2_backward,
+        x_src=layer.x_src.reshape(-1),
+        x_dst=layer.x_dst.reshape(-1),
+        indptr=layer.indptr,
+        indices=layer.indices,
+        att=layer.att.reshape(-1),
+        heads=heads,
+        channels=channels,
+        negative_slope=layer.negative_slope,
+        self_loops=layer.self_loops,
+        dropout=layer.dropout,
+        attention=attention,
+        grad=grad.reshape(-1),
+        wanted=wanted,
+        threads=layer.threads,
+    )
+
+
+def applied(attention: Array, heads: int, dropout: float) -> Array:
+    """[edges, heads]: the attention as it weighs the sources. `forward` gives what is dropped a minus sign."""
+    keep = np.where(np.signbit(attention), 0.0, 1.0 / (1.0 - dropout))
+    weights: Array = np.abs(attention) * keep.astype(attention.dtype)
+    return weights.reshape(-1, heads)

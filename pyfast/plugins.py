@@ -1,0 +1,72 @@
+"""Plug-ins: systems, LLMs, retrievers, rerankers, readers and metrics, found by name.
+
+A package offers one with an entry point of the group `pyfast.KIND`, such as
+
+    [project.entry-points."pyfast.systems"]
+    my_system = "my_package.my_module:SYSTEM"
+
+What no package offers is named as `MODULE:NAME`. pyfast's own are registered in the same way.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+from pyfast.errors import InputError
+
+Kind = Literal["systems", "llms", "retrievers", "rerankers", "readers", "metrics"]
+
+_OWN_PACKAGE = "pyfast."
+
+
+def names(kind: Kind) -> list[str]:
+    """The names of the installed plug-ins of a kind: pyfast's own first, then those of other packages.
+
+    Args:
+        kind: One of `systems`, `llms`, `retrievers`, `rerankers`, `readers` and `metrics`.
+    """
+    return list(_registered(kind))
+
+
+def load(kind: Kind, name: str) -> Any:
+    """Load the plug-in of that name.
+
+    Args:
+        kind: What is looked for, such as `systems`.
+        name: The name of an entry point, or `MODULE:NAME`.
+
+    Returns:
+        The object that the entry point, or the name in the module, stands for.
+
+    Raises:
+        InputError: There is no such plug-in, or its module cannot be imported.
+    """
+    found = _registered(kind).get(name)
+    if found is None and ":" not in name:
+        what = kind.removesuffix("s")
+        raise InputError(f"unknown {what} {name!r}; there are: {', '.join(names(kind))}, or MODULE:NAME")
+    module, _, attribute = (found.value if found is not None else name).partition(":")
+    try:
+        loaded: Any = import_module(module)
+        for part in attribute.split("."):
+            loaded = getattr(loaded, part)
+    except ModuleNotFoundError as error:
+        if found is not None and module.startswith(_OWN_PACKAGE):
+            raise  # a missing extra: whoever asked for it says how to install it
+        raise InputError(f"{name}: cannot be imported: {error}") from error
+    except (AttributeError, ImportError, ValueError) as error:
+        raise InputError(f"{name}: cannot be imported: {error}") from error
+    return loaded
+
+
+@cache
+def _registered(kind: Kind) -> dict[str, EntryPoint]:
+    """The entry points of a kind by name, pyfast's own first: nobody takes a name that is taken."""
+    every = sorted(entry_points(group=f"pyfast.{kind}"), key=lambda it: not it.value.startswith(_OWN_PACKAGE))
+    found: dict[str, EntryPoint] = {}
+    for point in every:
+        found.setdefault(point.name, point)
+    return found

@@ -1,0 +1,47 @@
+"""What is read of pools: their lines by the LLM, their segments by who asks what an answer rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyfast import ops
+from pyfast.ops.arrays import Float32, Int64, ends
+from pyfast.retrieval.index import Index
+from pyfast.retrieval.pools import Pool, stack_pools
+
+
+def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
+    """Each pool's passages as numbered lines, best first, as many as `characters` hold; one alone may be cut."""
+    offsets, passages, _ = stack_pools(pools)
+    return ops.narrate(index.rendered, offsets, passages, characters)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredSegments:
+    """The segments that an answer rests on, best first."""
+
+    segments: Int64
+    """[n] their positions in the corpus"""
+    scores: Float32
+    """[n]"""
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+
+def evidence_of(index: Index, pool: Pool) -> ScoredSegments:
+    """A pool's passages as evidence."""
+    return ScoredSegments(index.passages[pool.passages], pool.scores)
+
+
+def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
+    """The JSON text of each: a list of objects with `segment`, `uri`, `offsets`, `snippet`, `score` (`ops.cite`).
+
+    Raises `ArrayError` where there is no such segment.
+    """
+    segments = np.concatenate([np.empty(0, np.int64), *[item.segments for item in items]])
+    scores = np.concatenate([np.empty(0, np.float64), *[item.scores for item in items]])
+    return ops.cite(index.corpus.columns, ends(items), segments, scores)

@@ -1,0 +1,56 @@
+"""Evidence in items: sentences, table rows, infobox pairs and triples, ranked by BM25."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+import numpy as np
+
+from pyfast.ops.arrays import Float32
+from pyfast.retrieval.bm25 import BM25_PARAMETERS
+from pyfast.retrieval.evidence import ScoredSegments
+from pyfast.retrieval.index import Index
+from pyfast.retrieval.pools import Pool
+from pyfast.retrieval.tokenization import tokenize
+
+
+def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: int) -> list[ScoredSegments]:
+    """For each query the at most `k` best items of its `passages` best passages, best first; ties in their order.
+
+    The two stages of graph_convqa, section 4.1: what belongs to a query is gathered, then its items are ranked
+    by BM25. How rare a word is, the whole corpus says: in what was gathered for it every word is common.
+    """
+    pools = index.search(queries, passages)
+    return [_best(index, query, pool, k) for query, pool in zip(queries, pools, strict=True)]
+
+
+def _best(index: Index, query: str, pool: Pool, k: int) -> ScoredSegments:
+    segments = list(
+        chain.from_iterable(index.corpus.evidence_items(i) for i in index.passages[pool.passages].tolist())
+    )
+    starts, asked = index.XT.indptr, index.question_terms(query)
+    frequencies = {term: int(starts[term + 1] - starts[term]) for term in asked}  # stop words have none
+    words = {word: frequencies[index.vocabulary[word]] for word in set(tokenize(query)) & index.vocabulary.keys()}
+    scores = bm25_scores(words, len(index.passages), [index.corpus.linearise(i) for i in segments])
+    best = np.argsort(-scores, kind="stable")[: min(k, np.count_nonzero(scores > 0))]
+    return ScoredSegments(np.array(segments, np.int64)[best], scores[best])
+
+
+def bm25_scores(frequencies: Mapping[str, int], documents: int, texts: Sequence[str]) -> Float32:
+    """[texts] Lucene's BM25 for the words of a query, given in how many of the `documents` each one is.
+
+    Written out, for bm25s counts frequencies in the texts themselves. Words that are in no document do not count.
+    """
+    k1, b = BM25_PARAMETERS["k1"], BM25_PARAMETERS["b"]
+    tokens = [tokenize(text) for text in texts]
+    lengths = np.array([len(words) for words in tokens], np.float64)
+    bounds = k1 * (1 - b + b * lengths / (lengths.mean() or 1.0)) if len(texts) else lengths
+    scores = np.zeros(len(texts))
+    counts = [Counter(word for word in words if word in frequencies) for words in tokens]
+    for word, df in frequencies.items():
+        if df:
+            tf = np.array([count[word] for count in counts], np.float64)
+            scores += np.log(1 + (documents - df + 0.5) / (df + 0.5)) * tf / (tf + bounds)
+    return scores.astype(np.float32)

@@ -1,0 +1,71 @@
+"""The canonicaliser kappa (HSEQ, A.3.5): picked segments as a compact package, traceable to its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import Any
+
+import orjson
+
+from pyfast.corpus import Corpus, TableView, TextView, view
+from pyfast.retrieval.index import Index
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvidencePackage:
+    """Evidence by uri and offsets, each item once."""
+
+    segments: tuple[int, ...]
+    """Positions in the corpus"""
+    lines: tuple[str, ...]
+    """Each item as the LLM reads it"""
+    items: tuple[dict[str, Any], ...]
+    """`id`, `level`, `uri`, `offsets`, `source_type`, `snippet`, `meta`: see `canonicalize`"""
+
+    def json(self) -> bytes:
+        """The items as a JSON array."""
+        return orjson.dumps(self.items)
+
+
+def canonicalize(index: Index, items: Sequence[Sequence[int]]) -> list[EvidencePackage]:
+    """kappa(M) for each list of segments: the same set gives the same package, in whatever order it was picked.
+
+    Ordered by uri, then offsets, then place in the sequence. Duplicates by (uri, offsets) are removed, the larger
+    segment stays; what has no offsets, in knowledge graphs, is told apart by its id. `offsets` are zero-based
+    half-open characters of the source; [row, column] in tables, -1 for all; [-1, -1] in knowledge graphs. `meta`
+    has `schema` (a table's header), `time` (of each triple, where one is known), `source_version` (the corpus's
+    fingerprint) and the `sha1` of the snippet.
+    """
+    version = index.manifest["corpus"]
+    return [_package(index.corpus, segments, version) for segments in items]
+
+
+def _package(corpus: Corpus, segments: Sequence[int], version: str) -> EvidencePackage:
+    def place(i: int) -> tuple[str, int, int]:
+        return corpus.uri(int(corpus.source[i])), int(corpus.start[i]), int(corpus.end[i])
+
+    first: dict[Any, int] = {}
+    for i in sorted(set(segments), key=lambda i: (place(i), i)):
+        first.setdefault(i if corpus.is_graph(i) else place(i), i)
+    kept = tuple(first.values())
+    return EvidencePackage(kept, tuple(map(corpus.render, kept)), tuple(_item(corpus, i, version) for i in kept))
+
+
+def _item(corpus: Corpus, i: int, version: str) -> dict[str, Any]:
+    item = corpus.segment(i)
+    snippet = item.pop("snippet")
+    schema = time = None
+    match view(corpus, i):
+        case TextView():
+            source_type = "text"
+        case TableView() as table:
+            source_type, schema = "table", list(table.schema)
+        case graph:
+            source_type = "kg"
+            times = [triple.time for triple in graph.triples]
+            time = times if any(at is not None for at in times) else None
+    digest = sha1(snippet.encode()).hexdigest()
+    meta = {"schema": schema, "time": time, "source_version": version, "sha1": digest}
+    return {**item, "source_type": source_type, "snippet": snippet, "meta": meta}

@@ -1,0 +1,62 @@
+"""How much of a question texts cover, by its words alone: what stands in for an LLM that picks evidence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyfast.retrieval.index import Index
+from pyfast.retrieval.tokenization import tokenize
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalSelection:
+    """Which of a window's texts are picked, best first, and how much of the question is covered with them."""
+
+    picked: tuple[int, ...]
+    """places in the window, from 0"""
+    share: float
+    """of the weight of the question's words: 0 to 1"""
+
+
+class Words:
+    """The words of a question that tell anything, by their idf."""
+
+    def __init__(self, index: Index, question: str) -> None:
+        known = {word: index.vocabulary[word] for word in tokenize(question) if word in index.vocabulary}
+        self.idf = {word: idf for word, term in known.items() if (idf := index.idf(term))}
+        self._whole = {word: re.compile(rf"\b{word}\b") for word in self.idf}
+
+    def within(self, text: str) -> set[str]:
+        """Those that are in the text. It is not taken apart: most of its words are of no interest."""
+        text = text.lower()
+        return {word for word, whole in self._whole.items() if word in text and whole.search(text)}
+
+    def weight(self, words: set[str]) -> float:
+        """Of some of them together; the same for the same words."""
+        return sum(self.idf[word] for word in sorted(words))
+
+
+def select_lexically(
+    index: Index, items: Sequence[tuple[str, Sequence[str], Sequence[str]]], k: int
+) -> list[LexicalSelection]:
+    """For each (question, texts picked before, texts of the window) at most `k` more, greedily.
+
+    A text is worth the weight of the question's words in it, and those that are not covered yet once more. Ties:
+    the first of the window. What shares no word with the question is not picked.
+    """
+    return [_pick(index, question, before, window, k) for question, before, window in items]
+
+
+def _pick(index: Index, question: str, before: Sequence[str], window: Sequence[str], k: int) -> LexicalSelection:
+    words = Words(index, question)
+    known = {word for text in before for word in words.within(text)}
+    texts = {at: found for at, text in enumerate(window) if (found := words.within(text))}
+    picked: list[int] = []
+    while texts and len(picked) < k:
+        best = max(texts, key=lambda at: words.weight(texts[at]) + words.weight(texts[at] - known))
+        picked.append(best)
+        known |= texts.pop(best)
+    whole = words.weight(set(words.idf))
+    return LexicalSelection(tuple(picked), words.weight(known) / whole if whole else 0.0)

@@ -1,0 +1,132 @@
+"""From pools to better pools: fusion, the evidence graph's ranking and pruning, the selector.
+
+Each function takes the index, the items of many questions at once, and parameters: `Context.call` batches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+import numpy as np
+
+from pyfast import ops
+from pyfast.ops.arrays import Float32, Int32, Int64, stack
+from pyfast.retrieval.index import Index
+from pyfast.retrieval.pools import Pool, fuse, split, stack_pools
+
+Rank = Literal["graph_rank", "bridge_rank"]
+Centrality = Literal["degree", "pagerank", "betweenness", "eigenvector"]
+
+# What `RerankConfig.expand` adds to a pool: the nearest few of its best few. benchmarks/recall.py shows what it
+# finds; more seeds, seeds that `bridge_rank` chose, more neighbours, or a longer search find no more of what is
+# among a context's 10 or 20. The limit leaves 95 % of the nearest at 26,000 passages, and 84 % at a million
+# (benchmarks/bench_bridge_expand.py).
+SEEDS = 3
+NEAREST = 5
+MAX_ENTRIES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class RerankConfig:
+    """How a pool becomes a context."""
+
+    min_nodes: int
+    max_nodes: int
+    alpha: float = 0.85
+    rank: Rank = "graph_rank"
+    expand: bool = False
+    """Join what the pool's best passages lead to in the whole corpus, for `bridge_rank`."""
+    centrality: Centrality = "degree"
+    """`graph_rank`'s structural score."""
+    per_kind: int = 2
+
+
+def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankConfig) -> list[Pool]:
+    """For each (pool, its query) the nodes of its evidence graph that make the context, best first.
+
+    Structural score (weighted degree in closed form, the graph and another centrality, or `bridge_rank`),
+    GraphRank, pruning: each one native call.
+    """
+    offsets, passages, semantic = stack_pools([pool for pool, _ in items])
+    if how.rank == "bridge_rank":
+        terms = stack([index.question_terms(query) for _, query in items], np.int32)
+        if how.expand:
+            offsets, passages, semantic = expand(index, offsets, passages, semantic, terms)
+        scores = ops.bridge_rank(index.X, offsets, passages, semantic, terms)
+    else:
+        structural = _structural(index, offsets, passages, how.centrality)
+        scores = ops.graph_rank(semantic, structural, offsets, how.alpha)
+    kept = ops.prune(scores, index.is_table[passages], offsets, how.min_nodes, how.max_nodes, how.per_kind)
+    return _chosen(offsets, passages, scores, *kept)
+
+
+def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centrality) -> Float32:
+    """The centrality of each node in its pool's evidence graph; the weighted degree needs no edges."""
+    if centrality == "degree":
+        return ops.weighted_degree(index.X, offsets, passages)
+    graph = ops.evidence_graph(index.X, offsets, passages)
+    if centrality == "pagerank":
+        return ops.pagerank(graph)
+    if centrality == "betweenness":
+        return ops.betweenness(graph)
+    return ops.eigenvector(graph)
+
+
+def expand(
+    index: Index, offsets: Int64, passages: Int32, semantic: Float32, terms: tuple[Int64, Int32]
+) -> tuple[Int64, Int32, Float32]:
+    """The pools (offsets, passages, semantic scores) with the passages that their first ones lead to.
+
+    What joins a pool comes last, with the pool's lowest semantic score: it stands there for its edges alone.
+    """
+    sizes = np.diff(offsets)
+    seeds = passages[np.arange(len(passages)) - np.repeat(offsets[:-1], sizes) < SEEDS]
+    seed_offsets = np.concatenate([[0], np.cumsum(np.minimum(sizes, SEEDS))])
+    found_offsets, found, _ = ops.bridge_expand(
+        index.X, index.XT, seed_offsets, seeds, terms, NEAREST, largest_norm=1.0, max_entries=MAX_ENTRIES
+    )
+    pools = np.arange(len(offsets) - 1)
+    pool = np.concatenate([np.repeat(pools, sizes), np.repeat(pools, np.diff(found_offsets[seed_offsets]))])
+    joined = np.concatenate([passages, found])
+    # Each passage of a pool once, where it stands first; a pool's own before what was found.
+    _, first = np.unique(pool * len(index.passages) + joined, return_index=True)
+    order = first[np.lexsort((first, pool[first]))]
+    lowest = np.zeros(len(pools), np.float32)
+    some = sizes > 0
+    lowest[some] = np.minimum.reduceat(semantic, offsets[:-1][some]) if some.any() else 0.0
+    scored = np.concatenate([semantic, lowest[pool[len(passages) :]]])
+    return np.searchsorted(pool[order], np.arange(len(offsets))), joined[order], scored[order]
+
+
+def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Pool]:
+    """The pools after the bridge-aware selector (algorithm 1 of N2N-GQA), best first."""
+    offsets, passages, semantic = stack_pools(pools)
+    is_table = index.is_table[passages]
+    boosted = ops.bridge_select(index.X, offsets, passages, semantic, is_table, index.cells, beta)
+    every = max(len(passages), 1)
+    return _chosen(
+        offsets, passages, boosted, *ops.prune(boosted, is_table, offsets, every, every)
+    )  # all, in order
+
+
+def _chosen(offsets: Int64, passages: Int32, scores: Float32, kept_offsets: Int64, nodes: Int32) -> list[Pool]:
+    """The pools of these nodes, counted within each pool."""
+    places = nodes + np.repeat(offsets[:-1], np.diff(kept_offsets))
+    return split(kept_offsets, passages[places], scores[places])
+
+
+def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
+    """For each query the `k` best passages of the index, by its retriever."""
+    return index.search(queries, k)
+
+
+def search_and_fuse(index: Index, items: Sequence[tuple[Sequence[str], Sequence[Pool]]], k: int) -> list[Pool]:
+    """For each (queries, pools found before) the `k` best passages of those pools and of the queries' own.
+
+    One search and one `fuse` for all; what was found before comes first.
+    """
+    found = iter(index.search([query for queries, _ in items for query in queries], k))
+    return fuse([[*before, *islice(found, len(queries))] for queries, before in items], k)

@@ -1,0 +1,38 @@
+"""What finds passages for queries: the protocol of retrievers, and how one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from pyfast import plugins
+from pyfast.errors import InputError
+from pyfast.retrieval.pools import Pool
+
+if TYPE_CHECKING:
+    from pyfast.retrieval.index import Index
+
+
+class Retriever(Protocol):
+    """Finds passages for queries, many queries at a time.
+
+    A retriever is an entry point of the group `pyfast.retrievers`, or named `MODULE:NAME`: a function
+    `open(index)` that returns one. Equal queries must give equal pools, alone and in any batch.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Which retriever this is, and its parameters. A run begun with another one is not resumed."""
+        ...
+
+    def search(self, queries: Sequence[str], k: int) -> list[Pool]:
+        """The at most `k` best passages of the index for each query, best first. Called from several threads."""
+        ...
+
+
+def open_retriever(name: str, index: Index) -> Retriever:
+    """The retriever of that name, or `MODULE:NAME`, for an index. Raises `InputError`."""
+    found: Retriever = plugins.load("retrievers", name)(index)
+    if not hasattr(found, "search") or not hasattr(found, "fingerprint"):
+        raise InputError(f"{name}: no retriever: it needs a method `search` and a `fingerprint` (see Retriever)")
+    return found

@@ -1,0 +1,184 @@
+"""What a system and its settings are, in words: for `pyfast systems`, and the tables of the documentation."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from pyfast.errors import PyfastError
+from pyfast.systems.registry import load_system, names
+from pyfast.systems.system import System
+
+OWN = "pyfast's own"
+"""Where a setting is from that no paper has"""
+
+_PLAIN_TYPES = {bool: "on/off", int: "whole number", float: "number", str: "text", NoneType: "none"}
+
+
+@dataclass(frozen=True, slots=True)
+class SystemDescription:
+    """One line of the list of systems."""
+
+    name: str
+    summary: str
+    needs_index: bool
+    paper: str
+    """The title of the paper that it is from; empty where there is none"""
+    prompts: tuple[str, ...]
+    """The names of its prompts"""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingDescription:
+    """One setting. All is text, and values are written as the command line takes them."""
+
+    name: str
+    type: str
+    """In plain words, such as `on/off` or `one of: a, b`"""
+    default: str
+    """Empty where the setting must be given"""
+    range: str
+    """Such as `1 to 20`; empty where there are no bounds"""
+    meaning: str
+    paper: str
+    """Section, equation or table of the paper; `OWN` where the setting is in none"""
+
+
+def describe_system(system: str | System) -> SystemDescription:
+    """What a system is.
+
+    Args:
+        system: A system, its name, or `MODULE:NAME`. Without a `summary`, the first line of what the docstring of
+            its `answer` says is taken.
+
+    Raises:
+        InputError: There is no such system.
+
+    Example:
+        >>> from pyfast.systems import describe_system
+        >>> describe_system("rag").prompts
+        ('answer',)
+    """
+    found = load_system(system) if isinstance(system, str) else system
+    summary = found.summary or (inspect.getdoc(found.answer) or "").partition("\n")[0]
+    prompts = tuple(dict.fromkeys(prompt.name for prompt in found.prompts))
+    return SystemDescription(found.name, summary, found.needs_index, found.paper, prompts)
+
+
+def describe_systems() -> list[SystemDescription]:
+    """All installed systems; one that cannot be loaded says why in place of its summary.
+
+    Example:
+        >>> from pyfast.systems import describe_systems
+        >>> [system.name for system in describe_systems() if not system.needs_index]
+        ['cot', 'direct']
+    """
+    return [_described_if_it_loads(name) for name in names()]
+
+
+def describe_settings(system: str | System) -> list[SettingDescription]:
+    """What can be set of a system.
+
+    Args:
+        system: A system, its name, or `MODULE:NAME`.
+
+    Returns:
+        Its settings, in the order in which the class of its settings has them.
+
+    Raises:
+        InputError: There is no such system.
+
+    Example:
+        >>> from pyfast.systems import describe_settings
+        >>> k = describe_settings("rag")[0]
+        >>> k.name, k.type, k.default, k.range
+        ('k', 'whole number', '10', '1 to 10000')
+    """
+    found = load_system(system) if isinstance(system, str) else system
+    return [_described(name, field) for name, field in found.settings.model_fields.items()]
+
+
+def settings_table(system: str | System) -> str:
+    """The settings of a system as a Markdown table; a sentence where it has none. Raises `InputError`."""
+    rows = [("setting", "values", "default", "meaning", "paper"), ("---",) * 5]
+    for setting in describe_settings(system):
+        values = f"{setting.type}, {setting.range}" if setting.range else setting.type
+        default = f"`{setting.default}`" if setting.default else ""
+        rows.append((f"`{setting.name}`", values, default, setting.meaning, setting.paper))
+    if len(rows) == 2:
+        return "It has no settings."
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+
+
+def _described_if_it_loads(name: str) -> SystemDescription:
+    try:
+        return describe_system(name)
+    except (PyfastError, ImportError) as error:
+        return SystemDescription(name, f"cannot be loaded: {error}", True, "", ())
+
+
+def _described(name: str, field: FieldInfo) -> SettingDescription:
+    extra = field.json_schema_extra
+    paper = extra.get("paper") if isinstance(extra, dict) else None
+    default = "" if field.is_required() else as_text(field.get_default(call_default_factory=True))
+    return SettingDescription(
+        name, _in_words(field.annotation), default, _bounds(field), field.description or "", str(paper or OWN)
+    )
+
+
+def as_text(value: Any) -> str:
+    """A value as the command line takes it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, list | tuple):
+        return ",".join(map(as_text, value))
+    return "none" if value is None else str(value)
+
+
+def _in_words(annotation: Any) -> str:
+    """A type in plain words; one that is not known here by its own name."""
+    if annotation in _PLAIN_TYPES:
+        return _PLAIN_TYPES[annotation]
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return _one_of([as_text(value) for value in arguments])
+    if origin in (Union, UnionType):
+        return " or ".join(map(_in_words, arguments))
+    if origin in (list, tuple) and arguments:
+        return f"list, each {_in_words(arguments[0])}"
+    if isinstance(annotation, type):
+        return (
+            _one_of([it.name.lower() for it in annotation])
+            if issubclass(annotation, Enum)
+            else annotation.__name__
+        )
+    return str(annotation)
+
+
+def _one_of(values: list[str]) -> str:
+    return f"always {values[0]}" if len(values) == 1 else f"one of: {', '.join(values)}"
+
+
+def _bounds(field: FieldInfo) -> str:
+    """The bounds of a number in words."""
+    found = dict(_each_bound(field))
+    low, high = found.get("ge"), found.get("le")
+    if low is not None and high is not None:
+        return f"{low} to {high}"
+    words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+    return ", ".join(f"{words[name]} {bound}" for name, bound in found.items())
+
+
+def _each_bound(field: FieldInfo) -> Iterator[tuple[str, Any]]:
+    for name in ("ge", "gt", "le", "lt"):
+        for constraint in field.metadata:
+            if (bound := getattr(constraint, name, None)) is not None:
+                yield name, bound

@@ -1,0 +1,68 @@
+"""Section 2.4: the graph memory (equation 5), and what the trace says of the path to the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pyfast.knowledge import Session
+from pyfast.retrieval import ScoredSegments
+from pyfast.systems.subqrag.steps import Step
+from pyfast.token_budget import fit, join, share
+
+
+def memory(steps: Iterable[Step], budget: int) -> list[str]:
+    """Equation 5's T_used, each fact on a line with what was used of it, in about `budget` characters.
+
+    Answers that no triple says stand there as they were found.
+    """
+    lines: dict[str, Callable[[int | None], str]] = {}
+    for step in steps:
+        found = [fact.line for fact in step.used] or [partial(_answers, step)] * bool(step.answers)
+        lines.update((line(None), line) for line in found)
+    return fit(share([*lines.values()], budget), budget, first="whole")
+
+
+def _answers(step: Step, budget: int | None) -> str:
+    start = f"{step.question} -> "
+    return start + join(step.answers, budget and budget - len(start))
+
+
+def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
+    """The segments that say the triples used, in the order of the path."""
+    ids = dict.fromkeys(
+        segment for step in steps for fact in step.used for segment in fact.segments(session.store)
+    )
+    places = session.segments(list(ids))
+    return ScoredSegments(places, np.ones(len(places), np.float32))
+
+
+def trace(steps: Sequence[Sequence[Step]], **faults: str | int | None) -> dict[str, Any]:
+    """The path: each sub-question as it was asked, with its answers and triples; and what was learned.
+
+    `faults`: what was wrong with replies that it had to be done without, and what was left out, if anything was.
+    """
+    path = [
+        [
+            {
+                "question": step.question,
+                "source": step.source,
+                "answers": step.answers,
+                "triples": [list(triple) for fact in step.used for triple in fact.triples],
+                **({"degraded": step.degraded} if step.degraded else {}),
+            }
+            for step in found
+        ]
+        for found in steps
+    ]
+    learned = [
+        {"head": one.head, "relation": one.relation, "tail": one.tail, "segment": f"{one.segment:016x}"}
+        for found in steps
+        for step in found
+        for one in step.learned
+    ]
+    fields = {"path": path, **({"learned": learned} if learned else {})}
+    return fields | {name: fault for name, fault in faults.items() if fault is not None}

@@ -1,0 +1,86 @@
+"""Texts that have to fit a token budget: which are kept, and how long the others may be.
+
+There is a tokenizer only where the LLM runs. So budgets are counted in characters, at an estimate of how many make
+a token; where the estimate is off, the LLM refuses the call and the question fails alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
+
+# Common tokens are whole words, names are cut finer: at this many characters per token a context fits in practice.
+CHARACTERS_PER_TOKEN = 3.0
+CHARACTERS_PER_TOKEN_OF_LISTS = 2.0  # quotes and commas stand between names, each a token
+_SHORTEST = 40  # characters of a text below which it says nothing
+
+
+def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"] = "drop") -> list[str]:
+    """The texts that fit, from the first on, each with a line end behind it.
+
+    Args:
+        texts: Best first: the first that does not fit ends the list.
+        budget: Characters.
+        first: What becomes of a first text that is too long: it stays `whole`, is `cut`, or is left out (`drop`).
+    """
+    kept: list[str] = []
+    for text in texts:
+        if len(text) + 1 > budget and (kept or first == "drop"):
+            break
+        kept.append(text[: max(budget, 0)] if first == "cut" else text)
+        budget -= len(text) + 1
+    return kept
+
+
+def fit_last(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Sequence[T]:
+    """As many of the last items as fit together."""
+    return next((items[first:] for first in range(len(items)) if fits(items[first:])), items[len(items) :])
+
+
+def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str]:
+    """Texts that can say less, in about `budget` characters together, each with a line end behind it.
+
+    What is short is said whole; the long ones share what it leaves.
+
+    Args:
+        texts: Each gives its text in about so many characters; None: whole.
+        budget: Characters.
+    """
+    sizes = [len(text(None)) for text in texts]
+    said = [""] * len(texts)
+    for left, i in zip(range(len(texts), 0, -1), sorted(range(len(texts)), key=sizes.__getitem__), strict=True):
+        said[i] = texts[i](max(budget // left - 1, 0))
+        budget -= len(said[i]) + 1
+    return said
+
+
+def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
+    """As many of the texts as say anything in `budget` characters; the longest are cut, all to one length.
+
+    Args:
+        texts: Best first.
+        budget: Characters.
+        frame: Characters that stand beside each text, such as its number.
+    """
+    kept = list(texts[: max(budget // (_SHORTEST + frame), 0)])
+    longest, spare = 0, budget
+    for left, length in zip(range(len(kept), 0, -1), sorted(map(len, kept)), strict=True):
+        each = spare // left - frame  # what short texts leave is for the long ones
+        longest = min(length, each)
+        if each < length:
+            break
+        spare -= length + frame
+    return [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in kept]
+
+
+def join(values: Sequence[str], budget: int | None) -> str:
+    """``value; value``; in about `budget` characters, but for the first of them, saying how many are left out."""
+    kept: list[str] = []
+    for value in values:
+        budget = None if budget is None else budget - len(value) - 2
+        if budget is not None and budget < -2 and kept:  # no `; ` behind the last
+            return f"{'; '.join(kept)}; and {len(values) - len(kept)} more"
+        kept.append(value)
+    return "; ".join(kept)

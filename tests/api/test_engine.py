@@ -1,0 +1,241 @@
+"""`pyfast.Engine`: callers that share batches, leave early, stream, and disturb nobody."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from runs import Watched
+
+import pyfast
+from pyfast.errors import InputError, LLMUnavailableError
+from pyfast.llm import Completion, Request
+
+QUESTIONS = [f"Which moon has the number {number}?" for number in range(60)]
+
+
+class Gate:
+    """Answers when it is opened; counts what is in work and what was cancelled."""
+
+    fingerprint = "gate-1"
+    slots = 1000
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.working = self.cancelled = self.most = 0
+
+    async def complete(self, request: Request) -> Completion:
+        self.working += 1
+        self.most = max(self.most, self.working)
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.working -= 1
+        return Completion('{"answer": "Titan"}', "stop")
+
+
+async def until(is_so: Any) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():
+            await asyncio.sleep(0.005)
+
+
+async def test_all_callers_share_the_batches(small: pyfast.Index) -> None:
+    searched: list[int] = []
+
+    class Counting(pyfast.Index):
+        def search(self, queries: Any, k: int) -> Any:
+            searched.append(len(queries))
+            return super().search(queries, k)
+
+    async with pyfast.Engine(Counting(small.folder), "instant", concurrency=200) as engine:
+        records = await asyncio.gather(
+            *(
+                engine.answer(question, system=system)
+                for question in QUESTIONS
+                for system in ("rag", "n2n", "hseq")
+            )
+        )
+    assert {record.state for record in records} == {"answered"}
+    assert max(searched) > 10  # of other callers too; and a subclass's search is asked
+
+
+async def test_the_records_are_those_of_answer(small: pyfast.Index) -> None:
+    whole = pyfast.answer(QUESTIONS, index=small, llm="instant", system="n2n")
+    async with pyfast.Engine(small, "instant", concurrency=7) as engine:
+        found = [record async for record in engine.answer_many(QUESTIONS, system="n2n")]
+        assert [record.line() for record in found] == [record.line() for record in whole.records]
+        (alone,) = [record async for record in engine.answer_many(iter(QUESTIONS[:1]), system="n2n")]
+        assert alone == found[0]
+
+
+async def test_one_that_is_cancelled_leaves_the_others_alone(small: pyfast.Index) -> None:
+    llm = Gate()
+    async with pyfast.Engine(small, llm) as engine:
+        tasks = [asyncio.ensure_future(engine.answer(question, system="rag")) for question in QUESTIONS[:20]]
+        await until(lambda: llm.working == 20)
+        for task in tasks[::2]:
+            task.cancel()
+        await until(lambda: llm.cancelled == 10)
+        llm.open.set()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(it, asyncio.CancelledError) for it in done] == [True, False] * 10
+    assert all(it.answer == "Titan" for it in done[1::2] if isinstance(it, pyfast.Record))
+
+
+async def test_no_more_are_in_work_than_wanted(small: pyfast.Index) -> None:
+    llm = Gate()
+    async with pyfast.Engine(small, llm, concurrency=5) as engine:
+        tasks = [asyncio.ensure_future(engine.answer(question, system="rag")) for question in QUESTIONS]
+        await until(lambda: llm.working == 5)
+        llm.open.set()
+        await asyncio.gather(*tasks)
+    assert llm.most == 5
+
+
+async def test_an_endless_stream_a_slow_one_and_one_that_waits_for_its_answers(small: pyfast.Index) -> None:
+    taken = 0
+    heard = asyncio.Event()
+
+    async def endless() -> AsyncIterator[str]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield f"question {taken}"
+
+    async def waiting() -> AsyncIterator[str]:
+        yield "one"
+        await heard.wait()
+        yield "two"
+
+    async with pyfast.Engine(small, "instant", concurrency=4) as engine:
+        async with aclosing(engine.answer_many(endless(), system="rag")) as records:
+            async for record in records:
+                if record.id == "30":
+                    break
+        assert 30 <= taken <= 30 + 10
+        ids = []
+        async with asyncio.timeout(20):
+            async for record in engine.answer_many(waiting(), system="rag"):
+                ids.append(record.id)
+                heard.set()
+        assert ids == ["1", "2"]
+
+
+async def test_what_is_before_a_bad_question_is_answered(small: pyfast.Index) -> None:
+    async with pyfast.Engine(small, "instant", concurrency=4) as engine:
+        ids = []
+        with pytest.raises(InputError, match="question 21: needs a `question`"):
+            async for record in engine.answer_many([*QUESTIONS[:20], " ", "never"], system="rag"):
+                ids.append(record.id)
+        assert ids == [str(number) for number in range(1, 21)]
+
+
+async def test_leaving_early_cancels_what_is_in_work(small: pyfast.Index) -> None:
+    llm = Gate()
+    async with pyfast.Engine(small, llm, concurrency=8) as engine:
+        records = engine.answer_many(QUESTIONS, system="rag")
+        first = asyncio.ensure_future(anext(records))
+        await until(lambda: llm.working == 8)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        await until(lambda: llm.working == 0)
+        llm.open.set()
+        assert (await engine.answer("Who?", system="rag")).answer == "Titan"
+
+
+async def test_leaving_the_engine(small: pyfast.Index) -> None:
+    """Those in work are finished; after an error they are cancelled; nobody waits for ever."""
+    llm = Gate()
+    async with pyfast.Engine(small, llm) as engine:
+        tasks = [asyncio.ensure_future(engine.answer(question, system="n2n")) for question in QUESTIONS[:9]]
+        await until(lambda: llm.working)
+        llm.open.set()
+    assert {(await task).state for task in tasks} <= {"answered", "failed"}
+    with pytest.raises(InputError, match="not entered"):
+        await engine.answer("Who?", system="rag")
+    again = Gate()
+    with pytest.raises(ZeroDivisionError):
+        async with pyfast.Engine(small, again) as engine:
+            tasks = [asyncio.ensure_future(engine.answer(question, system="rag")) for question in QUESTIONS[:9]]
+            await until(lambda: again.working == 9)
+            raise ZeroDivisionError
+    done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+    assert all(isinstance(it, asyncio.CancelledError) for it in done)
+
+
+def test_it_can_be_entered_again_in_another_loop(small: pyfast.Index) -> None:
+    engine = pyfast.Engine(small, "instant", concurrency=2)
+
+    async def once() -> set[str]:
+        async with engine:
+            with pytest.raises(InputError, match="entered already"):
+                await engine.__aenter__()
+            return {record.state async for record in engine.answer_many(QUESTIONS, system="rag")}
+
+    assert asyncio.run(once()) == asyncio.run(once()) == {"answered"}
+
+
+async def test_conversations_and_history(small: pyfast.Index) -> None:
+    """A turn sees those before it: given as turns, as `Question`s, or as a history."""
+    talk = {"id": "c", "turns": [{"id": "a", "question": "Who is Huygens?"}, {"id": "b", "question": "When?"}]}
+    turns = [pyfast.Question("a", "Who is Huygens?", "c"), pyfast.Question("b", "When?", "c")]
+    settings = {"graph": False, "memory": "off", "k": 3}
+    async with pyfast.Engine(small, "instant") as engine:
+        one, other = [
+            [record async for record in engine.answer_many(given, system="graph_convqa", settings=settings)]
+            for given in ([talk], turns)
+        ]
+        assert [record.line() for record in one] == [record.line() for record in other]
+        said = one[0].answer or ""
+        history = [("Who is Huygens?", said)]
+        third = await engine.answer("When?", system="graph_convqa", settings=settings, history=history)
+        assert third.trace["query"] == one[1].trace["query"] == f"Who is Huygens? {said} When?"
+        with pytest.raises(InputError, match="give it to answer_many"):
+            await engine.answer(talk, system="rag")
+
+
+async def test_hits(small: pyfast.Index) -> None:
+    async with pyfast.Engine(small, "instant") as engine:
+        hits = await engine.retrieve("moon of Saturn", k=3)
+        assert len(hits) == 3 and "Saturn" in hits[0].snippet and hits[0].score is not None
+        assert await engine.retrieve("zzzz", k=3) == []
+        with pytest.raises(InputError, match="k: expected"):
+            await engine.retrieve("moon", k=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"system": "nonsense"}, "unknown system"),
+        ({"system": "os:system"}, "give the engine a System"),
+        ({"system": "rag", "settings": {"k": 0}}, "setting k"),
+        ({"system": "rag", "question": ""}, "needs a `question`"),
+    ],
+)
+async def test_what_does_not_fit(small: pyfast.Index, given: dict[str, Any], said: str) -> None:
+    async with pyfast.Engine(small, "instant") as engine:
+        for _ in range(2):
+            with pytest.raises(InputError, match=said):
+                await engine.answer(**{"question": "Who?", **given})
+        assert (await engine.answer("Who?", system="rag")).state == "answered"
+        with pytest.raises(InputError, match="expected a list"):
+            await anext(engine.answer_many("Who?", system="rag"))
+
+
+async def test_a_model_that_is_gone_and_comes_back(small: pyfast.Index) -> None:
+    gone = True
+
+    def reply(request: Request) -> Any:
+        return LLMUnavailableError("gone") if gone else {"answer": "Titan"}
+
+    async with pyfast.Engine(small, Watched(reply)) as engine:
+        with pytest.raises(LLMUnavailableError):
+            await engine.answer("Who?", system="rag")
+        gone = False
+        assert (await engine.answer("Who?", system="rag")).answer == "Titan"

@@ -1,0 +1,182 @@
+"""Against servers that do not take the whole request, each in the way of a real one."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import orjson
+import pytest
+from aiohttp import web
+from pydantic import BaseModel, Field
+from servers import ASK, Handler, body, serving
+
+from pyfast.errors import CallError
+from pyfast.llm import Request, dialogue
+from pyfast.llm.request_fallbacks import strict
+
+Judge = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+
+class Place(BaseModel):
+    name: str = Field(max_length=30, pattern="^[A-Z]")
+    kind: Literal["city", "country"] = "city"
+
+
+class Plan(BaseModel):
+    hops: int = Field(ge=1, le=3)
+    query: Annotated[str, Field(min_length=1, description="a search", examples=["x"])]
+    places: list[Place] = Field(default=[], max_length=2)
+    main: Place | None = None
+
+
+PLAN = Request(ASK.messages, 16, Plan.model_json_schema())
+
+
+def judging(judge: Judge, status: int = 400) -> tuple[Handler, list[dict[str, Any]]]:
+    """A handler that refuses what the judge has a complaint about, and all that it was asked."""
+    asked: list[dict[str, Any]] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        asked.append(orjson.loads(await request.read()))
+        complaint = judge(asked[-1])
+        return web.json_response(complaint or body(), status=status if complaint else 200)
+
+    return handler, asked
+
+
+def openai_error(message: str, parameter: str | None, code: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": parameter, "code": code}}
+
+
+def faults(node: Any) -> list[str]:
+    """What OpenAI's documentation says that the strict mode refuses, for models of any age."""
+    if isinstance(node, list):
+        return [fault for part in node for fault in faults(part)]
+    if not isinstance(node, dict):
+        return []
+    known = {"type", "properties", "required", "additionalProperties", "items", "anyOf", "enum", "const"}
+    known |= {"$ref", "$defs", "title", "description"}
+    found = [f"'{key}' is not permitted." for key in node if key not in known]
+    if "$ref" in node and len(node) > 1:
+        found.append("$ref cannot have keywords beside it.")
+    if node.get("type") == "object":
+        if node.get("additionalProperties") is not False:
+            found.append("'additionalProperties' is required to be supplied and to be false.")
+        if set(node.get("required", ())) != set(node["properties"]):
+            found.append("'required' is required to be an array including every key in properties.")
+    for key in ("properties", "$defs"):
+        found += faults(list(node.get(key, {}).values()))
+    return found + faults(node.get("items")) + faults(node.get("anyOf"))
+
+
+def openai(asked: dict[str, Any]) -> dict[str, Any] | None:
+    """A model of the newest kind behind the strict mode."""
+    if "max_tokens" in asked:
+        message = (
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
+        )
+        return openai_error(f"{message} instead.", "max_tokens", "unsupported_parameter")
+    if asked.get("temperature", 1) != 1:
+        message = (
+            "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) value"
+        )
+        return openai_error(f"{message} is supported.", "temperature", "unsupported_value")
+    if "response_format" in asked:
+        found = faults(asked["response_format"]["json_schema"]["schema"])
+        if found:
+            message = f"Invalid schema for response_format 'Plan': In context=(), {found[0]}"
+            return openai_error(message, "response_format")
+    return None
+
+
+def knows_no_format(asked: dict[str, Any]) -> dict[str, Any] | None:
+    return {"error": "unknown field response_format"} if "response_format" in asked else None
+
+
+def any_json_only(asked: dict[str, Any]) -> dict[str, Any] | None:
+    if asked.get("response_format", {}).get("type") == "json_schema":
+        return openai_error("This response_format type is unavailable now", None, "invalid_request_error")
+    return None
+
+
+def knows_no_seed(asked: dict[str, Any]) -> dict[str, Any] | None:
+    if "seed" in asked:
+        fault = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}
+        return {"object": "error", "message": {"detail": [{**fault, "input": 0}]}}
+    return None
+
+
+def positive_temperature(asked: dict[str, Any]) -> dict[str, Any] | None:
+    if asked.get("temperature") == 0:
+        return {"error": "Input validation error: `temperature` must be strictly positive"}
+    return None
+
+
+@pytest.mark.parametrize(
+    ("judge", "status", "refused", "changed"),
+    [
+        (openai, 400, 3, {"max_tokens", "max_completion_tokens", "temperature", "response_format"}),
+        (knows_no_format, 400, 3, {"response_format"}),
+        (any_json_only, 400, 2, {"response_format"}),
+        (knows_no_seed, 422, 1, {"seed"}),
+        (positive_temperature, 422, 1, {"temperature"}),
+    ],
+)
+async def test_what_a_server_refuses_is_learnt_once(
+    judge: Judge, status: int, refused: int, changed: set[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    handler, asked = judging(judge, status)
+    async with serving(handler) as backend:
+        for _ in range(3):
+            assert (await backend.complete(PLAN)).text == "Paris"
+    assert len(asked) == refused + 3
+    whole, last = asked[0], asked[-1]
+    assert {name for name in whole | last if whole.get(name) != last.get(name)} == changed
+    assert last == asked[-3] and judge(last) is None
+    told = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(told) == refused, "one line for each, so that nobody wonders why answers differ"
+
+
+async def test_calls_at_once_learn_together() -> None:
+    handler, asked = judging(openai)
+    requests = [PLAN, ASK] * 10
+    async with serving(handler) as backend:
+        await asyncio.gather(*(backend.complete(request) for request in requests))
+        first = len(asked)
+        await asyncio.gather(*(backend.complete(request) for request in requests))
+    assert len(asked) == first + len(requests)
+    assert first <= len(requests) * 4
+
+
+async def test_a_complaint_about_one_request_changes_no_other() -> None:
+    def judge(asked: dict[str, Any]) -> dict[str, Any] | None:
+        said = asked["messages"][-1]["content"]
+        if said == "long":
+            message = "'max_tokens' is too large: 99. This model's maximum context length is 64 tokens"
+            return openai_error(message, "max_tokens")
+        return openai_error("the prompt quotes a JSON schema", None) if said == "odd" else None
+
+    handler, asked = judging(judge)
+    async with serving(handler) as backend:
+        with pytest.raises(CallError, match="maximum context length"):
+            await backend.complete(Request(dialogue("long"), 99, PLAN.schema))
+        assert len(asked) == 1
+        with pytest.raises(CallError, match="quotes a JSON schema"):
+            await backend.complete(Request(dialogue("odd"), 9, PLAN.schema))
+        assert len(asked) == 1 + 4, "in vain with less and less of the schema"
+        await backend.complete(PLAN)
+    assert asked[-1].keys() == asked[0].keys() and asked[-1]["response_format"] == asked[0]["response_format"]
+
+
+def test_the_strict_schema() -> None:
+    """Everything that fits the schema and names all its fields fits the strict one."""
+    schema = Plan.model_json_schema()
+    before = repr(schema)
+    assert faults(schema) and not faults(strict(schema))
+    assert repr(schema) == before, "the caller's schema is left alone"
+    described = strict(schema)["properties"]["query"]
+    assert described == {"type": "string", "description": "a search", "title": "Query"}
+    assert strict(schema)["properties"]["main"]["anyOf"] == [{"$ref": "#/$defs/Place"}, {"type": "null"}]
+    odd = {"properties": {"required": {"oneOf": [{"const": 1}, {"type": "null"}]}, "pattern": True}}
+    assert strict(odd)["properties"] == {"required": {"anyOf": [{"const": 1}, {"type": "null"}]}, "pattern": True}

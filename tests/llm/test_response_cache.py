@@ -1,0 +1,82 @@
+"""What may be used again is asked for once, by whichever run; everything else goes through."""
+
+from pathlib import Path
+
+import pytest
+
+from pyfast.errors import CallError
+from pyfast.llm import CachedLLM, Completion, Request
+from pyfast.llm.instant import Instant
+from pyfast.llm.protocol import dialogue
+
+
+class Counting(Instant):
+    """The instant LLM, which remembers how often it was asked."""
+
+    def __init__(self, name: str = "counting", reason: str = "stop") -> None:
+        super().__init__()
+        self.asked, self.name, self.reason = 0, name, reason
+
+    @property
+    def fingerprint(self) -> str:
+        return self.name
+
+    async def complete(self, request: Request) -> Completion:
+        self.asked += 1
+        return Completion(f"{self.name} {self.asked} é", self.reason, 7, 3, 2)
+
+
+def request(text: str = "plan", reusable: bool = True, max_tokens: int = 9) -> Request:
+    return Request(dialogue(text), max_tokens, reusable=reusable)
+
+
+async def test_the_same_is_asked_once(tmp_path: Path) -> None:
+    model = Counting()
+    first = await CachedLLM(model, tmp_path).complete(request())
+    assert (
+        await CachedLLM(model, tmp_path).complete(request())
+        == first
+        == Completion("counting 1 é", "stop", 7, 3, 2)
+    )
+    await CachedLLM(model, tmp_path).complete(request("other"))
+    await CachedLLM(model, tmp_path).complete(request(max_tokens=8))
+    assert model.asked == 3
+
+
+async def test_another_model_is_asked_itself(tmp_path: Path) -> None:
+    await CachedLLM(Counting("one"), tmp_path).complete(request())
+    assert (await CachedLLM(Counting("two"), tmp_path).complete(request())).text == "two 1 é"
+
+
+@pytest.mark.parametrize(("reusable", "reason"), [(False, "stop"), (True, "length")])
+async def test_what_is_not_kept(tmp_path: Path, reusable: bool, reason: str) -> None:
+    model = Counting(reason=reason)
+    for _ in range(2):
+        await CachedLLM(model, tmp_path).complete(request(reusable=reusable))
+    assert model.asked == 2 and not list(tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"text": 1, "wrong": 2}'])
+async def test_what_is_damaged_is_asked_for_again(tmp_path: Path, damage: bytes) -> None:
+    model = Counting()
+    await CachedLLM(model, tmp_path).complete(request())
+    (kept,) = tmp_path.rglob("*.json")
+    kept.write_bytes(damage)
+    assert (await CachedLLM(model, tmp_path).complete(request())).text == "counting 2 é"
+    assert (await CachedLLM(model, tmp_path).complete(request())).text == "counting 2 é"
+
+
+async def test_where_nothing_can_be_kept_it_answers(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert (await CachedLLM(Counting(), tmp_path / "file").complete(request())).text == "counting 1 é"
+    with pytest.raises(CallError):
+        await CachedLLM(Counting(), tmp_path).complete(request("\ud800"))
+
+
+async def test_it_is_the_backend_to_all_others(tmp_path: Path) -> None:
+    model = Counting()
+    kept = CachedLLM(model, tmp_path)
+    await kept.start()
+    assert (kept.spec, kept.slots, kept.context_window) == (model.spec, model.slots, model.context_window)
+    assert kept.fingerprint == model.fingerprint
+    await kept.close()

@@ -1,0 +1,39 @@
+"""pyfast/_native.pyi has the parameters of the native functions, and pyfast.ops names each one that it passes."""
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+from native_signatures import ROOT, native_signatures, stub_signatures
+
+from pyfast import _native
+
+OPS = sorted((ROOT / "pyfast" / "ops").glob("*.py"))
+
+
+def test_the_stub_has_the_parameters_of_the_core() -> None:
+    assert stub_signatures() == native_signatures(_native)
+
+
+@pytest.mark.skipif(not hasattr(_native, "cuda"), reason="built without GPU ops")
+def test_the_stub_has_the_parameters_of_the_gpu_ops() -> None:
+    assert stub_signatures("cuda") == native_signatures(_native.cuda)
+
+
+def native_calls() -> Iterator[tuple[str, ast.Call]]:
+    """`call(_native.op, ...)` and `call_gpu(_native.cuda.op, ...)`: "op" or "cuda.op", and the call."""
+    for path in OPS:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("call", "call_gpu"):
+                name = ast.unparse(node.args[0])
+                assert name.startswith("_native."), f"{path.name}:{node.lineno}"
+                yield name.removeprefix("_native."), node
+
+
+def test_native_calls_are_by_keyword() -> None:
+    stub = stub_signatures() | {f"cuda.{name}": names for name, names in stub_signatures("cuda").items()}
+    called = set()
+    for name, node in native_calls():
+        assert len(node.args) == 1 and {each.arg for each in node.keywords} == set(stub[name]), name
+        called.add(name)
+    assert stub.keys() - called == {"cuda.devices", "cuda.device_name"}  # these raise nothing to be translated

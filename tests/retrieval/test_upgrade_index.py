@@ -1,0 +1,177 @@
+"""An index of the format before becomes, to the byte, the index that is built anew; nothing is lost on the way."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyfast.corpus import read, storage
+from pyfast.errors import IndexFormatError
+from pyfast.retrieval import Index, build_index, manifest
+from pyfast.retrieval.upgrade import upgrade_index
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def built(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built") / "index"
+    build_index(read([examples / "corpus"]), folder)
+    return folder
+
+
+def make_old(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The renames of format 4, reversed."""
+    (folder / "bm25").rename(folder / "lexical")
+    (folder / "rendered_passages").rename(folder / "lines")
+    for path in (folder / "corpus").glob("*.arrow"):
+        with pa.ipc.open_file(path.read_bytes()) as reader:
+            batch = reader.get_batch(0)
+        told = {**batch.schema.metadata, b"format": b"pyfast corpus 2"}
+        fields = [field.with_name("unit") if field.name == "passage" else field for field in batch.schema]
+        batch = pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields, told))
+        with pa.ipc.new_file(path, batch.schema) as writer:
+            writer.write_batch(batch)
+    facts: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    for name in ("format", "version", "files", "blake2b"):
+        del facts[name]
+    names = {"passages": "units"}
+    facts = {names.get(name, name): value for name, value in facts.items()}
+    facts["parameters"] = {
+        "lexical" if name == "bm25" else name: value for name, value in facts["parameters"].items()
+    }
+    (folder / "manifest.json").unlink()
+    with monkeypatch.context() as patch:
+        patch.setitem(manifest.VERSION, "index", 3)
+        manifest.write_manifest(folder, facts)
+
+
+@pytest.fixture
+def old(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = Path(shutil.copytree(built, tmp_path / "old"))
+    make_old(folder, monkeypatch)
+    return folder
+
+
+def test_it_is_the_index_built_anew(old: Path, built: Path) -> None:
+    assert files(old).keys() ^ files(built).keys()
+    text = (old / "corpus" / "content.bin").stat().st_ino
+    assert upgrade_index(old)
+    assert files(old) == files(built)
+    assert (old / "corpus" / "content.bin").stat().st_ino == text  # a link, and no copy
+    assert Index(old).corpus.fingerprint() == Index(old).manifest["corpus"] == Index(built).manifest["corpus"]
+    assert list(old.parent.iterdir()) == [old]
+
+
+def test_one_of_today_is_left_as_it_is(built: Path) -> None:
+    before = {path: path.stat() for path in built.rglob("*")}
+    assert not upgrade_index(built)
+    assert {path: path.stat().st_mtime_ns for path in built.rglob("*")} == {
+        path: told.st_mtime_ns for path, told in before.items()
+    }
+
+
+def test_what_the_manifest_does_not_cover_comes_along(old: Path, built: Path, tmp_path: Path) -> None:
+    (old / "knowledge" / "1").mkdir(parents=True)
+    (old / "knowledge" / "1" / "records.sqlite").write_text("paid for")
+    (old / "notes.txt").write_text("mine")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a").write_text("far")
+    (old / "link").symlink_to(Path("..") / "elsewhere")
+    record = (old / "knowledge" / "1" / "records.sqlite").stat().st_ino
+    assert upgrade_index(old)
+    assert (old / "knowledge" / "1" / "records.sqlite").stat().st_ino == record
+    assert (old / "notes.txt").read_text() == "mine"
+    assert (old / "link").is_symlink() and (old / "link" / "a").read_text() == "far"
+    assert (old / "manifest.json").read_bytes() == (built / "manifest.json").read_bytes()
+    Index(old)
+
+
+def test_a_link_stays_a_link(old: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(old)
+    assert upgrade_index(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and Index(tmp_path / "link").manifest["version"] == 4
+
+
+def test_opening_it_says_what_to_do(old: Path) -> None:
+    with pytest.raises(IndexFormatError, match=rf"format 3, this pyfast reads 4; `pyfast upgrade {old}`") as error:
+        Index(old)
+    assert "\n" not in str(error.value)
+    with pytest.raises(IndexFormatError, match="not a file of the format 'pyfast corpus 3'"):
+        storage.read(old / "corpus")
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [(2, r"too old to be upgraded; .+`pyfast index SOURCE --out .+ --overwrite`"), (5, "use a newer pyfast")],
+)
+def test_too_old_or_too_new_is_told(built: Path, tmp_path: Path, version: int, told: str) -> None:
+    folder = Path(shutil.copytree(built, tmp_path / "index"))
+    text = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(text.replace('"version": 4', f'"version": {version}'))
+    for does in (Index, upgrade_index):
+        with pytest.raises(IndexFormatError, match=told) as error:
+            does(folder)
+        assert f"format {version}" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_damaged_one_is_refused_and_stays(old: Path) -> None:
+    for path in sorted(old.rglob("*")):
+        if path.is_file():
+            whole = path.read_bytes()
+            broken = bytearray(whole)
+            broken[len(whole) // 2] ^= 1
+            path.write_bytes(broken)
+            before = files(old)
+            with pytest.raises(IndexFormatError):
+                upgrade_index(old)
+            assert files(old) == before and list(old.parent.iterdir()) == [old], path
+            path.write_bytes(whole)
+    assert upgrade_index(old)
+
+
+def test_a_failure_half_way_leaves_the_old_one(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    before = files(old)
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "upgrade", fails)
+        with pytest.raises(KeyboardInterrupt):
+            upgrade_index(old)
+    assert files(old) == before and list(old.parent.iterdir()) == [old]
+
+
+@pytest.mark.parametrize("renamed", range(2))
+def test_killed_at_a_rename_a_whole_index_is_there(old: Path, renamed: int) -> None:
+    """A real SIGKILL before one of the two renames of folders."""
+    (old / "knowledge").mkdir()
+    (old / "knowledge" / "current").write_text("7")
+    child = os.fork()
+    if not child:  # the child of a test must never come back into it
+        try:
+            rename, seen = Path.rename, []
+
+            def dies(path: Path, target: Path) -> Path:
+                seen.extend([path] if path.is_dir() else [])
+                if len(seen) > renamed:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return rename(path, target)
+
+            Path.rename = dies  # type: ignore[method-assign,assignment]
+            upgrade_index(old)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    whole = [path for path in old.parent.iterdir() if (path / "manifest.json").is_file()]
+    assert len(whole) == 2 and all((path / "knowledge" / "current").read_text() == "7" for path in whole)
+    for path in whole:
+        upgrade_index(path)
+        Index(path)
