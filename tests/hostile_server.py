@@ -54,6 +54,7 @@ class Server:
         self.bodies: Counter[str] = Counter()
         self.llm = Instant()
         self.schemas: dict[bytes, dict[str, Any]] = {}
+        self.allowed = asyncio.Condition()
         self.log = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if options.log else None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -66,6 +67,11 @@ class Server:
                 body = await reader.readexactly(int(length or 0))
                 if line.startswith(b"post"):
                     await self.chat(writer, body)
+                elif b"/allow/" in line:
+                    async with self.allowed:
+                        self.options.allow = int(line.split(b"/allow/")[1].split()[0])
+                        self.allowed.notify_all()
+                    writer.write(reply({}))
                 elif b"/counts" in line:
                     writer.write(reply(self.state()))
                 elif b"/models" in line:
@@ -90,6 +96,9 @@ class Server:
         self.bodies[digest] += 1
         self.counts["requests"] += 1
         self.counts[mode] += 1
+        number = self.counts["requests"]
+        async with self.allowed:
+            await self.allowed.wait_for(lambda: self.options.allow is None or number <= self.options.allow)
         if self.options.delay_ms:
             await asyncio.sleep(self.options.delay_ms / 1000)
         if mode == "late":
@@ -177,6 +186,12 @@ def counts(url: str) -> dict[str, Any]:
     return result
 
 
+def allow(url: str, requests: int) -> None:
+    """Have the server at `url` answer so many requests in all; it holds what is beyond them."""
+    with urllib.request.urlopen(f"{url}/allow/{requests}", timeout=30):
+        pass
+
+
 def weights(text: str) -> list[tuple[str, float]]:
     """`good=8,cut=1` → [("good", 8.0), ("cut", 1.0)]"""
     pairs = [part.partition("=") for part in text.split(",")]
@@ -193,6 +208,7 @@ async def main() -> None:
     parser.add_argument("--weights", type=weights, default="good=1", help="how often each mode is drawn")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--delay-ms", type=float, default=0, help="before each reply")
+    parser.add_argument("--allow", type=int, help="hold requests beyond so many, until GET /allow/N allows more")
     parser.add_argument("--late-s", type=float, default=5, help="before a late reply")
     parser.add_argument("--retry-after", default="0.05", help="the header of a 429")
     parser.add_argument("--log", help="a file that gets a line `MODE DIGEST` for each reply")

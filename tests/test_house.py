@@ -11,10 +11,14 @@ from typing import Any
 
 import pytest
 
+import pyfast
 from pyfast import ops
+from pyfast.api.judging import judge_runs
+from pyfast.api.knowledge import merge_knowledge
+from pyfast.api.training import train_graph_convqa, train_hseq_iterator
 from pyfast.commands.answer import answer
 from pyfast.commands.judge import judge
-from pyfast.commands.knowledge import build
+from pyfast.commands.knowledge import build, merge
 from pyfast.commands.train_graph_convqa import graph_convqa
 from pyfast.commands.train_hseq_iterator import hseq_iterator
 
@@ -160,6 +164,27 @@ def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callab
     shared = own.keys() & others.keys() - OWN
     different = {name for name in shared if own[name].annotation != others[name].annotation}
     assert different == ({"llm"} if other is build else set()) and len(shared - different) >= least
+
+
+@pytest.mark.parametrize(
+    ("command", "function"),
+    [
+        (answer, pyfast.answer),
+        (build, pyfast.build_knowledge),
+        (merge, merge_knowledge),
+        (judge, judge_runs),
+        (graph_convqa, train_graph_convqa),
+        (hseq_iterator, train_hseq_iterator),
+    ],
+    ids=lambda called: called.__name__,
+)
+def test_a_command_has_the_defaults_of_its_function(
+    command: Callable[..., Any], function: Callable[..., Any]
+) -> None:
+    own, theirs = (inspect.signature(called).parameters for called in (command, function))
+    shared = {name for name in own.keys() & theirs.keys() if own[name].default is not inspect.Parameter.empty}
+    differ = [name for name in shared if (own[name].default or None) != (theirs[name].default or None)]
+    assert differ == [] and shared
 
 
 def test_no_function_stands_in_two_files() -> None:

@@ -11,12 +11,16 @@ import atexit
 import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import wait
 from typing import Any, TypeVar
 
 from pyfast.errors import InputError
 
 T = TypeVar("T")
 _PATIENCE_S = 5.0  # for what is interrupted to come to its end
+# Between two looks for signals: the kernel may give one to any thread, Python handles it in this one, and a thread
+# that waits for good would never come to it.
+_LOOK_S = 0.1
 
 _lock = threading.Lock()
 _running: tuple[int, asyncio.AbstractEventLoop, threading.Thread] | None = None  # and the process it belongs to
@@ -45,6 +49,8 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
     future = asyncio.run_coroutine_threadsafe(watched(), loop)
     try:
+        while not wait([future], _LOOK_S).done:
+            pass
         return future.result()
     except BaseException:
         if not ended.is_set():  # interrupted here, and not there: it ends in order, and gives back what it holds

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyfast.api.indexing import index_of
 from pyfast.engine import Ask, PromptOverrides, read_prompts
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
@@ -49,5 +50,5 @@ def configure(
         replaced.check(chosen.name, chosen.prompts)
     if index is None and chosen.needs_index:
         raise InputError(f"{chosen.name} retrieves: give it an index (--index, or index=), made by `pyfast index`")
-    opened = Index(Path(index)) if isinstance(index, str | Path) else index
+    opened = None if index is None else index_of(index)
     return ConfiguredSystem(chosen, configured, replaced, opened)

@@ -74,6 +74,11 @@ def open_index(path: str | Path, retriever: str | Callable[[Index], Retriever] =
     return Index(Path(path), retriever)
 
 
+def index_of(given: Index | str | Path) -> Index:
+    """The index that a caller gave, opened where it is a folder."""
+    return Index(Path(given)) if isinstance(given, str | Path) else given
+
+
 def _documents(
     given: Source | Iterable[Source], skipped: list[Path], readers: tuple[Reader | str, ...]
 ) -> Iterator[Document]:

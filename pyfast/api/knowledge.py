@@ -1,4 +1,4 @@
-"""`pyfast.build_knowledge`: the knowledge graph of an index."""
+"""`pyfast.build_knowledge`, and what else is done with the knowledge graph of an index."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.api.answering import at_least_one, begin, carry_out
+from pyfast.api.indexing import index_of
 from pyfast.api.models import opened
 from pyfast.engine import Job, OnEvent
 from pyfast.engine.events import ignore
 from pyfast.errors import InputError, RunError
-from pyfast.knowledge import Knowledge
+from pyfast.knowledge import Knowledge, export_graph
 from pyfast.knowledge import build_knowledge as build
+from pyfast.knowledge import merge_knowledge as merge
+from pyfast.knowledge import open_knowledge as open_store
 from pyfast.llm import LLM, with_defaults
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import DEFAULT, Embedder
@@ -87,7 +90,7 @@ def build_knowledge(
         )
 
     return build(
-        Index(Path(index)) if isinstance(index, str | Path) else index,
+        index_of(index),
         None if used is None else with_defaults(used),
         embedder=Embedder(embedder),
         run_job=run_job,
@@ -96,3 +99,68 @@ def build_knowledge(
         restart=restart,
         retry_failed=retry_failed,
     )
+
+
+def open_knowledge(index: Index | str | Path) -> Knowledge:
+    """Open the knowledge graph of an index.
+
+    Args:
+        index: An index, or its folder.
+
+    Returns:
+        The graph: `len` of it is the number of triples, `.failed_chunks()` are what the LLM could not extract.
+
+    Raises:
+        IndexFormatError: There is no graph, one of another version, or a damaged one.
+
+    Example:
+        >>> from pyfast.api.knowledge import open_knowledge
+        >>> graph = open_knowledge("IDX")
+        >>> print(len(graph), "triples of", len(graph.entities), "entities")
+    """
+    return open_store(index_of(index))
+
+
+def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
+    """Write the knowledge graph of an index for other programs.
+
+    Args:
+        index: An index, or its folder.
+        out: The file to write: `.graphml` or `.nt` (N-Triples).
+
+    Returns:
+        `out`.
+
+    Raises:
+        IndexFormatError: The index has no graph, or a damaged one.
+        InputError: `out` ends otherwise, or cannot be written.
+
+    Example:
+        >>> from pyfast.api.knowledge import export_knowledge
+        >>> export_knowledge("IDX", "graph.graphml")
+        PosixPath('graph.graphml')
+    """
+    export_graph(open_store(index_of(index)), Path(out))
+    return Path(out)
+
+
+def merge_knowledge(index: Index | str | Path, other: Index | str | Path, *, embedder: str = DEFAULT) -> Knowledge:
+    """Add what another index knows to the knowledge graph of this one.
+
+    Args:
+        index: An index, or its folder.
+        other: Another one, which has a graph.
+        embedder: A model of sentence-transformers, its name or folder, as in `pyfast.build_knowledge`.
+
+    Returns:
+        The graph of `index` as it is now.
+
+    Raises:
+        IndexFormatError: `other` has no graph, or a graph is damaged.
+        ModelNotFoundError: The embedding model is not on this machine.
+
+    Example:
+        >>> from pyfast.api.knowledge import merge_knowledge
+        >>> graph = merge_knowledge("IDX", "OTHER")
+    """
+    return merge(index_of(index), Embedder(embedder), open_store(index_of(other)))

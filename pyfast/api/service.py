@@ -14,6 +14,7 @@ import orjson
 
 from pyfast.api.answering import ManyQuestions, QuestionLike, at_least_one
 from pyfast.api.configured import ConfiguredSystem, configure
+from pyfast.api.indexing import index_of
 from pyfast.api.models import started
 from pyfast.engine import (
     Answer,
@@ -75,7 +76,7 @@ class Engine:
             InputError: A budget or the name of the model cannot be read.
             IndexFormatError: The folder holds no index, or a damaged one.
         """
-        self._index = Index(Path(index)) if isinstance(index, str | Path) else index
+        self._index = None if index is None else index_of(index)
         self._llm = open_llm(llm) if isinstance(llm, str) else llm
         self._budget = Budget.parse(budget or {})
         self._prompts = None if prompts is None else read_prompts(Path(prompts))

@@ -40,10 +40,11 @@ def build(
     --restart puts an extraction that was stopped aside; what is in the knowledge already stays.
     """
     import pyfast
+    from pyfast.knowledge.extraction import extraction_folder
 
     options = values(pairs("--llm-option", llm_option))
     store = watched(
-        index / "knowledge" / "extraction",
+        extraction_folder(index),
         llm or "",
         lambda on_event, stop: pyfast.build_knowledge(
             index,
@@ -64,20 +65,17 @@ def build(
 @app.command()
 def show(index: _Index) -> None:
     """Say what an index knows, and which chunks failed."""
-    from pyfast.knowledge import open_knowledge
-    from pyfast.retrieval import Index
+    from pyfast.api.knowledge import open_knowledge
 
-    _tell(index, open_knowledge(Index(index)))
+    _tell(index, open_knowledge(index))
 
 
 @app.command()
 def export(index: _Index, out: Annotated[Path, typer.Option(help="A file: .graphml or .nt")]) -> None:
     """Write what an index knows as GraphML or N-Triples."""
-    from pyfast.knowledge import export_graph, open_knowledge
-    from pyfast.retrieval import Index
+    from pyfast.api.knowledge import export_knowledge
 
-    export_graph(open_knowledge(Index(index)), out)
-    print(out)
+    print(export_knowledge(index, out))
 
 
 @app.command()
@@ -85,11 +83,9 @@ def merge(
     index: _Index, other: Annotated[Path, typer.Argument(help="Another index.")], embedder: _Embedder = _MODEL
 ) -> None:
     """Add what another index knows to what this one knows."""
-    from pyfast.knowledge import merge_knowledge, open_knowledge
-    from pyfast.retrieval import Index
-    from pyfast.retrieval.embeddings import Embedder
+    from pyfast.api.knowledge import merge_knowledge
 
-    _tell(index, merge_knowledge(Index(index), Embedder(embedder), open_knowledge(Index(other))))
+    _tell(index, merge_knowledge(index, other, embedder=embedder))
 
 
 def _tell(index: Path, store: Knowledge) -> None:

@@ -31,6 +31,14 @@ def pairs(option: str, given: list[str] | None) -> dict[str, str]:
     return found
 
 
+def numbers(option: str, given: str) -> list[float]:
+    """Numbers with commas between them."""
+    try:
+        return [float(number) for number in given.split(",")] if given else []
+    except ValueError:
+        raise InputError(f"{option} {given}: expected numbers, such as 2,1") from None
+
+
 def values(given: dict[str, str]) -> dict[str, Any]:
     """Values that are JSON (numbers, true, objects) as such, others as text."""
     import orjson

@@ -32,7 +32,7 @@ def graph_convqa(
     ] = True,
     memory: Annotated[Literal["on", "off", "random"], typer.Option(help="The evidence memory.")] = "on",
     passages: Annotated[int, typer.Option(min=1, help="Passages whose evidence items are ranked.")] = 50,
-    k: Annotated[int, typer.Option(min=1, help="Pieces of evidence of a turn.")] = 20,
+    k: Annotated[int, typer.Option(min=1, help="Evidence items of a turn.")] = 20,
     max_prompt_tokens: Annotated[int, typer.Option(min=128, help="Tokens of a prompt, at most.")] = 1024,
     epochs: Epochs = 1,
     learning_rate: LearningRate = 5e-5,
@@ -43,23 +43,27 @@ def graph_convqa(
     minutes: Minutes = None,
 ) -> None:
     """Train graph_convqa's encoder and language model on conversations."""
-    from pyfast.engine import questions_in
-    from pyfast.retrieval import Index
-    from pyfast.training.graph_convqa import Recipe, train
-    from pyfast.training.loop import Schedule
+    from pyfast.api.training import train_graph_convqa
 
-    turns = list(questions_in(conversations).read())
-    recipe = Recipe(
-        graph=graph,
-        passages=passages,
-        k=k,
-        memory=memory,
-        max_prompt_tokens=max_prompt_tokens,
-        residual=residual,
-        lora_rank=lora_rank,
-        lora_alpha=lora_alpha,
-    )
-    schedule = Schedule(epochs=epochs, accumulation=accumulation, learning_rate=learning_rate, seed=seed)
-    with progress(minutes) as (stop, on_step):
-        curve = train(Index(index), turns, model, out, recipe, schedule, stop, on_step)
-    tell(curve, out)
+    with progress() as on_step:
+        training = train_graph_convqa(
+            conversations,
+            index=index,
+            model=model,
+            out=out,
+            graph=graph,
+            residual=residual,
+            memory=memory,
+            passages=passages,
+            k=k,
+            max_prompt_tokens=max_prompt_tokens,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            accumulation=accumulation,
+            lora_rank=lora_rank,
+            lora_alpha=lora_alpha,
+            seed=seed,
+            minutes=minutes,
+            on_step=on_step,
+        )
+    tell(training)

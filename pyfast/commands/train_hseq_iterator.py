@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import pairs
+from pyfast.commands.terminal import numbers, pairs
 from pyfast.commands.training_options import (
     Accumulation,
     Epochs,
@@ -43,29 +42,26 @@ def hseq_iterator(
     minutes: Minutes = None,
 ) -> None:
     """Train HSEQ's iterator on questions with gold answers; OUT/adapter is what it learnt."""
-    from pyfast.errors import InputError
-    from pyfast.retrieval import Index
-    from pyfast.systems import load_system
-    from pyfast.systems.hseq.system import Settings
-    from pyfast.training.hseq_iterator import ADAPTER, Recipe, train
-    from pyfast.training.loop import Schedule
-    from pyfast.training.weak_positives import read_gold
+    from pyfast.api.training import train_hseq_iterator
 
-    settings = load_system("hseq").configure({"guidance": "template", **pairs("--set", setting)})
-    assert isinstance(settings, Settings)
-    read = [(Index(Path(index)), read_gold(Path(path))) for path, index in pairs("SOURCES", sources).items()]
-    try:
-        shares = tuple(float(share) for share in weights.split(",")) if weights else ()
-    except ValueError:
-        raise InputError(f"--weights {weights}: expected numbers, such as 2,1") from None
-    recipe = Recipe(
-        settings=settings, max_positives=max_positives, lexical_weight=lexical_weight,
-        verdict_weight=verdict_weight, size=size, weights=shares, lora_rank=lora_rank, lora_alpha=lora_alpha,
-    )  # fmt: skip
-    schedule = Schedule(
-        epochs=epochs, accumulation=accumulation, learning_rate=learning_rate,
-        rate="cosine", warmup=0.03, seed=seed,
-    )  # fmt: skip
-    with progress(minutes) as (stop, on_step):
-        curve = train(read, model, out, recipe, schedule, stop, on_step)
-    tell(curve, out / ADAPTER)
+    with progress() as on_step:
+        training = train_hseq_iterator(
+            pairs("SOURCES", sources),
+            model=model,
+            out=out,
+            settings=pairs("--set", setting),
+            weights=numbers("--weights", weights),
+            size=size,
+            max_positives=max_positives,
+            lexical_weight=lexical_weight,
+            verdict_weight=verdict_weight,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            accumulation=accumulation,
+            lora_rank=lora_rank,
+            lora_alpha=lora_alpha,
+            seed=seed,
+            minutes=minutes,
+            on_step=on_step,
+        )
+    tell(training)

@@ -14,7 +14,6 @@ def merge(
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
 ) -> None:
     """Write a model with what it learnt taken in, for whatever cannot load an adapter beside a model."""
-    from pyfast.training.lora import merge_adapter
+    from pyfast.api.training import merge_adapter
 
-    merge_adapter(model, adapter, out)
-    print(out)
+    print(merge_adapter(model, adapter, out))

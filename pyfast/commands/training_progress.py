@@ -1,37 +1,34 @@
-"""How far a training is, on the terminal; and when it is to stop."""
+"""How far a training is, on the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyfast.commands.terminal import console
 
-Watch = tuple[Callable[[], bool], Callable[[Any, int], None]]
-"""(whether to stop, what hears of each point of the curve and how many there will be)"""
+if TYPE_CHECKING:
+    from pyfast.api.training import OnStep, Training
+    from pyfast.training.loop import Point
 
 
 @contextmanager
-def progress(minutes: float | None) -> Iterator[Watch]:
-    """A bar with the loss, for as long as the training lasts; it stops after so many minutes."""
+def progress() -> Iterator[OnStep]:
+    """A bar with the loss, for as long as the training lasts: what hears of each step."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     screen = console()
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]}"), TimeRemainingColumn())
-    end = None if minutes is None else monotonic() + 60 * minutes
     with Progress(*columns, console=screen, disable=not screen.is_terminal) as bars:
         bar = bars.add_task("", total=None, loss="")
 
-        def on_step(point: Any, total: int) -> None:
+        def on_step(point: Point, total: int) -> None:
             bars.update(bar, total=total, completed=point.step + 1, loss=f"{point.loss:.3f}")
 
-        yield lambda: end is not None and monotonic() > end, on_step
+        yield on_step
 
 
-def tell(curve: Sequence[Any], out: Path) -> None:
+def tell(training: Training) -> None:
     """Say how it ended, and where what was learnt lies."""
-    last = curve[-10:]
-    print(f"{len(curve)} steps, loss {sum(point.loss for point in last) / max(len(last), 1):.3f}; {out}")
+    print(f"{len(training.curve)} steps, loss {training.loss:.3f}; {training.path}")

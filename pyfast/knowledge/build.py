@@ -69,7 +69,7 @@ def build_knowledge(
     """
     upgrade_knowledge(index.folder / KNOWLEDGE)
     repair(index)
-    folder = extraction_folder(index)
+    folder = extraction_folder(index.folder)
     if restart and (aside := set_aside(folder)) is not None:
         _log.info("the extraction that was stopped is now %s", aside)
     size = chunk_size(index, chunk_tokens)  # refused before anything is paid for
@@ -100,7 +100,7 @@ def update_knowledge(
     What was extracted from documents that are no longer in the index goes. What runs have learned stays. Raises
     `InputError` as `chunk_size` does. `texts_by_rules`: tables and graphs are not all that rules read.
     """
-    folder, size = extraction_folder(index), chunk_size(index, chunk_tokens)
+    folder, size = extraction_folder(index.folder), chunk_size(index, chunk_tokens)
     by_rules = list(extract_by_rules(index, texts_by_rules))
     by_llm, waiting = extraction_results(folder)
     current = [chunk.digest for chunk in split_into_chunks(index, size)]
@@ -116,7 +116,7 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
 
     Raises `InputError` where another one is given than before.
     """
-    before = begun_chunk_tokens(extraction_folder(index))
+    before = begun_chunk_tokens(extraction_folder(index.folder))
     if before is None and has_knowledge(index):
         before = open_knowledge(index).manifest.get("chunk_tokens")
     if before is not None and tokens not in (None, before):
@@ -147,7 +147,7 @@ def _extract(
 ) -> list[tuple[str, int] | None]:
     """Go on with an extraction, or begin one: [why all of it failed, if all did]; empty where nothing is new."""
     chunks = new_chunks(index, chunk_tokens, retry_failed)
-    extraction = plan_extraction(extraction_folder(index), chunks, chunk_tokens)
+    extraction = plan_extraction(extraction_folder(index.folder), chunks, chunk_tokens)
     if extraction is None:
         return []
     run_job(extraction_job(extraction, llm, Budget(), concurrency))

@@ -41,7 +41,6 @@ from pyfast.knowledge.extraction_prompts import (
 )
 from pyfast.knowledge.extracts import BY_LLM, Extract
 from pyfast.llm import FullLLM
-from pyfast.retrieval import Index
 from pyfast.retrieval.index import KNOWLEDGE
 
 FOLDER, CHUNKS = "extraction", "chunks.jsonl"
@@ -57,9 +56,9 @@ class Extraction:
     chunk_tokens: int
 
 
-def extraction_folder(index: Index) -> Path:
-    """Where an extraction stays until the store has all that came of it."""
-    return index.folder / KNOWLEDGE / FOLDER
+def extraction_folder(index: Path) -> Path:
+    """Where an extraction stays, in the folder of its index, until the store has all that came of it."""
+    return index / KNOWLEDGE / FOLDER
 
 
 def is_begun(folder: Path) -> bool:

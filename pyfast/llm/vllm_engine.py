@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import logging
 import multiprocessing
 import os
 import re
@@ -27,6 +28,7 @@ from pyfast.llm.local import LOG_VARIABLE, usable_cores
 
 STARTER = "PYFAST_VLLM_STARTER"  # in the environment of the engines that pyfast starts: the process that did
 FEW_CORES = 8
+_WATCHER = "pyfast-parent"
 
 
 def start_engine(
@@ -148,11 +150,14 @@ def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
 def _quiet(scratch: Path) -> Path:
     """A logging configuration for all of vLLM's processes: errors go to a file, the rest nowhere."""
     handler = {"class": "logging.FileHandler", "filename": str(scratch / "errors.log"), "level": "ERROR"}
+    # vLLM's plugins come after its processes have met: one whose parent was killed before that would wait for it
+    # for five minutes. This configuration is read when vLLM is imported.
+    early = {"()": f"{__name__}.{settle_early.__name__}"}
     logger = {"handlers": ["file"], "level": "ERROR", "propagate": False}
     configuration = {
         "version": 1,
         "disable_existing_loggers": False,
-        "handlers": {"file": handler},
+        "handlers": {"file": handler, "early": early},
         "loggers": {"vllm": logger},
     }
     path = scratch / "logging.json"
@@ -192,6 +197,8 @@ def settle_in() -> None:
     parent = multiprocessing.parent_process()
     if parent is None or os.environ.get(STARTER, str(os.getpid())) == str(os.getpid()):
         return
+    if any(thread.name == _WATCHER for thread in threading.enumerate()):
+        return
     if not os.environ.get(LOG_VARIABLE):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
@@ -201,4 +208,10 @@ def settle_in() -> None:
         connection.wait([parent.sentinel])
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True, name="pyfast-parent").start()
+    threading.Thread(target=watch, daemon=True, name=_WATCHER).start()
+
+
+def settle_early() -> logging.Handler:
+    """`settle_in`, as what a logging configuration asks for."""
+    settle_in()
+    return logging.NullHandler()

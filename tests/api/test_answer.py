@@ -316,6 +316,16 @@ def test_what_is_interrupted_ends_in_order(keyboard: None) -> None:
     assert llm.ended
 
 
+@pytest.mark.guarantee("G6")
+def test_a_signal_that_another_thread_gets(keyboard: None) -> None:
+    """The kernel gives a process's signal to any of its threads: it is heard all the same, and at once."""
+    killer = threading.Timer(0.5, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT))
+    killer.start()
+    with pytest.raises(KeyboardInterrupt):
+        pyfast.answer(["Who?"], llm=Minimal(), system="direct", on_event=lambda event: killer.join(20))
+        raise AssertionError("it was heard when all was done")
+
+
 def test_a_callback_that_fails_loses_nothing(small: pyfast.Index, tmp_path: Path) -> None:
     def hear(event: Event) -> None:
         if event.done == 3:

@@ -3,6 +3,7 @@
 import ast
 import doctest
 import inspect
+import json
 import os
 import re
 import shutil
@@ -14,9 +15,10 @@ from typing import Any
 
 import pytest
 from hostile_server import hostile
+from tiny import tiny_model
 
 import pyfast
-from pyfast.api import judging, upgrading
+from pyfast.api import judging, knowledge, training, upgrading
 
 HERE = Path(__file__).parent
 SNAPSHOT = HERE / "public_names.txt"
@@ -78,6 +80,8 @@ EXPLAINED = [getattr(pyfast, name) for name in NAMES if not inspect.ismodule(get
 EXPLAINED += [
     *(getattr(pyfast.Engine, name) for name in ("answer", "answer_many", "retrieve")),
     *(judging.judge_runs, upgrading.upgrade, pyfast.systems.names),
+    *(knowledge.open_knowledge, knowledge.export_knowledge, knowledge.merge_knowledge),
+    *(training.train_graph_convqa, training.train_hseq_iterator, training.merge_adapter),
 ]
 
 
@@ -104,6 +108,14 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Iterator[
         shutil.copytree(examples / "corpus", folder / "corpus")
         shutil.copy(examples / "questions.jsonl", folder / "QUESTIONS.jsonl")
         index = pyfast.build_index(folder / "corpus", folder / "IDX")
+        pyfast.build_knowledge(index)
+        pyfast.build_knowledge(pyfast.build_index(folder / "corpus", folder / "OTHER"))
+        turn = {"id": "t1", "question": "Who discovered Titan?", "answers": ["Christiaan Huygens"]}
+        (folder / "CONVERSATIONS.jsonl").write_text(json.dumps({"id": "titan", "turns": [turn]}) + "\n")
+        tiny_model(folder / "MODEL")
+        training.train_hseq_iterator(
+            {folder / "QUESTIONS.jsonl": index}, model=folder / "MODEL", out=folder / "OUT", size=16
+        )
         for run in ("RUN", "RUN_A", "RUN_B"):
             pyfast.answer(folder / "QUESTIONS.jsonl", index=index, llm="instant", system="rag", run=folder / run)
         yield folder, url

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_server import counts, hostile
+from hostile_server import allow, counts, hostile
 from processes import Session
 
 from pyfast.corpus import read
@@ -90,6 +90,8 @@ def test_killed_again_and_again(place: Path, whole: tuple[bytes, dict[str, Any]]
     chance, folder, kills, at = random.Random(SEED), place / "killed", 0, []
     with hostile("--delay-ms", str(DELAY_MS)) as url:
         while kills < KILLS:
+            # However slow this process is to kill it: the run is not done by then.
+            allow(url, counts(url)["requests"] + 2 * whole[1]["requests"] // KILLS + 2 * CONCURRENCY)
             session = Session(folder, *arguments(place, url))
             if chance.random() < 0.2:
                 time.sleep(chance.random() / 3)
@@ -102,6 +104,7 @@ def test_killed_again_and_again(place: Path, whole: tuple[bytes, dict[str, Any]]
             session.kill()
             kills += 1
             at.append(session.lines())
+        allow(url, 10**6)
         finish(folder, place, url)
         asked = counts(url)
         finish(folder, place, url)  # a run that is done
@@ -300,13 +303,14 @@ def test_a_journal_that_is_damaged_between_sessions(place: Path, whole: tuple[by
 
 def test_two_processes_on_one_run(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
     folder = place / "shared"
-    with hostile("--delay-ms", str(4 * DELAY_MS)) as url:  # three others are to find it at work
+    with hostile("--allow", str(whole[1]["requests"] // 2)) as url:  # three others are to find it at work
         first = Session(folder, *arguments(place, url))
         first.until(lambda: first.lines() > 20)
         for option in ([], ["--restart"], ["--retry-failed"]):
             second = Session(folder, *arguments(place, url, *option))
             assert second.ended() == 1 and second.told.count("\n") == 1
             assert "another process is working on this run" in second.told
+        allow(url, 10**6)
         assert first.ended() == 0
         assert counts(url)["requests"] == whole[1]["requests"]
     assert answers(folder) == whole[0] and states(folder) == {"answered": QUESTIONS}
@@ -318,10 +322,12 @@ def test_asked_to_stop_it_finishes_what_is_in_work(
     place: Path, whole: tuple[bytes, dict[str, Any]], sent: signal.Signals
 ) -> None:
     folder = place / f"stopped-{sent}"
-    with hostile("--delay-ms", str(2 * DELAY_MS)) as url:
+    with hostile("--allow", str(whole[1]["requests"] // 2)) as url:
         session = Session(folder, *arguments(place, url))
         session.until(lambda: session.lines() > 10)
         session.send(sent)
+        session.until(lambda: "finishing" in session.told)
+        allow(url, 10**6)
         assert session.ended() == 130
         told = session.told.splitlines()
         assert told[0] == "pyfast: finishing what is in work; once more to stop at once"

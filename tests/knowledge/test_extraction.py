@@ -84,12 +84,12 @@ def by_llm(store: Knowledge) -> set[str]:
 def planned(index: Index, tokens: int | None = None) -> Extraction | None:
     """What is to be extracted of an index."""
     size = chunk_size(index, tokens)
-    return plan_extraction(extraction_folder(index), new_chunks(index, size), size)
+    return plan_extraction(extraction_folder(index.folder), new_chunks(index, size), size)
 
 
 def waiting(index: Index) -> int:
     """How many chunks wait for an LLM."""
-    return extraction_results(extraction_folder(index))[1]
+    return extraction_results(extraction_folder(index.folder))[1]
 
 
 def work(job: Job) -> None:

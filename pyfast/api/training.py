@@ -1,0 +1,235 @@
+"""What two of the systems learn: the encoder and model of graph_convqa, and HSEQ's iterator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyfast.api.indexing import index_of
+from pyfast.engine import questions_in
+from pyfast.errors import InputError
+from pyfast.retrieval import Index
+from pyfast.systems import load_system
+from pyfast.systems.hseq.system import Settings
+
+if TYPE_CHECKING:
+    from pyfast.training.loop import Point
+
+OnStep = Callable[["Point", int], None]
+"""Called with each step of a training, and how many there will be"""
+_LAST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a training came to."""
+
+    path: Path
+    """What was learnt"""
+    curve: list[Point]
+    """Each step: its loss, the norm of its gradient, its seconds"""
+
+    @property
+    def loss(self) -> float:
+        """Mean of the last ten steps."""
+        last = self.curve[-_LAST:]
+        return sum(point.loss for point in last) / max(len(last), 1)
+
+
+def train_graph_convqa(
+    conversations: str | Path,
+    *,
+    index: Index | str | Path,
+    model: str | Path,
+    out: str | Path,
+    graph: bool = True,
+    residual: bool = True,
+    memory: Literal["on", "off", "random"] = "on",
+    passages: int = 50,
+    k: int = 20,
+    max_prompt_tokens: int = 1024,
+    epochs: int = 1,
+    learning_rate: float = 5e-5,
+    accumulation: int = 4,
+    lora_rank: int = 128,
+    lora_alpha: int = 32,
+    seed: int = 0,
+    minutes: float | None = None,
+    on_step: OnStep | None = None,
+) -> Training:
+    """Train graph_convqa's encoder and language model on conversations, or go on (sections 4.6 and 5, table 4).
+
+    Args:
+        conversations: A file of JSON lines with `id` and `turns`, which have `answers`.
+        index: The index that evidence comes from, or its folder.
+        model: The folder of a language model in safetensors.
+        out: The folder of the training; one that was begun goes on.
+        graph: False: the text-only fine-tune that the paper compares with.
+        residual: Nodes keep their tokens' embeddings; False is the paper's.
+        memory: The evidence memory.
+        passages: Passages whose evidence items are ranked.
+        k: Evidence items of a turn.
+        max_prompt_tokens: Tokens of a prompt, at most.
+        epochs: How often each example is learnt from.
+        learning_rate: Adam's.
+        accumulation: Examples of a step.
+        lora_rank: The rank of LoRA's updates.
+        lora_alpha: The scale of LoRA's updates.
+        seed: Of order, weights and dropout.
+        minutes: Stop then; the same call goes on.
+        on_step: Called with each point of the curve, and how many there will be.
+
+    Returns:
+        The curve. `out` holds `model` (the language model with what it learnt) and the encoder: give it to the
+        system as its setting `trained`.
+
+    Raises:
+        InputError: The conversations or the model cannot be read, or `out` holds another training.
+        RunError: The loss is not finite.
+
+    Example:
+        >>> from pyfast.api.training import train_graph_convqa
+        >>> training = train_graph_convqa("CONVERSATIONS.jsonl", index="IDX", model="MODEL", out="TRAINED", k=4)
+        >>> print(len(training.curve), "steps, loss", training.loss)
+    """
+    from pyfast.training.graph_convqa import Recipe, train
+    from pyfast.training.loop import Schedule
+
+    recipe = Recipe(
+        graph=graph,
+        passages=passages,
+        k=k,
+        memory=memory,
+        max_prompt_tokens=max_prompt_tokens,
+        residual=residual,
+        lora_rank=lora_rank,
+        lora_alpha=lora_alpha,
+    )
+    schedule = Schedule(epochs=epochs, accumulation=accumulation, learning_rate=learning_rate, seed=seed)
+    turns = list(questions_in(Path(conversations)).read())
+    curve = train(
+        index_of(index), turns, Path(model), Path(out), recipe, schedule, _over(minutes), on_step or _ignore
+    )
+    return Training(Path(out), curve)
+
+
+def train_hseq_iterator(
+    sources: Mapping[str | Path, Index | str | Path] | Mapping[str, str],
+    *,
+    model: str | Path,
+    out: str | Path,
+    settings: Mapping[str, Any] | None = None,
+    weights: Sequence[float] = (),
+    size: int = 512,
+    max_positives: int = 4,
+    lexical_weight: float = 0.3,
+    verdict_weight: float = 1.0,
+    epochs: int = 1,
+    learning_rate: float = 2e-5,
+    accumulation: int = 16,
+    lora_rank: int = 16,
+    lora_alpha: int = 32,
+    seed: int = 0,
+    minutes: float | None = None,
+    on_step: OnStep | None = None,
+) -> Training:
+    """Train HSEQ's iterator on questions with gold answers, or go on (section 4.1, appendix A.3).
+
+    Args:
+        sources: Files of questions with gold answers, each with the index (or its folder) where they look.
+        model: The folder of a language model in safetensors.
+        out: The folder of the training; one that was begun goes on.
+        settings: Settings of hseq by name, as the system is going to run; `guidance` is `template` if not given.
+        weights: Of the sources, in the mixture; none: all alike.
+        size: Steps in the mixture.
+        max_positives: Positives of a question, at most.
+        lexical_weight: Weight of a positive that only shares words with the question; 0 leaves them out.
+        verdict_weight: Weight of the tokens that say whether the evidence suffices.
+        epochs: How often each example is learnt from.
+        learning_rate: Adam's highest: it rises for 3 % of the steps and falls along a cosine.
+        accumulation: Examples of a step.
+        lora_rank: The rank of LoRA's updates.
+        lora_alpha: The scale of LoRA's updates.
+        seed: Of order, weights and dropout.
+        minutes: Stop then; the same call goes on.
+        on_step: Called with each point of the curve, and how many there will be.
+
+    Returns:
+        The curve; its path is the adapter, in peft's format.
+
+    Raises:
+        InputError: A source or the model cannot be read, a setting is unknown, or `out` holds another training.
+        RunError: The loss is not finite.
+
+    Example:
+        >>> from pyfast.api.training import train_hseq_iterator
+        >>> training = train_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL", out="OUT", size=16)
+        >>> print(training.path)
+    """
+    from pyfast.training.hseq_iterator import ADAPTER, Recipe, train
+    from pyfast.training.loop import Schedule
+    from pyfast.training.weak_positives import read_gold
+
+    configured = load_system("hseq").configure({"guidance": "template", **(settings or {})})
+    assert isinstance(configured, Settings)
+    recipe = Recipe(
+        settings=configured,
+        max_positives=max_positives,
+        lexical_weight=lexical_weight,
+        verdict_weight=verdict_weight,
+        size=size,
+        weights=tuple(weights),
+        lora_rank=lora_rank,
+        lora_alpha=lora_alpha,
+    )
+    schedule = Schedule(
+        epochs=epochs,
+        accumulation=accumulation,
+        learning_rate=learning_rate,
+        rate="cosine",
+        warmup=0.03,
+        seed=seed,
+    )
+    if not sources:
+        raise InputError("sources: expected at least one file of questions with its index")
+    read = [(index_of(index), read_gold(Path(questions))) for questions, index in sources.items()]
+    curve = train(read, Path(model), Path(out), recipe, schedule, _over(minutes), on_step or _ignore)
+    return Training(Path(out) / ADAPTER, curve)
+
+
+def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Path:
+    """Write a model with what it learnt taken in, for whatever cannot load an adapter beside a model.
+
+    Args:
+        model: The folder of the model that was trained.
+        adapter: What it learnt, in peft's format.
+        out: The folder to write.
+
+    Returns:
+        `out`.
+
+    Raises:
+        InputError: The model or the adapter cannot be read, or `out` is in the way.
+
+    Example:
+        >>> from pyfast.api.training import merge_adapter
+        >>> merge_adapter("MODEL", "OUT/adapter", "MERGED")
+        PosixPath('MERGED')
+    """
+    from pyfast.training.lora import merge_adapter as merge
+
+    merge(Path(model), Path(adapter), Path(out))
+    return Path(out)
+
+
+def _over(minutes: float | None) -> Callable[[], bool]:
+    """Whether so many minutes have gone by since now."""
+    end = None if minutes is None else monotonic() + 60 * minutes
+    return lambda: end is not None and monotonic() > end
+
+
+def _ignore(point: Point, total: int) -> None:
+    """Hear nothing."""
