@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -31,6 +31,21 @@ class LLMUnavailableError(RunError):
     """The LLM cannot be reached or has died: the run stops. A single failed call is a `CallError`."""
 
 
+class OutageError(LLMUnavailableError):
+    """The LLM cannot take a call now, and the call is not at fault: not reached, overloaded, an error of its own.
+
+    A run waits until it answers again, and gives up after a while; anybody else may try again.
+    """
+
+    def __init__(
+        self, message: str, kind: Literal["down", "busy", "slow"] = "down", retry_after: float = 0.0
+    ) -> None:
+        """`busy`: it says that too much is asked of it; `retry_after`: the seconds that it asks to wait."""
+        super().__init__(message)
+        self.kind: Literal["down", "busy", "slow"] = kind
+        self.retry_after = retry_after
+
+
 class ModelNotFoundError(LLMUnavailableError):
     """The model's weights or its runtime are not installed; the message says which command installs them."""
 
@@ -45,6 +60,10 @@ class AnswerError(CallError):
 
 class CutOffError(AnswerError):
     """The answer did not come to its end within its tokens."""
+
+
+class TransportError(CallError):
+    """One LLM call failed on its way, again and again, while others passed; the same command tries it again."""
 
 
 class BudgetError(PyfastError):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from functools import cache
 from inspect import signature
@@ -19,12 +20,13 @@ from pyfast.engine.batching import BatchPoint
 from pyfast.engine.budget import Budget, Remaining, within
 from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
+from pyfast.engine.outages import Clock, Outages
 from pyfast.engine.prompt import GREEDY, Prompt, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer
 from pyfast.engine.run_folder import RunFolder
-from pyfast.errors import AnswerError, BudgetError, CallError, CutOffError, InputError
+from pyfast.errors import AnswerError, BudgetError, CallError, CutOffError, InputError, TransportError
 from pyfast.llm import LLM, Completion, Request, with_defaults
 from pyfast.retrieval import Index, Pool, ScoredSegments, evidence_of, narrate, search, search_and_fuse
 from pyfast.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
@@ -50,9 +52,11 @@ class Runtime:
         executor: Executor,
         budget: Budget | None = None,
         folder: RunFolder | None = None,
+        outages: Outages | None = None,
     ) -> None:
         self.index = index
         self.llm = with_defaults(llm)
+        self.outages = outages or Outages(self.llm)
         self.budget = budget or Budget()
         self.folder = folder
         self.tokens = 0 if folder is None or self.budget.run_tokens is None else folder.journal.tokens()
@@ -78,19 +82,18 @@ class Runtime:
             self._points[key] = point
         return point
 
-    async def ask(self, request: Request, stage: Stage) -> Outcome:
-        """What the LLM says, or the error that it made. Raises `LLMUnavailableError`."""
+    async def ask(self, request: Request, stage: Stage, clock: Clock | None) -> Outcome:
+        """What the LLM says, or the error that it made. Raises `LLMUnavailableError`, and `TimeoutError` where the
+        question's clock has run down.
+        """
         asked = perf_counter()
         if not self._admission.enter_at_once():
             await self._admission.enter(request)
         started = perf_counter()
         try:
-            async with within(self.budget.call_seconds):
-                completion = await self.llm.complete(request)
+            completion = await self.outages.complete(request, self.budget.call_seconds, clock)
             self.tokens += completion.prompt_tokens + completion.completion_tokens
             return completion
-        except TimeoutError:
-            return CallError(f"the LLM gave no answer within {self.budget.call_seconds or 0:g} s")
         except CallError as error:
             return error
         finally:
@@ -130,6 +133,14 @@ class Context:
         self.question = question
         self.past = past
         self.ledger = Ledger()
+        self._clock: Clock | None = None
+
+    @contextlib.asynccontextmanager
+    async def timed(self, seconds: float | None) -> AsyncIterator[None]:
+        """The question's seconds run while this is entered, but not in an outage. Raises `TimeoutError`."""
+        async with within(seconds) as timeout:
+            with self._runtime.outages.timed(timeout) as self._clock:
+                yield
 
     @property
     def index(self) -> Index:
@@ -160,7 +171,7 @@ class Context:
             try:
                 completion = await self.complete(request, prompt.name)
             except CallError as error:
-                if refused is None:
+                if refused is None or isinstance(error, TransportError):
                     raise
                 raise AnswerError(f"{refused}; asked again: {error}") from None
             try:
@@ -185,7 +196,7 @@ class Context:
         ledger.llm_calls += 1
         folder = self._runtime.folder
         if folder is None:
-            outcome = await self._runtime.ask(request, ledger.stage(name))
+            outcome = await self._runtime.ask(request, ledger.stage(name), self._clock)
         else:
             digest = request.digest().hex()
             key = (digest, self._asked[digest])
@@ -196,7 +207,7 @@ class Context:
                 outcome = kept
                 await asyncio.sleep(0)  # calls that were made at once are so again, within the same budget
             else:
-                outcome = await self._runtime.ask(request, ledger.stage(name))
+                outcome = await self._runtime.ask(request, ledger.stage(name), self._clock)
                 await folder.store_completion(self._number, key, outcome)  # before anybody sees it
         if isinstance(outcome, CallError):
             raise outcome

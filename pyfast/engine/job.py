@@ -15,6 +15,7 @@ from pyfast.engine.budget import Budget
 from pyfast.engine.configuration import Configuration, configuration
 from pyfast.engine.events import Event, OnEvent, ignore
 from pyfast.engine.journal import Sync
+from pyfast.engine.outages import PATIENCE_S, Waiting
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Questions
@@ -67,6 +68,8 @@ class Job:
     budget: Budget = field(default_factory=Budget)
     failures: int | None = None
     """How many questions may fail, in all sessions together"""
+    outage_seconds: float = PATIENCE_S
+    """How long an LLM that answers nobody is waited for"""
     sync: Sync = "normal"
     retry_failed: bool = False
     resumed: Callable[[Path], None] | None = None
@@ -116,8 +119,7 @@ async def work_on(job: Job, stop: asyncio.Event | None = None, on_event: OnEvent
         return await _in_memory(job, stop, on_event)
     folder = RunFolder(job.folder, job.describe(), job.sync)
     try:
-        if job.retry_failed:
-            folder.forget_failures()
+        folder.forget_failures(only_of_transport=not job.retry_failed)
         done = written = folder.answered(job.questions.read())
         if job.resumed is not None and done:
             await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
@@ -134,7 +136,12 @@ async def work_on(job: Job, stop: asyncio.Event | None = None, on_event: OnEvent
             on_event(Event("answered", written, total, record))
 
         failed = folder.journal.counts(done).get("failed", 0)  # later ones fail again, from the journal
-        summary = await _answered(job, write, stop, folder, done, failed)
+
+        def waits(waiting: Waiting | None) -> None:
+            folder.note_outage(waiting)
+            on_event(_of_outage(waiting, written, total))
+
+        summary = await _answered(job, write, waits, stop, folder, done, failed)
         # A stop may come when the last questions are in work: then nothing is left.
         if job.finished is not None and written == total:
             await asyncio.to_thread(job.finished, job.folder / ANSWERS)  # Ctrl-C is heard meanwhile
@@ -153,7 +160,8 @@ async def _in_memory(job: Job, stop: asyncio.Event, on_event: OnEvent) -> Sessio
         on_event(Event("answered", len(records), total, record))
 
     try:
-        return SessionResult(await _answered(job, write, stop), records)
+        waits = lambda waiting: on_event(_of_outage(waiting, len(records), total))  # noqa: E731
+        return SessionResult(await _answered(job, write, waits, stop), records)
     except RunError as error:
         error.records = tuple(records)
         raise
@@ -162,6 +170,7 @@ async def _in_memory(job: Job, stop: asyncio.Event, on_event: OnEvent) -> Sessio
 async def _answered(
     job: Job,
     write: Callable[[Record], None],
+    waits: Callable[[Waiting | None], None],
     stop: asyncio.Event,
     folder: RunFolder | None = None,
     done: int = 0,
@@ -181,4 +190,14 @@ async def _answered(
         failed=failed,
         stop=stop,
         replaced=job.replaced,
+        outage_seconds=job.outage_seconds,
+        on_outage=waits,
     )
+
+
+def _of_outage(waiting: Waiting | None, done: int, total: int) -> Event:
+    if waiting is None:
+        _LOG.info("the LLM answers again")
+        return Event("answering", done, total)
+    _LOG.warning("the LLM answers nobody; waiting for it: %s", waiting.reason)
+    return Event("waiting", done, total, waiting=waiting)

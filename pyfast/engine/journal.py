@@ -17,7 +17,7 @@ from zlib import crc32
 import orjson
 
 from pyfast.engine.ledger import Ledger
-from pyfast.errors import AnswerError, CallError, InputError, RunError
+from pyfast.errors import AnswerError, CallError, InputError, RunError, TransportError
 from pyfast.files import free_name
 from pyfast.llm import Completion
 
@@ -45,6 +45,7 @@ _OF_THE_MACHINE = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
 }
+_LOST = f"entry ->> 3 = '{TransportError.__name__}'"
 _KEEP = "INSERT INTO completions SELECT value ->> 0, value FROM json_each(?)"
 # A question that ended before the process was killed, and again from its journal: the first time tells what it
 # cost, the second what stands in the answers.
@@ -79,7 +80,8 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
     _, digest, nth, error, text, *rest = said
     if error is None:
         return (digest, nth), Completion(text, *rest)
-    return (digest, nth), (AnswerError if error == AnswerError.__name__ else CallError)(text)
+    kinds = {kind.__name__: kind for kind in (AnswerError, TransportError)}
+    return (digest, nth), kinds.get(error, CallError)(text)
 
 
 class Journal:
@@ -121,13 +123,22 @@ class Journal:
             outcomes = (_outcome(entry, number) for (entry,) in found.fetchall())
             return dict(outcome for outcome in outcomes if outcome is not None)
 
-    def forget_failures(self) -> None:
+    def failed(self, only_of_transport: bool = False) -> list[int]:
+        """The questions that failed; perhaps only those of which a call failed on its way."""
+        lost = f" AND number IN (SELECT question FROM completions WHERE {_LOST})" if only_of_transport else ""
+        with self._told():
+            found = self._database.execute(f"SELECT number FROM questions WHERE state = 'failed'{lost}")
+            return [number for (number,) in found]
+
+    def forget_failures(self, only_of_transport: bool = False) -> None:
         """Have the questions that failed forgotten, with what the LLM said to them."""
+        numbers = (orjson.dumps(self.failed(only_of_transport)).decode(),)
+        error = _LOST if only_of_transport else "entry ->> 3 IS NOT NULL"
+        about_to = f"question NOT IN (SELECT number FROM questions) AND {error}"
         with self._told(), self._transaction():
-            failed = "question IN (SELECT number FROM questions WHERE state = 'failed')"
-            about_to = "entry ->> 3 IS NOT NULL AND question NOT IN (SELECT number FROM questions)"
-            self._database.execute(f"DELETE FROM completions WHERE {failed} OR {about_to}")
-            self._database.execute("DELETE FROM questions WHERE state = 'failed'")
+            failed = "IN (SELECT value FROM json_each(?))"
+            self._database.execute(f"DELETE FROM completions WHERE question {failed} OR {about_to}", numbers)
+            self._database.execute(f"DELETE FROM questions WHERE number {failed}", numbers)
 
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
         """How many of the `first` questions ended in which state."""

@@ -15,6 +15,7 @@ import orjson
 from pyfast.engine.budget import Budget, within
 from pyfast.engine.context import Context, Past, Runtime
 from pyfast.engine.ledger import Ledger, StageTotals, UsageTotals
+from pyfast.engine.outages import Outages, Waiting, hear_nothing
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer, Record, State, Usage
@@ -66,6 +67,8 @@ async def answer_all(
     failed: int = 0,
     stop: asyncio.Event | None = None,
     replaced: PromptOverrides | None = None,
+    outage_seconds: float = 0.0,
+    on_outage: Callable[[Waiting | None], None] = hear_nothing,
 ) -> Summary:
     """Answer all questions, at most `concurrency` at a time; `write` gets the records in the questions' order.
 
@@ -73,10 +76,12 @@ async def answer_all(
     Every question ends as answered, abstained or failed. Memory does not grow with their number: answers that
     wait for an earlier one hold back admission. With a `folder` each LLM completion is journalled before its
     question sees it; `first` is the place of the first question in the run. `stop`, once set, ends admission: the
-    questions in work are finished, and conversations end behind the turn that is in work. Raises `RunError` when
-    the LLM is gone, the disk is full, the run's budget is spent or more than `failures` questions failed, the
-    `failed` ones of earlier sessions among them, and `InputError` where the run makes no sense as it is set up;
-    whatever stops it, all that was finished is written first.
+    questions in work are finished, and conversations end behind the turn that is in work. An LLM that answers
+    nobody is waited for, for `outage_seconds`; `on_outage` hears of it.
+
+    Raises `RunError` when the LLM is gone, the disk is full, the run's budget is spent or more than `failures`
+    questions failed, the `failed` ones of earlier sessions among them, and `InputError` where the run makes no
+    sense as it is set up; whatever stops it, all that was finished is written first.
     """
     budget = budget or Budget()
     summary = Summary()
@@ -107,7 +112,8 @@ async def answer_all(
 
     too_many()
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
-        runtime = Runtime(index, llm, executor, budget, folder)
+        outages = Outages(llm, outage_seconds, on_outage, stop)
+        runtime = Runtime(index, llm, executor, budget, folder, outages)
 
         def may_admit() -> bool:
             nonlocal halted
@@ -118,6 +124,7 @@ async def answer_all(
         async def work() -> None:
             while True:
                 await ahead.acquire()
+                await outages.over()
                 turns = next(conversations, ()) if may_admit() else ()
                 if not turns:
                     ahead.release()
@@ -138,10 +145,12 @@ async def answer_all(
                 for _ in range(concurrency):
                     group.create_task(work())
         except ExceptionGroup as errors:  # the others were cancelled by the first
-            raise errors.exceptions[0] from None
+            if not outages.stopped:
+                raise errors.exceptions[0] from None
         except TimeoutError:
             raise RunError(f"the run's {budget.run_seconds:g} seconds are over") from None
         finally:
+            outages.close()
             try:
                 for number in sorted(finished):
                     write(finished[number][0])
@@ -183,7 +192,7 @@ async def answer_question(
     question: Question, ask: Ask, context: Context, seconds: float | None
 ) -> tuple[Record, Answer | None]:
     try:
-        async with within(seconds):
+        async with context.timed(seconds):
             answer = await ask(question, context)
             evidence = answer.evidence or b"[]"
             if isinstance(evidence, ScoredSegments):

@@ -32,12 +32,14 @@ from pyfast.engine.journal import (
     row_of_question,
 )
 from pyfast.engine.ledger import Ledger
+from pyfast.engine.outages import Waiting
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Record
 from pyfast.errors import InputError, RunError
-from pyfast.files import free_name
+from pyfast.files import free_name, write_atomically
 
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
+OUTAGE = "outage.json"  # there while the run waits for its LLM
 
 
 def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:
@@ -130,16 +132,25 @@ class RunFolder:
         self._writing: Future[None] | None = None
         self._broken: BaseException | None = None
 
-    def forget_failures(self) -> None:
+    def note_outage(self, waiting: Waiting | None) -> None:
+        """Have those who look at the run told what it waits for; None: it goes on."""
+        path = self._path / OUTAGE
+        with contextlib.suppress(OSError):  # nothing depends on it
+            if waiting is None:
+                path.unlink(missing_ok=True)
+            else:
+                write_atomically(path, orjson.dumps(waiting).decode())
+
+    def forget_failures(self, only_of_transport: bool = False) -> None:
         """Have the questions that failed tried again."""
-        end = 0
+        first, end = min(self.journal.failed(only_of_transport), default=-1), 0
         self._answers.seek(0)
-        for line in self._answers:
-            if _record(line).get("state", "failed") == "failed":
+        for number, line in enumerate(self._answers):
+            if number == first or not _record(line):
+                self._answers.truncate(end)  # the answers behind come again from the journal
                 break
             end += len(line)
-        self._answers.truncate(end)  # the answers behind come again from the journal
-        self.journal.forget_failures()
+        self.journal.forget_failures(only_of_transport)
 
     def answered(self, questions: Iterable[Question]) -> int:
         """How many of the questions, from the first on, have their answers written.

@@ -8,10 +8,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
+
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
 from pyfast.engine.journal import open_to_read
+from pyfast.engine.outages import Waiting
 from pyfast.engine.run import Summary
-from pyfast.engine.run_folder import JOURNAL, is_running
+from pyfast.engine.run_folder import JOURNAL, OUTAGE, is_running
 from pyfast.errors import InputError
 
 
@@ -46,6 +49,8 @@ class Status:
     seconds_left: float | None
     """At the speed of this session; None where it is not known"""
     stages: list[StageStatus]
+    waiting: Waiting | None = None
+    """The outage that it waits for"""
 
     @property
     def ended(self) -> int:
@@ -130,4 +135,12 @@ def read_status(folder: Path) -> Status:
         completion_tokens=completion,
         seconds_left=seconds_left,
         stages=stages,
+        waiting=_waiting(folder) if running else None,
     )
+
+
+def _waiting(folder: Path) -> Waiting | None:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        said = orjson.loads((folder / OUTAGE).read_bytes())
+        return Waiting(float(said["since"]), str(said["reason"]))
+    return None

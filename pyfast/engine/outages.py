@@ -1,0 +1,237 @@
+"""What becomes of calls that the LLM cannot take: those of an outage wait for its end, and cost nothing.
+
+A call may fail on its way because nobody is answered (an outage) or because of what it is. Others that are
+answered meanwhile tell the two apart, and where there are none, a small call of our own does: the probe. In an
+outage all calls wait, no question is begun, the seconds of questions stand still, and one probe after the other
+finds out when it is over. A call that fails again and again while others pass fails its question, and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NoReturn
+
+from pyfast.engine.budget import within
+from pyfast.errors import CallError, LLMUnavailableError, OutageError, TransportError
+from pyfast.llm import LLM, Completion, Request, dialogue, with_defaults
+
+PATIENCE_S = 1800.0
+PROBE = Request(dialogue("Reply with OK."), 16)
+_PROBE_S = 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_FAULTS = {"down": 3, "busy": 10, "slow": 2}
+"""How often a call may fail while others pass; a server that is busy sends some away and answers others"""
+_FAILED_IN_A_ROW = 3
+"""Calls that may fail on their way while only probes are answered"""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An outage that a run waits for."""
+
+    since: float
+    """Seconds since the epoch"""
+    reason: str
+
+
+@dataclass(slots=True, eq=False)
+class Clock:
+    """The seconds of a question. It stands still in outages, and LLM calls look at it themselves."""
+
+    timeout: asyncio.Timeout
+    began: float
+    ends: float
+    stops: int = 0
+    """Reasons for which the end is not looked at: LLM calls that run, an outage"""
+
+    def stop(self, by: int) -> None:
+        """So many reasons more, or fewer."""
+        self.stops += by
+        with contextlib.suppress(RuntimeError):  # it has run down, or its question has ended
+            self.timeout.reschedule(None if self.stops else self.ends)
+
+
+def hear_nothing(waiting: Waiting | None) -> None:
+    """Nobody is told."""
+
+
+class Outages:
+    """The calls of one event loop to one LLM."""
+
+    def __init__(
+        self,
+        llm: LLM,
+        patience_s: float = 0.0,
+        on_change: Callable[[Waiting | None], None] = hear_nothing,
+        stop: asyncio.Event | None = None,
+    ) -> None:
+        """`patience_s`: how long an outage is waited for; `on_change` hears of its begin and, with None, its end;
+        `stop`, once set, ends the waiting.
+        """
+        self._llm = with_defaults(llm)
+        self._patience_s = patience_s
+        self._on_change = on_change
+        self._stop = stop or asyncio.Event()
+        self.stopped = False
+        """Whether the waiting was ended by `stop`"""
+        self._answered = -math.inf  # when a call was, for the last time
+        self._failed = 0  # calls that failed on their way since then
+        self._looking: asyncio.Task[bool] | None = None
+        self._latest = OutageError("")
+        self._clocks: set[Clock] = set()
+        self._is_out = False
+
+    @contextlib.contextmanager
+    def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock | None]:
+        """A question's clock, which stands still in outages as long as this is entered."""
+        if timeout is None:
+            yield None
+            return
+        ends = timeout.when()
+        assert ends is not None
+        clock = Clock(timeout, asyncio.get_running_loop().time(), ends)
+        self._clocks.add(clock)
+        clock.stop(self._is_out)
+        try:
+            yield clock
+        finally:
+            self._clocks.discard(clock)
+
+    async def over(self) -> None:
+        """Return when there is no outage. Raises `LLMUnavailableError` as `complete` does."""
+        while (looking := self._looking) is not None and not looking.done():
+            await asyncio.shield(looking)
+
+    def close(self) -> None:
+        """Wait no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def complete(
+        self, request: Request, seconds: float | None = None, clock: Clock | None = None
+    ) -> Completion:
+        """The LLM's answer. `seconds` are what one attempt may take; `clock` is that of the question.
+
+        Raises `CallError`; of its kinds `TransportError` for a call that fails while others pass; `TimeoutError`
+        where the clock has run down; and `LLMUnavailableError` where the LLM is gone, or an outage was waited for
+        in vain.
+        """
+        if clock is None:
+            return await self._complete(request, seconds, None)
+        clock.stop(1)
+        try:
+            return await self._complete(request, seconds, clock)
+        finally:
+            clock.stop(-1)
+
+    async def _complete(self, request: Request, seconds: float | None, clock: Clock | None) -> Completion:
+        loop = asyncio.get_running_loop()
+        faults = tries = 0
+        while True:
+            if self._looking is not None:
+                await self.over()
+            began, limit, is_last = loop.time(), seconds, False
+            if clock is not None and (limit is None or clock.ends - began < limit):
+                limit, is_last = max(clock.ends - began, 0.0), True
+            try:
+                async with within(limit):
+                    completion = await self._llm.complete(request)
+                self._answered = loop.time()
+                self._failed = 0
+                return completion
+            except OutageError as error:
+                fault, allowed = error, _FAULTS[error.kind]
+            except TimeoutError:
+                fault, allowed = OutageError(f"the LLM gave no answer within {limit or 0:g} s", "slow"), 1
+            others = fault.kind != "slow" and self._answered > (began + loop.time()) / 2  # and of late
+            if others or await self._answers_others(fault, began):
+                faults += 1
+            if faults >= allowed:
+                self._raise(fault, allowed, is_last)
+            tries += 1
+            await asyncio.sleep(random.random() * min(_FIRST_PAUSE_S * 2**tries, _LONGEST_PAUSE_S))
+
+    def _raise(self, fault: OutageError, allowed: int, is_last: bool) -> NoReturn:
+        if allowed == 1:
+            raise TimeoutError if is_last else CallError(str(fault))
+        self._failed += 1
+        if self._failed > _FAILED_IN_A_ROW:
+            raise self._gone(fault, "it answers no call but the smallest")
+        raise TransportError(str(fault))
+
+    async def _answers_others(self, fault: OutageError, began: float) -> bool:
+        """Whether the LLM answers others; if not, return when it does again."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look(fault, began))
+            # It may be that nobody waits for it any more.
+            self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._looking)
+
+    async def _look(self, fault: OutageError, began: float) -> bool:
+        """Whether a probe is answered at once; if not, return when one is."""
+        loop = asyncio.get_running_loop()
+        self._latest = fault
+        if not fault.retry_after and await self._is_answered():
+            return True
+        if not self._patience_s:
+            raise self._latest
+        self._is_out = True
+        for clock in self._clocks:
+            clock.stop(1)
+        self._on_change(Waiting(time.time() - (loop.time() - began), str(self._latest)))
+        try:
+            await self._wait(began + self._patience_s)
+        finally:
+            self._is_out = False
+            self._on_change(None)
+            for clock in self._clocks:
+                clock.ends += loop.time() - max(began, clock.began)
+                clock.stop(-1)
+        return False
+
+    async def _wait(self, end: float) -> None:
+        loop = asyncio.get_running_loop()
+        pause = _FIRST_PAUSE_S
+        while True:
+            left = end - loop.time()
+            if self._latest.retry_after > max(left, 0.0):
+                asked = timedelta(seconds=round(self._latest.retry_after))
+                raise self._gone(self._latest, f"it asks to wait for {asked}, which is longer than is allowed")
+            if left <= 0:
+                raise self._gone(self._latest, f"waited for {timedelta(seconds=round(self._patience_s))}")
+            wait = max(self._latest.retry_after, min(pause * (1 + random.random()) / 2, left))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._stop.wait()
+            if self._stop.is_set():
+                self.stopped = True
+                raise self._gone(self._latest, "stopped while waiting")
+            if await self._is_answered():
+                return
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _is_answered(self) -> bool:
+        """Whether a probe is. Raises `LLMUnavailableError` where the LLM is gone for good."""
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                await self._llm.complete(PROBE)
+        except OutageError as error:
+            self._latest = error
+            return False
+        except TimeoutError:
+            self._latest = OutageError(f"the LLM gave no answer within {_PROBE_S:g} s", "slow")
+            return False
+        except CallError:
+            pass  # an answer of its kind
+        return True
+
+    @staticmethod
+    def _gone(fault: OutageError, because: str) -> LLMUnavailableError:
+        return LLMUnavailableError(f"{fault}; {because}")

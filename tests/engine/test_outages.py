@@ -1,0 +1,239 @@
+"""An LLM that answers nobody costs time, not answers; a call that fails while others pass fails alone."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fast_clock import run_fast
+from runs import Watched, answers, ask_about, direct, go, records, winding
+
+from pyfast.engine import Budget, Record, Summary, answer_all, read_status
+from pyfast.engine.outages import Waiting
+from pyfast.errors import CallError, LLMUnavailableError, OutageError
+from pyfast.llm import Completion, Request
+from pyfast.llm.instant import Instant
+
+LENGTH_S = 13.0
+PATIENCE_S = 1800.0
+
+
+class Flaky(Instant):
+    """Out for some seconds, from its n-th call on; `fault` is what a call meets then. Calls take a second."""
+
+    def __init__(self, out_at: int, fault: Callable[[], Any], length_s: float = LENGTH_S) -> None:
+        super().__init__()
+        self.out_at, self.fault, self.length_s = out_at, fault, length_s
+        self.calls, self.ends = 0, 0.0
+
+    async def complete(self, request: Request) -> Completion:
+        clock = asyncio.get_running_loop().time
+        self.calls += 1
+        if self.calls == self.out_at:
+            self.ends = clock() + self.length_s
+        if clock() < self.ends:
+            fault = self.fault()
+            if isinstance(fault, Exception):
+                raise fault
+            await fault
+        await asyncio.sleep(1)
+        return await super().complete(request)
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    "500": lambda: OutageError("answered 500"),
+    "429": lambda: OutageError("answered 429", "busy"),
+    "429 with a time": lambda: OutageError("answered 429", "busy", 4.0),
+    "refused": lambda: OutageError("nothing answers"),
+    "late": lambda: OutageError("no answer within 300 s", "slow"),
+    "hangs": hang,
+}
+
+
+def answered(llm: Any, number: int = 40, **options: Any) -> tuple[list[Record], Summary, list[Waiting | None]]:
+    """The records of a run in memory, what it did, and what was heard of outages."""
+    written: list[Record] = []
+    heard: list[Waiting | None] = []
+    speed = options.pop("speed", 50.0)
+    work = answer_all(
+        iter(ask_about(number)),
+        options.pop("ask", winding),
+        None,
+        llm,
+        written.append,
+        8,
+        **{"outage_seconds": PATIENCE_S, "on_outage": heard.append, **options},
+    )
+    summary = run_fast(asyncio.wait_for(work, 100 * PATIENCE_S), speed)
+    return written, summary, heard
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", FAULTS)
+def test_an_outage_costs_no_answer(kind: str, seed: int) -> None:
+    """At a random moment; the questions have less time than it lasts."""
+    budget = Budget(seconds=40.0, call_seconds=8.0 if kind == "hangs" else None)
+    whole = answered(Flaky(0, hang), budget=budget)[0]
+    out_at = random.Random(f"{kind} {seed}").randrange(1, 190)
+    llm = Flaky(out_at, FAULTS[kind], 60.0)
+    found, summary, heard = answered(llm, budget=budget)
+    assert llm.calls > out_at
+    assert found == whole and summary.states == {"answered": 40}
+    assert heard and heard[-1] is None and all((said is None) == bool(i % 2) for i, said in enumerate(heard))
+
+
+def test_questions_that_hang_keep_their_seconds() -> None:
+    """No call has a time of its own: a question whose clock runs down while nobody is answered is not at fault."""
+    budget = Budget(seconds=10.0)
+    whole = answered(Flaky(0, hang), ask=direct, budget=budget)[0]
+    found, _, heard = answered(Flaky(9, hang, 60.0), ask=direct, budget=budget)
+    assert found == whole and len(heard) == 2
+
+
+def test_a_question_that_is_slow_alone_runs_out_of_time() -> None:
+    class Slow(Flaky):
+        async def complete(self, request: Request) -> Completion:
+            if "question 7" in request.messages[-1].content:
+                await hang()
+            return await super().complete(request)
+
+    found, _, heard = answered(Slow(0, hang), ask=direct, budget=Budget(seconds=10.0))
+    assert [record.id for record in found if record.state == "failed"] == ["q7"]
+    assert found[7].reason == "not done within the question's 10 s" and heard == []
+
+
+class Poisoned(Flaky):
+    """Refuses one prompt for ever."""
+
+    def __init__(self, fault: Callable[[], Exception], word: str) -> None:
+        super().__init__(0, hang)
+        self.fault, self.word = fault, word
+
+    async def complete(self, request: Request) -> Completion:
+        if self.word in request.messages[-1].content:
+            self.calls += 1
+            await asyncio.sleep(0.1)
+            raise self.fault()
+        return await super().complete(request)
+
+
+@pytest.mark.parametrize("kind", ["500", "429", "late"])
+@pytest.mark.parametrize(("number", "word"), [(40, "question 7"), (1, "question 0"), (2, "question")])
+def test_a_fault_that_follows_a_question_fails_it_alone(kind: str, number: int, word: str) -> None:
+    """Also where nobody else is there to show that the LLM answers."""
+    fault = FAULTS[kind]
+    found, summary, heard = answered(Poisoned(fault, word), number, ask=direct)
+    failed = {record.id: record.reason for record in found if record.state == "failed"}
+    expected = {"q7"} if number == 40 else {f"q{i}" for i in range(number)}
+    assert failed == dict.fromkeys(expected, str(fault())) and heard == []
+    assert summary.states["answered"] == number - len(expected)
+
+
+@pytest.mark.parametrize("kind", ["500", "429", "late"])
+def test_a_server_that_answers_only_small_calls_stops_the_run(kind: str) -> None:
+    with pytest.raises(LLMUnavailableError, match="it answers no call but the smallest"):
+        answered(Poisoned(FAULTS[kind], "question"), 40, ask=direct)
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 600.0])
+def test_after_so_long_the_run_stops_and_no_question_has_failed(patience_s: float, tmp_path: Path) -> None:
+    llm = Flaky(30, FAULTS["500"], 1e9)
+    with pytest.raises(LLMUnavailableError, match="answered 500") as stopped:
+        written: list[Record] = []
+        run_fast(
+            answer_all(iter(ask_about(40)), direct, None, llm, written.append, 8, outage_seconds=patience_s), 500
+        )
+    assert str(stopped.value) == ("answered 500" if not patience_s else "answered 500; waited for 0:10:00")
+    assert written and {record.state for record in written} == {"answered"}
+
+
+def test_a_time_that_the_server_asks_for_is_told_at_once_and_waited_for() -> None:
+    hours = lambda: OutageError("answered 429", "busy", 7200.0)  # noqa: E731
+    with pytest.raises(LLMUnavailableError, match="asks to wait for 2:00:00, which is longer than is allowed"):
+        answered(Flaky(9, hours, 7200.0), ask=direct)
+    llm = Flaky(9, hours, 7200.0)
+    found, _, heard = answered(llm, ask=direct, outage_seconds=9000.0, speed=10_000.0)
+    assert {record.state for record in found} == {"answered"} and len(heard) == 2
+    assert llm.calls < 40 + 8 + 3  # it was left alone all the time
+
+
+def test_stopped_while_it_waits() -> None:
+    """What is in work cannot be finished: the run ends in order, without it."""
+
+    async def work() -> tuple[Summary, list[Record]]:
+        stop, written = asyncio.Event(), list[Record]()
+        heard = lambda waiting: waiting and asyncio.get_running_loop().call_later(5, stop.set)  # noqa: E731
+        llm = Flaky(20, FAULTS["refused"], 1e9)
+        done = await answer_all(
+            iter(ask_about(40)),
+            direct,
+            None,
+            llm,
+            written.append,
+            8,
+            stop=stop,
+            outage_seconds=1e6,
+            on_outage=heard,
+        )
+        return done, written
+
+    summary, written = run_fast(work())
+    assert 0 < len(written) < 40 and summary.states == {"answered": len(written)}
+
+
+def test_the_folder_says_that_it_waits(tmp_path: Path) -> None:
+    llm = Flaky(5, FAULTS["500"], 4.0)
+    looked = []
+
+    def hear(event: Any) -> None:
+        if event.kind in ("waiting", "answering"):
+            looked.append((event.kind, event.waiting, read_status(tmp_path / "run").waiting))
+
+    from runs import Described
+
+    from pyfast.engine import Questions, work_on
+
+    job = Described(
+        folder=tmp_path / "run",
+        questions=Questions(lambda: iter(ask_about(9)), 9, "of a test"),
+        system="test",
+        ask=direct,
+        llm=llm,
+    )
+    run_fast(work_on(job, None, hear))
+    (waiting, since, seen), (again, none, gone) = looked
+    assert (waiting, again, none, gone) == ("waiting", "answering", None, None)
+    assert since == seen and seen is not None and seen.reason == "answered 500"
+    assert sorted(path.name for path in (tmp_path / "run").iterdir() if "journal" not in path.name)[:1] != [
+        "outage"
+    ]
+
+
+def test_the_same_command_asks_again(tmp_path: Path) -> None:
+    """Questions whose calls failed on their way, and no others; their answers come where they belong."""
+    failing = {"on its way": OutageError("answered 500"), "refused": CallError("too long")}
+
+    def reply(request: Request) -> Any:
+        text = request.messages[-1].content
+        fault = "on its way" if "question 3" in text else "refused" if "question 5" in text else ""
+        return failing.get(fault) or {"answer": "yes", "reasoning": "so"}
+
+    first = Watched(reply)
+    go(tmp_path / "run", direct, first, ask_about(9))
+    assert [record["id"] for record in records(tmp_path / "run") if record["state"] == "failed"] == ["q3", "q5"]
+    del failing["on its way"]
+    second = Watched(reply)
+    go(tmp_path / "run", direct, second, ask_about(9))
+    assert sum(second.asked.values()) == 1
+    assert [record["id"] for record in records(tmp_path / "run") if record["state"] == "failed"] == ["q5"]
+    go(tmp_path / "whole", direct, Watched(reply), ask_about(9))
+    assert answers(tmp_path / "run") == answers(tmp_path / "whole")
+    third = Watched(reply)
+    go(tmp_path / "run", direct, third, ask_about(9))
+    assert sum(third.asked.values()) == 0
