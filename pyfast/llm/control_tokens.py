@@ -1,7 +1,7 @@
 """The marks by which chat templates tell turns apart, broken in text that comes from documents and users.
 
-Servers and tokenizers read such a mark anywhere in a message: a document that holds one could end the user's turn and
-speak as the system. Broken by a space it is text like any other.
+Servers and tokenizers read such a mark anywhere in a message: a document that holds one could end the user's turn
+and speak as the system. Broken by a space it is text like any other.
 """
 
 from __future__ import annotations
@@ -13,41 +13,39 @@ from typing import Any
 
 # What stands between < and >, or [ and ], in the templates of the families that are known; marks with bars are
 # told by their form alone. Names that are HTML's as well, such as <p> or <b>, are in no template.
-_ANGLE = frozenset(
-    """
-    s bos eos pad unk mask sep cls eod eop sop eot BOS EOS PAD UNK EOD SEP AI 用户 human bot user assistant system
-    BOS_TOKEN EOS_TOKEN PAD_TOKEN UNK_TOKEN CLS SYS begin_of_sentence end_of_sentence beginning_of_sentence
-    start_of_turn end_of_turn end_of_utterance eoh eoa eom eos_token role im_start im_end im_patch im_col endoftext
-    think thinking reasoning think_fast think_faster no_think answer response scratch_pad reflection
-    tool tools tool_call tool_calls tool_response tool_responses tool_result tool_results tool_sep tool_outputs
-    tool_declare function functions function_call function_calls function_response invoke parameter arg_key arg_value
-    longcat_tool_call longcat_s longcat_think longcat_system longcat_user longcat_assistant dots_function_call
-    start_function_call end_function_call start_function_declaration end_function_declaration
-    start_function_response end_function_response escape documents results
-    fim_prefix fim_middle fim_suffix fim_pad fim_repo fim_sep repo_name reponame repo_sep file_sep filename gh_stars
-    issue_start issue_comment issue_closed jupyter_start jupyter_text jupyter_code jupyter_output jupyter_script
-    empty_output commit_before commit_msg commit_after pr pr_title pr_status pr_body pr_base pr_file pr_base_code
-    pr_diff pr_diff_hunk pr_comment pr_event_id pr_review intermediate_to_code
-    image img image_id slice video audio sound vision IMG_CONTEXT image_soft_token audio_soft_token start_of_image
-    end_of_image start_of_audio end_of_audio image_placeholder video_placeholder fake_token_around_image
-    global-img image_newline patch_start patch_end patch_newline box ref quad point ovis_image_start ovis_image_end
-    ovis_video_start ovis_video_end ovis_visual_atom asr_text digits so_start so_end so_embedding
-    """.split()
-)
-_SQUARE = frozenset(
-    """
-    INST SYSTEM_PROMPT AVAILABLE_TOOLS TOOL_RESULTS TOOL_CALLS TOOL_CONTENT ARGS CALL_ID THINK MODEL_SETTINGS IMG
-    IMG_BREAK IMG_END PREFIX MIDDLE SUFFIX AUDIO BEGIN_AUDIO TRANSCRIBE STREAMING_PAD STREAMING_WORD NEXT_AUDIO_TEXT
-    REPEAT_AUDIO_TEXT CLS SEP PAD UNK MASK BOS EOS EOT BOT gMASK sMASK @BOS@ multimodal start_header_id end_header_id
-    extra_id SYS
-    """.split()
-)
+_ANGLE = """
+s bos eos pad unk mask sep cls eod eop sop eot BOS EOS PAD UNK EOD SEP AI 用户 human bot user assistant system
+BOS_TOKEN EOS_TOKEN PAD_TOKEN UNK_TOKEN CLS SYS begin_of_sentence end_of_sentence beginning_of_sentence
+start_of_turn end_of_turn end_of_utterance eoh eoa eom eos_token role im_start im_end im_patch im_col endoftext
+think thinking reasoning think_fast think_faster no_think answer response scratch_pad reflection tool tools
+tool_call tool_calls tool_response tool_responses tool_result tool_results tool_sep tool_outputs tool_declare
+function functions function_call function_calls function_response invoke parameter arg_key arg_value
+longcat_tool_call longcat_s longcat_think longcat_system longcat_user longcat_assistant dots_function_call
+start_function_call end_function_call start_function_declaration end_function_declaration
+start_function_response end_function_response escape documents results fim_prefix fim_middle fim_suffix fim_pad
+fim_repo fim_sep repo_name reponame repo_sep file_sep filename gh_stars issue_start issue_comment issue_closed
+jupyter_start jupyter_text jupyter_code jupyter_output jupyter_script empty_output commit_before commit_msg
+commit_after pr pr_title pr_status pr_body pr_base pr_file pr_base_code pr_diff pr_diff_hunk pr_comment
+pr_event_id pr_review intermediate_to_code image img image_id slice video audio sound vision IMG_CONTEXT
+image_soft_token audio_soft_token start_of_image end_of_image start_of_audio end_of_audio image_placeholder
+video_placeholder fake_token_around_image global-img image_newline patch_start patch_end patch_newline box ref
+quad point ovis_image_start ovis_image_end ovis_video_start ovis_video_end ovis_visual_atom asr_text digits
+so_start so_end so_embedding
+"""
+_SQUARE = """
+INST SYSTEM_PROMPT AVAILABLE_TOOLS TOOL_RESULTS TOOL_CALLS TOOL_CONTENT ARGS CALL_ID THINK MODEL_SETTINGS IMG
+IMG_BREAK IMG_END PREFIX MIDDLE SUFFIX AUDIO BEGIN_AUDIO TRANSCRIBE STREAMING_PAD STREAMING_WORD
+NEXT_AUDIO_TEXT REPEAT_AUDIO_TEXT CLS SEP PAD UNK MASK BOS EOS EOT BOT gMASK sMASK @BOS@ multimodal
+start_header_id end_header_id extra_id SYS
+"""
+_NAMES_IN_ANGLES, _NAMES_IN_SQUARES = frozenset(_ANGLE.split()), frozenset(_SQUARE.split())
 
 _MARK = re.compile(
     r"""
     <(?= /?[|｜][^<>]{0,60}> | [^<>|｜]{0,60}[|｜]> | /?\w{1,20}\|\w{1,40}> | </?SYS>
        | /?(?:seed|minimax|mm|atem|cofl|plamo):\w{1,40}[^<>]{0,60}>
-       | (?:extra_id_|unused|reserved_|reserved_special_token_|SPECIAL_|TOKENS_UNUSED_|row_\d+_col_|tile_|loc|seg|mask:)\d+>
+       | (?:extra_id_|unused|reserved_|reserved_special_token_|SPECIAL_|TOKENS_UNUSED_)\d+>
+       | (?:row_\d+_col_|tile_|loc|seg|mask:)\d+>
        | (?:function|parameter)=[^<>]{1,80}> | (?:invoke|parameter|function|param)[ ]name=
        | /?(?P<angle>[\w@-]{1,40})/?> )
     | \[(?= [|｜][^\[\]]{1,40}[|｜]\] | e~\[ | UNUSED_TOKEN_\d+\] | /?(?P<square>[\w@]{1,40})\] )
@@ -83,7 +81,7 @@ def count_marks(text: str) -> int:
 
 def _is_mark(found: re.Match[str]) -> bool:
     angle, square = found["angle"], found["square"]
-    return (angle is None or angle in _ANGLE) and (square is None or square in _SQUARE)
+    return (angle is None or angle in _NAMES_IN_ANGLES) and (square is None or square in _NAMES_IN_SQUARES)
 
 
 def _broken(found: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ from pyfast.errors import CallError
 from pyfast.llm.protocol import Completion, Request
 
 CHARACTERS_PER_TOKEN = 32
-"""More than any text has on average: whoever sends more than this for each token of the window is refused unasked"""
+"""More than any text has on average: a prompt with more than this for each token of the window is not sent"""
 
 # Sequences that a terminal obeys, whole; then every control character but tab and line break, and what turns the
 # direction of writing around.
@@ -42,7 +42,7 @@ def has_escaped_controls(text: str) -> bool:
 
 
 def json_without_controls(text: str) -> str:
-    """A JSON text, whose strings are as `without_controls` leaves them. Raises `ValueError` for what is no JSON."""
+    """A JSON text, whose strings are as `without_controls` leaves them. Raises `ValueError` for other text."""
     return json.dumps(_cleaned(json.loads(text)))
 
 
@@ -65,10 +65,30 @@ def without_controls_in(completion: Completion) -> Completion:
 
 
 def check_size(request: Request, context_window: int) -> None:
-    """Raises `CallError` where the prompt is too large for the window beyond all doubt: it is not worth sending."""
+    """Raises `CallError` where the prompt is beyond all doubt too large for the window."""
     size = sum(len(said.content) for said in request.messages)
     if size > CHARACTERS_PER_TOKEN * context_window:
         raise CallError(
             f"a prompt of {size:,} characters was not sent: the context window has {context_window:,} tokens"
             " (the LLM's option context_window says otherwise)"
         )
+
+
+_TEMPLATE = 4096
+"""Tokens that a chat template and a server's own instructions may add to what was sent"""
+
+
+def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
+    """The completion with counts that can be.
+
+    No token is less than a byte of what was `sent` or came back; of thoughts that are not shown there are as many
+    as `max_tokens` at most.
+    """
+    prompt = min(completion.prompt_tokens, sent + _TEMPLATE)
+    received = max(max_tokens, len(completion.text.encode(errors="replace")))
+    return replace(
+        completion,
+        prompt_tokens=prompt,
+        cached_tokens=min(completion.cached_tokens, prompt),
+        completion_tokens=min(completion.completion_tokens, received),
+    )

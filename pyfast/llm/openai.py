@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
@@ -19,8 +19,10 @@ from yarl import URL
 
 from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableError, PyfastError
 from pyfast.llm.chat import as_json, completion, embeds_fields, error_field, error_text, one_line, request_fields
+from pyfast.llm.foreign import bounded, without_controls
 from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request
+from pyfast.llm.redaction import HIDDEN, api_key, check_no_secret, hider, keys_in, proxy_passwords
 from pyfast.llm.request_fallbacks import Fallbacks, apply_fallbacks, fallback_for, whole_format
 
 LARGEST_ANSWER = 8 << 20  # bytes; a server that sends more has lost its mind
@@ -44,14 +46,23 @@ def parse_spec(spec: str) -> tuple[str, str]:
 
     A bare `http://host:port` means its `/v1`; any other path is kept. Raises `InputError` for anything else.
     """
-    match = re.fullmatch(r"openai:(.+)@(https?://.+)", spec)
-    parts = urlsplit(match[2]) if match else None
-    if match is None or parts is None or not parts.hostname:
-        raise InputError(f"unreadable LLM {_unsecret(spec)!r}; expected openai:MODEL@http://HOST:PORT")
-    if parts.username is not None or parts.query:
-        raise InputError("an LLM's URL must hold no password and no query; put the key into OPENAI_API_KEY")
-    path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
-    return match[1], f"{parts.scheme}://{parts.netloc}{path}"
+    match = re.fullmatch(r"openai:(.+?)@(https?://.+)", spec)
+    unreadable = InputError(f"unreadable LLM {_shown(spec)!r}; expected openai:MODEL@http://HOST:PORT")
+    if match is None or "://" in match[1]:
+        raise unreadable
+    if re.search(r"[@?#]", match[2]):
+        raise InputError(
+            "an LLM's URL must hold no password, no query and no fragment; put the key into OPENAI_API_KEY"
+        )
+    try:
+        parts = urlsplit(match[2])
+        path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
+        base_url = f"{parts.scheme}://{parts.netloc}{path}"
+        if not URL(base_url).host or parts.port == 0:
+            raise unreadable
+    except ValueError as error:  # a port that is none, brackets around what is no address
+        raise InputError(f"{unreadable} ({one_line(error)})") from None
+    return match[1], base_url
 
 
 def open_server(rest: str, **options: Any) -> OpenAI:
@@ -60,8 +71,24 @@ def open_server(rest: str, **options: Any) -> OpenAI:
     return take_options("openai", OpenAI, spec, *parse_spec(spec), **options)
 
 
-def _unsecret(spec: str) -> str:
-    return re.sub(r"//[^/@]*@", "//***@", spec.partition("?")[0])
+def _shown(url: str) -> str:
+    """A URL, or what should have held one, without what may be a password or a key in it."""
+    bare = re.sub(r"(?:(?<=://)|(?<=@)).*@(?!https?://)", f"{HIDDEN}@", url, flags=re.DOTALL)
+    head, slashes, rest = re.split(r"[?#]", bare)[0].partition("://")
+    host, *path = rest.split("/")
+    keys = keys_in("/".join(path))
+    return head + slashes + "/".join([host, *(HIDDEN if part in keys else part for part in path)])
+
+
+def _proxy_for(base_url: URL) -> str | None:
+    """The proxy that the environment names for it, as curl reads it; none for this machine itself."""
+    host = base_url.host or ""
+    if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(f"{host}:{base_url.port}"):
+        return None
+    proxies = getproxies()
+    found = proxies.get(base_url.scheme) or proxies.get("all") or ""
+    proxy = found if "://" in found or not found else f"http://{found}"
+    return proxy if proxy.startswith(("http://", "https://")) else None  # aiohttp speaks no SOCKS
 
 
 class _Again(Exception):
@@ -86,6 +113,9 @@ class _Refused(Exception):
 class OpenAI:
     """One model on one server. The API key is the environment variable `OPENAI_API_KEY`, if that is set.
 
+    The key is taken out of all that the server says. `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` are
+    honoured, but for this machine's own servers.
+
     `concurrency` requests run at once, each for `timeout_s` seconds in all, over at most `attempts` attempts
     (busy servers, failed connections) with jittered pauses that start at `backoff_s` seconds and double.
     `requests_per_minute` spreads all attempts evenly. When the server names a moment to come back, all wait for
@@ -108,25 +138,30 @@ class OpenAI:
         backoff_s: float = 0.5,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        self.spec = spec
+        self._key = api_key()
+        check_no_secret(extra or {}, self._key)
+        self._hidden = hider(self._key, *keys_in(base_url), *proxy_passwords())
+        self.spec = self._hidden(_shown(spec))
         self.slots = concurrency
         self.context_window = context_window or 8192
         self._ask_context_window = context_window is None
         self._model = model
-        self._base_url = base_url
+        self._base_url = self._hidden(_shown(base_url))  # as messages have it
+        self._models_url = URL(base_url + "/models")
         self._chat_url = URL(base_url + "/chat/completions")
         self._embeds_url = URL(base_url + "/completions")  # vLLM's, which takes a prompt's embeddings too
         self._timeout_s = timeout_s
         self._attempts = attempts
         self._backoff_s = backoff_s
         self._fields = {"model": model, **(extra or {})}
-        self._key = os.environ.get("OPENAI_API_KEY", "").strip()
         self._session: aiohttp.ClientSession | None = None
         self._free_slots = asyncio.Semaphore(concurrency)
         self._interval = 60 / requests_per_minute if requests_per_minute else 0.0  # seconds between two attempts
         self._gate = asyncio.Lock()
         self._opens = 0.0  # when the gate lets the next attempt through, on the event loop's clock
         self._fallbacks: Fallbacks = frozenset()
+        self._miscounted = False
+        self._proxy = _proxy_for(self._chat_url)
         self._dead_calls = 0  # in a row, that ended with a gateway's word for a server that is gone
 
     @property
@@ -153,7 +188,7 @@ class OpenAI:
             models = await asyncio.wait_for(self._models(self._session), PROBE_TIMEOUT_S)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             await self.close()
-            reason = str(error) or f"no answer within {PROBE_TIMEOUT_S:g} s"
+            reason = one_line(self._hidden(str(error))) or f"no answer within {PROBE_TIMEOUT_S:g} s"
             raise LLMUnavailableError(
                 f"nothing answers at {self._base_url}: {reason}; is the server up?"
             ) from None
@@ -162,7 +197,7 @@ class OpenAI:
 
     async def _models(self, session: aiohttp.ClientSession) -> object:
         """What `GET /models` says; None if the server has no such page, which is no fault."""
-        async with session.get(self._base_url + "/models", allow_redirects=False) as response:
+        async with session.get(self._models_url, proxy=self._proxy, allow_redirects=False) as response:
             try:
                 return orjson.loads(await _read(response))
             except (ValueError, CallError):
@@ -184,8 +219,9 @@ class OpenAI:
                 if request.schema is not None:
                     body["response_format"] = whole_format(request.schema)
                 apply_fallbacks(body, request.schema, fallbacks)
+                sent = as_json(body)
                 try:
-                    answer = await self._persist(as_json(body), self._chat_url if by_tokens else self._embeds_url)
+                    answer = await self._persist(sent, self._chat_url if by_tokens else self._embeds_url)
                     break
                 except _Refused as refused:
                     wish = fallback_for(refused.complaint, body, fallbacks)
@@ -200,7 +236,7 @@ class OpenAI:
                     "%s does not take whole requests; sent from now on: %s", self._base_url, fallback.sent
                 )
             self._fallbacks |= fallbacks
-        return answer
+        return self._counted(answer, len(sent), request)
 
     async def _persist(self, body: bytes, url: URL) -> Completion:
         """Attempts until one is answered. Raises `_Refused`, or what the call is to raise."""
@@ -258,10 +294,11 @@ class OpenAI:
 
     async def _attempt(self, body: bytes, url: URL) -> Completion:
         try:
-            async with self._running().post(url, data=body, allow_redirects=False) as response:
+            async with self._running().post(url, data=body, proxy=self._proxy, allow_redirects=False) as response:
                 answer = await _read(response)
         except aiohttp.ClientConnectorError as error:
-            raise _Again(LLMUnavailableError(f"nothing answers at {self._base_url} any more: {error}")) from None
+            reason = one_line(self._hidden(str(error)))
+            raise _Again(LLMUnavailableError(f"nothing answers at {self._base_url} any more: {reason}")) from None
         except aiohttp.ServerTimeoutError:
             raise _Again(LLMUnavailableError(f"{self._base_url} takes no more connections")) from None
         except (aiohttp.ClientError, OSError) as error:
@@ -269,16 +306,47 @@ class OpenAI:
                 raise LLMUnavailableError(f"the connection to {self._base_url} was closed") from None
             # The server took the request and hung up. If it died, the next attempt finds nothing at all; if
             # it lives and does so each time, this request is at fault.
-            reason = one_line(error) or type(error).__name__
+            reason = one_line(self._hidden(str(error))) or type(error).__name__
             raise _Again(CallError(f"{self._base_url} cut the connection: {reason}")) from None
         if response.status != 200:
-            raise self._refused(response, answer)
+            raise self._refused(response, self._hidden(answer.decode(errors="replace")).encode())
         try:
             data = orjson.loads(answer)
-            return _completion(data["choices"][0], data.get("usage"))
+            return self._completion(data["choices"][0], data.get("usage"))
         except (ValueError, LookupError, TypeError, AttributeError):
-            said = error_text(answer)
+            said = error_text(self._hidden(answer.decode(errors="replace")).encode())
             raise CallError(f"{self._base_url} answered with no chat completion: {said}") from None
+
+    def _completion(self, choice: Any, usage: object) -> Completion:
+        """What the server says, without the key."""
+        if "message" not in choice:  # of a prompt in embeddings
+            text, refusal = choice["text"], None
+        else:
+            text, refusal = choice["message"].get("content"), choice["message"].get("refusal")
+        if text is None and isinstance(refusal, str):
+            raise AnswerError(f"the LLM refuses: {one_line(self._hidden(refusal))}")
+        text, reason = (
+            self._hidden(without_controls(said)) if isinstance(said, str) else said
+            for said in (text, choice.get("finish_reason"))
+        )
+        return completion(text, reason, usage)
+
+    def _counted(self, told: Completion, sent: int, request: Request) -> Completion:
+        """The completion with counts that can be; says so when one could not, once."""
+        counted = bounded(told, sent, request.max_tokens)
+        if counted != told and not self._miscounted:
+            self._miscounted = True
+            _log.warning(
+                "%s counts %d tokens in and %d out where %d bytes were sent: not believed, counted as %d and %d at"
+                " most; so is what it says from now on",
+                self._base_url,
+                told.prompt_tokens,
+                told.completion_tokens,
+                sent,
+                counted.prompt_tokens,
+                counted.completion_tokens,
+            )
+        return counted
 
     def _given_up(self, last: _Again | None, late: bool) -> PyfastError:
         """What a call that got no answer raises."""
@@ -302,26 +370,14 @@ class OpenAI:
             # Not the server's own words: some repeat the key.
             return LLMUnavailableError(f"{self._base_url} answered {status}: {_REFUSALS[status]} ({self._model})")
         said = error_text(answer)
-        if self._key:
-            said = said.replace(self._key, "***")
         if status < 400:
-            return LLMUnavailableError(f"{self._chat_url} answered {status} with no completion; check the URL")
+            return LLMUnavailableError(f"{self._base_url} answered {status} with no completion; check the URL")
         error = CallError(f"{self._base_url} answered {status}: {said}")
         if status in (400, 422):
             return _Refused(error, f"{error_field(answer, 'param')} {said}")
         if status in (408, 425, 429) or status >= 500:
             return _Again(error, status, min(_seconds(response.headers.get("Retry-After")), LONGEST_PAUSE))
         return error
-
-
-def _completion(choice: Any, usage: object) -> Completion:
-    if "message" not in choice:  # of a prompt in embeddings
-        return completion(choice["text"], choice.get("finish_reason"), usage)
-    message = choice["message"]
-    text, refusal = message.get("content"), message.get("refusal")
-    if text is None and isinstance(refusal, str):
-        raise AnswerError(f"the LLM refuses: {one_line(refusal)}")
-    return completion(text, choice.get("finish_reason"), usage)
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

@@ -24,10 +24,10 @@ _ESCAPE = re.compile(
     r"|&#?\w{1,8};"
     r"|=[0-9A-F]{2}"
     r"|\x1b\[[0-?]*[ -/]*[@-~]"
-    r"|[^\S]+|[\x00-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+"
+    r"|\s+|[\x00-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+"
 )
 _MAY_ESCAPE = re.compile(r"[%\\&=]|[^ -~]")
-# What a server's own URL may hold that is a key: one of a known form, a UUID, a long mixture of letters and digits.
+# What the path of a URL may hold that is a key: one of a known form, a UUID, a long mixture of letters and digits.
 _KEY_IN_PATH = re.compile(
     r"(?:sk|pk|rk|hf|gsk|key|token|secret)[-_=][^/]+"
     r"|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
@@ -35,15 +35,15 @@ _KEY_IN_PATH = re.compile(
 )
 _SECRET_NAME = re.compile(
     r"key|auth|token|bearer|cookie|password|passwd|.*(?:apikey|secret|secretkey|accesskey|privatekey|authorization"
-    r"|accesstoken|authtoken|hftoken|credentials?|password)"
+    r"|accesstoken|apitoken|authtoken|hftoken|credentials?|password)"
 )
 
 
 def hider(*secrets: str) -> Callable[[str], str]:
     """A function that puts `***` in place of these secrets, in every encoding that servers use.
 
-    Percent signs, JSON's, Python's, HTML's and mail's escapes, also several on top of each other; base64 (also of a
-    header that holds the secret), hexadecimal digits; upper and lower case; white space and invisible characters
+    Percent signs, JSON's, Python's, HTML's and mail's escapes, also several on top of each other; base64 (also of
+    a header that holds the secret), hexadecimal digits; upper and lower case; white space and invisible characters
     in between.
 
     Args:
@@ -139,7 +139,7 @@ def api_key() -> str:
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
         raise InputError(
-            "OPENAI_API_KEY holds a character that no HTTP header takes, such as a line break; set it to the key alone"
+            "OPENAI_API_KEY holds a character that no HTTP header takes, such as a line break; set it anew"
         )
     return key
 
@@ -159,10 +159,14 @@ def check_no_secret(fields: Any, key: str, option: str = "extra") -> None:
     """Raises `InputError` where a field is named like a secret, or holds the key: run.toml records all fields."""
     if isinstance(fields, Mapping):
         for name, value in fields.items():
-            if _SECRET_NAME.fullmatch(re.sub(r"[-_ ]", "", str(name)).lower()) and isinstance(value, str):
+            if (
+                _SECRET_NAME.fullmatch(re.sub(r"[-_ ]", "", str(name)).lower())
+                and isinstance(value, str | int)
+                and not isinstance(value, bool)
+            ):
                 raise InputError(
-                    f"{option} must hold no secret such as {str(name)!r}, for run.toml records it; put the key into"
-                    " OPENAI_API_KEY"
+                    f"{option} must hold no secret such as {str(name)!r}, for run.toml records it; put the key"
+                    " into OPENAI_API_KEY"
                 )
             check_no_secret([str(name), value], key, option)
     elif isinstance(fields, list | tuple):
