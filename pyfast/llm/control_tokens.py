@@ -42,7 +42,7 @@ _NAMES_IN_ANGLES, _NAMES_IN_SQUARES = frozenset(_ANGLE.split()), frozenset(_SQUA
 
 _MARK = re.compile(
     r"""
-    <(?= /?[|｜][^<>]{0,60}> | [^<>|｜]{0,60}[|｜]> | /?\w{1,20}\|\w{1,40}> | </?SYS>
+    <(?= /?[|｜][^<>]{0,60}> | (?!\s)[^<>|｜]{0,60}[|｜]> | /?\w{1,20}\|\w{1,40}> | </?SYS>
        | /?(?:seed|minimax|mm|atem|cofl|plamo):\w{1,40}[^<>]{0,60}>
        | (?:extra_id_|unused|reserved_|reserved_special_token_|SPECIAL_|TOKENS_UNUSED_)\d+>
        | (?:row_\d+_col_|tile_|loc|seg|mask:)\d+>
@@ -51,11 +51,11 @@ _MARK = re.compile(
     | \[(?= [|｜][^\[\]]{1,40}[|｜]\] | e~\[ | UNUSED_TOKEN_\d+\] | /?(?P<square>[\w@]{1,40})\] )
     | \](?= ~!?b[\[\]] | ![pd]~\[ | <\][^\s\[\]]{1,40}\[>\[ )
     | >(?= >[A-Z]{4,20}<< )
-    | ｜(?= DSML｜ )
+    | ｜(?= DSML｜ ) | ◁(?= /?\w{1,40}▷ )
     """,
     re.VERBOSE,
 )
-_BEGINS = re.compile(r"[<\[\]｜]|>>")
+_BEGINS = re.compile(r"[<\[\]｜◁]|>>")
 
 
 def plain(text: str) -> str:
