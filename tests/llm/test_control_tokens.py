@@ -1,6 +1,7 @@
 """No text of a document or a user holds a token by which a chat template tells turns apart."""
 
 import importlib.metadata
+import importlib.util
 import re
 import sys
 from collections.abc import Iterator
@@ -135,13 +136,11 @@ def test_the_tokens_of_every_installed_tokenizer_are_broken(model_installed: Non
         from mistral_common.tokens.tokenizers.base import SpecialTokens
 
         found["mistral"] = {token.value for token in SpecialTokens}
-    assert {
-        name: [mark for mark in marks if mark in plain(mark)] for name, marks in found.items()
-    } == dict.fromkeys(found, [])
+    assert [(name, mark) for name, marks in found.items() for mark in marks if mark in plain(mark)] == []
 
 
 def test_the_marks_that_llama_cpp_knows_are_broken(model_installed: None) -> None:
-    """Its templates are in its library; what is between bars, and Mistral's, can be told from other texts in it."""
+    """Its templates are in its library; those marks that can be told from other texts in it."""
     (library,) = (
         Path(str(file.locate()))
         for file in importlib.metadata.files("xllamacpp") or ()
@@ -156,9 +155,11 @@ def test_the_marks_that_llama_cpp_knows_are_broken(model_installed: None) -> Non
     assert sorted(mark for mark in found if mark in plain(mark)) == []
 
 
-SMOLLM2 = """<|endoftext|> <|im_start|> <|im_end|> <repo_name> <reponame> <file_sep> <filename> <gh_stars> <issue_start>
+SMOLLM2 = """
+<|endoftext|> <|im_start|> <|im_end|> <repo_name> <reponame> <file_sep> <filename> <gh_stars> <issue_start>
 <issue_comment> <issue_closed> <jupyter_start> <jupyter_text> <jupyter_code> <jupyter_output> <jupyter_script>
-<empty_output>"""
+<empty_output>
+"""
 
 
 def test_the_control_tokens_of_a_gguf_file(model_installed: None, tmp_path: Path) -> None:
