@@ -46,7 +46,7 @@ def parse_spec(spec: str) -> tuple[str, str]:
 
     A bare `http://host:port` means its `/v1`; any other path is kept. Raises `InputError` for anything else.
     """
-    match = re.fullmatch(r"openai:(.+?)@(https?://.+)", spec)
+    match = re.fullmatch(r"openai:(.+?)@(https?://\S+)", spec)
     unreadable = InputError(f"unreadable LLM {_shown(spec)!r}; expected openai:MODEL@http://HOST:PORT")
     if match is None or "://" in match[1]:
         raise unreadable

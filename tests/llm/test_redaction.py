@@ -90,6 +90,7 @@ class Echo(BaseHTTPRequestHandler):
     """Says the key in the form, and at the place, that the question's number names."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, *_: object) -> None: ...
 
@@ -125,9 +126,15 @@ class Echo(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
+class EchoServer(ThreadingHTTPServer):
+    """Takes as many connections as come at once."""
+
+    request_queue_size = 1024
+
+
 @pytest.fixture(scope="module")
 def echo() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    server = EchoServer(("127.0.0.1", 0), Echo)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -141,7 +148,7 @@ def test_a_key_that_a_server_repeats_is_in_no_file_and_no_output(echo: str, tmp_
     questions = [{"id": str(i), "question": f"Echo number {i}."} for i in range(count)]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
     command = ["answer", "q.jsonl", "--system", "direct", "--run", "run", "--llm", f"openai:m@{echo}"]
-    options = [f"--llm-option={option}" for option in ("attempts=2", "backoff_s=0.001", "timeout_s=20")]
+    options = [f"--llm-option={option}" for option in ("attempts=2", "backoff_s=0.001")]
     environment = {**os.environ, "OPENAI_API_KEY": KEY}
     told = ""
     for given_ in ([*command, *options, "--max-failures", "100%"], ["status", "run"]):
