@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from dataclasses import replace
@@ -31,6 +32,7 @@ from pyfast.engine import (
     write_questions,
 )
 from pyfast.engine.events import ignore
+from pyfast.engine.outages import PATIENCE_S
 from pyfast.errors import InputError
 from pyfast.llm import LLM, CachedLLM, with_defaults
 from pyfast.retrieval import Index
@@ -40,6 +42,7 @@ QuestionLike = str | Mapping[str, Any] | Question
 ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | Path
 _LOG = logging.getLogger("pyfast")
 _QUESTIONS = "questions.jsonl"
+MINUTES = PATIENCE_S / 60
 _LOOK_S = 0.05  # between two looks at a caller's `stop`
 
 
@@ -56,6 +59,7 @@ def answer(
     limit: int | None = None,
     concurrency: int = 64,
     budget: Mapping[str, Any] | None = None,
+    outage: float = MINUTES,
     max_failures: int | str | None = None,
     response_cache: str | Path | None = None,
     sync: Literal["normal", "full"] = "normal",
@@ -85,6 +89,8 @@ def answer(
         concurrency: How many questions are in work at once. The answers do not depend on it.
         budget: Limits by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`, `attempts` of a question,
             `run_tokens`, `run_seconds` of the run.
+        outage: How many minutes a model that cannot be reached, is overloaded or answers with errors of its own is
+            waited for; then the run stops, and can be resumed. 0: it stops at once.
         max_failures: Stop when more questions failed: a number, or a share such as `"5%"`.
         response_cache: A folder for plans that follow from the question alone; runs share it.
         sync: `full`: not even a power cut costs an LLM call.
@@ -143,6 +149,7 @@ def answer(
         concurrency=concurrency,
         budget=limits,
         failures=failures,
+        outage_seconds=60 * not_negative("outage", outage),
         sync=sync,
         retry_failed=retry_failed,
     )
@@ -232,6 +239,13 @@ def at_least_one(name: str, value: int) -> int:
     """The number. Raises `InputError` where it is below 1."""
     if value < 1:
         raise InputError(f"{name}: expected a number of at least 1, got {value}")
+    return value
+
+
+def not_negative(name: str, value: float) -> float:
+    """The number. Raises `InputError` where it is below 0, or none."""
+    if not value >= 0 or value == math.inf:
+        raise InputError(f"{name}: expected a number of at least 0, got {value}")
     return value
 
 

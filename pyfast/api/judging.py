@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pyfast.api.answering import at_least_one, begin, carry_out
+from pyfast.api.answering import MINUTES, at_least_one, begin, carry_out, not_negative
 from pyfast.api.models import opened
 from pyfast.api.run import Run
 from pyfast.engine import Budget, Job, OnEvent, Questions
@@ -39,6 +39,7 @@ def judge_runs(
     llm_options: Mapping[str, Any] | None = None,
     concurrency: int = 64,
     budget: Mapping[str, Any] | None = None,
+    outage: float = MINUTES,
     sync: Literal["normal", "full"] = "normal",
     restart: bool = False,
     retry_failed: bool = False,
@@ -78,6 +79,7 @@ def judge_runs(
         places={"run_a": str(run_a), "run_b": str(run_b)},
         concurrency=at_least_one("concurrency", concurrency),
         budget=limits,
+        outage_seconds=60 * not_negative("outage", outage),
         sync=sync,
         retry_failed=retry_failed,
     )

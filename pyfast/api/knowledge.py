@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.answering import at_least_one, begin, carry_out
+from pyfast.api.answering import MINUTES, at_least_one, begin, carry_out, not_negative
 from pyfast.api.indexing import index_of
 from pyfast.api.models import opened
 from pyfast.engine import Job, OnEvent
@@ -34,6 +35,7 @@ def build_knowledge(
     embedder: str = DEFAULT,
     chunk_tokens: int | None = None,
     concurrency: int = 64,
+    outage: float = MINUTES,
     restart: bool = False,
     retry_failed: bool = False,
     on_event: OnEvent = ignore,
@@ -50,6 +52,7 @@ def build_knowledge(
             its vectors.
         chunk_tokens: How much of a text the LLM reads at once, in tokens: 1200, or as it was before.
         concurrency: How many chunks are with the LLM at once.
+        outage: How many minutes a model that answers nobody is waited for.
         restart: Put an extraction that was stopped aside; what is in the graph already stays.
         retry_failed: Try again the chunks that failed.
         on_event: Called with each `pyfast.engine.Event` of the extraction, from another thread.
@@ -75,6 +78,7 @@ def build_knowledge(
 
     def run_job(job: Job) -> None:
         assert used is not None and job.folder is not None
+        job = replace(job, outage_seconds=60 * not_negative("outage", outage))
         begin(job)
         run = carry_out(job, used, keep=not isinstance(llm, str), on_event=on_event, stop=stop)
         found, session = run.status, run.session

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import orjson
 
-from pyfast.api.answering import ManyQuestions, QuestionLike, at_least_one
+from pyfast.api.answering import ManyQuestions, QuestionLike, at_least_one, not_negative
 from pyfast.api.configured import ConfiguredSystem, configure
 from pyfast.api.indexing import index_of
 from pyfast.api.models import started
@@ -30,6 +30,7 @@ from pyfast.engine import (
     answer_question,
     read_prompts,
 )
+from pyfast.engine.outages import Outages
 from pyfast.engine.questions import read_question
 from pyfast.errors import InputError
 from pyfast.jsonl import read_lines
@@ -60,6 +61,7 @@ class Engine:
         *,
         concurrency: int = 64,
         budget: Mapping[str, Any] | None = None,
+        outage: float = 0.0,
         prompts: str | Path | None = None,
     ) -> None:
         """
@@ -70,6 +72,8 @@ class Engine:
             concurrency: How many questions are in work at once, of all callers; the others wait.
             budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
                 `attempts`.
+            outage: How many minutes calls wait for a model that cannot be reached, is overloaded or answers with
+                errors of its own. 0: `LLMUnavailableError` is raised at once.
             prompts: A TOML file with prompts in place of the systems' own.
 
         Raises:
@@ -79,6 +83,7 @@ class Engine:
         self._index = None if index is None else index_of(index)
         self._llm = open_llm(llm) if isinstance(llm, str) else llm
         self._budget = Budget.parse(budget or {})
+        self._outage_s = 60 * not_negative("outage", outage)
         self._prompts = None if prompts is None else read_prompts(Path(prompts))
         self._concurrency = at_least_one("concurrency", concurrency)
         self._free = asyncio.Semaphore(concurrency)
@@ -95,7 +100,8 @@ class Engine:
             executor = ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch")
             opened.callback(executor.shutdown, wait=False, cancel_futures=True)
             self._free = asyncio.Semaphore(self._concurrency)  # of this loop
-            self._runtime = Runtime(self._index, llm, executor, self._budget)
+            self._runtime = Runtime(self._index, llm, executor, self._budget, outages=Outages(llm, self._outage_s))
+            opened.callback(self._runtime.outages.close)
             self._opened = opened.pop_all()
         return self
 

@@ -12,6 +12,7 @@ from pyfast.commands.running import (
     Limits,
     Llm,
     LlmOption,
+    Outage,
     Restart,
     RetryFailed,
     Sync,
@@ -44,6 +45,7 @@ def answer(
     retriever: Annotated[str, typer.Option(help="What finds passages: bm25, or MODULE:NAME.")] = "bm25",
     limit: Annotated[int | None, typer.Option(min=1, max=10**9, help="Answer only the first ones.")] = None,
     concurrency: Concurrency = 64,
+    outage: Outage = 30.0,
     max_failures: Annotated[
         str | None, typer.Option(help="Stop when more than so many failed: a number, or a share such as 5%.")
     ] = None,
@@ -70,6 +72,7 @@ def answer(
             run=run,
             limit=limit,
             concurrency=concurrency,
+            outage=outage,
             budget=limits,
             max_failures=max_failures,
             response_cache=response_cache,

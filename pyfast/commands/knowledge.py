@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import Concurrency, LlmOption, Restart, RetryFailed, watched
+from pyfast.commands.running import Concurrency, LlmOption, Outage, Restart, RetryFailed, watched
 from pyfast.commands.terminal import pairs, plain, values
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def build(
         int | None, typer.Option(min=50, help="The size of a chunk: 1200, or as it was before.")
     ] = None,
     concurrency: Concurrency = 64,
+    outage: Outage = 30.0,
     restart: Restart = False,
     retry_failed: RetryFailed = False,
 ) -> None:
@@ -53,6 +54,7 @@ def build(
             embedder=embedder,
             chunk_tokens=chunk_tokens,
             concurrency=concurrency,
+            outage=outage,
             restart=restart,
             retry_failed=retry_failed,
             on_event=on_event,

@@ -37,6 +37,9 @@ Limits = Annotated[
     list[str] | None, typer.Option("--budget", help="A limit, such as seconds=60 or tokens=20000; repeatable.")
 ]
 Concurrency = Annotated[int, typer.Option(min=1, max=65_536, help="How many are in work at once.")]
+Outage = Annotated[
+    float, typer.Option(min=0.0, help="Minutes to wait for an LLM that answers nobody; 0: stop at once.")
+]
 Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: not even a power cut costs an LLM call.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Begin anew; the old folder is kept aside.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again what failed.")]

@@ -6,7 +6,8 @@ from pyfast.engine.context import Context, Past, Runtime
 from pyfast.engine.events import Event, OnEvent
 from pyfast.engine.job import Job, SessionResult, dedicate_process, work_on
 from pyfast.engine.ledger import Ledger
-from pyfast.engine.prompt import Prompt, Sampling, plain
+from pyfast.engine.outages import Waiting
+from pyfast.engine.prompt import Prompt, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides, read_prompts
 from pyfast.engine.questions import (
     Question,
@@ -20,6 +21,7 @@ from pyfast.engine.record import Answer, Evidence, Record, State, Usage
 from pyfast.engine.run import Ask, Summary, answer_all, answer_question
 from pyfast.engine.run_folder import RunFolder, check_run, set_aside
 from pyfast.engine.status import Status, read_status
+from pyfast.llm.control_tokens import plain
 
 __all__ = [
     "Answer",
@@ -46,6 +48,7 @@ __all__ = [
     "Status",
     "Summary",
     "Usage",
+    "Waiting",
     "answer_all",
     "answer_question",
     "check_run",

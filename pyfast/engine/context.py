@@ -28,6 +28,7 @@ from pyfast.engine.record import Answer
 from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import AnswerError, BudgetError, CallError, CutOffError, InputError, TransportError
 from pyfast.llm import LLM, Completion, Request, with_defaults
+from pyfast.llm.foreign import check_size, without_controls, without_controls_in
 from pyfast.retrieval import Index, Pool, ScoredSegments, evidence_of, narrate, search, search_and_fuse
 from pyfast.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
@@ -91,10 +92,13 @@ class Runtime:
             await self._admission.enter(request)
         started = perf_counter()
         try:
+            check_size(request, self.llm.context_window)
             completion = await self.outages.complete(request, self.budget.call_seconds, clock)
+            completion = without_controls_in(completion)
             self.tokens += completion.prompt_tokens + completion.completion_tokens
             return completion
         except CallError as error:
+            error.args = (without_controls(str(error)),)
             return error
         finally:
             stage.add(started - asked, perf_counter() - started, self._admission.running)

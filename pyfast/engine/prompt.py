@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
@@ -11,13 +12,10 @@ from pydantic import BaseModel, ValidationError
 
 from pyfast.errors import AnswerError, CutOffError, first_fault
 from pyfast.llm import Completion, Message, Request, dialogue
+from pyfast.llm.control_tokens import count_marks, plain
+from pyfast.llm.foreign import has_escaped_controls, json_without_controls
 
 M = TypeVar("M", bound=BaseModel)
-
-# What chat templates use to mark turns: <|im_start|>, <|eot_id|>, <start_of_turn>, </s>, [INST], <<SYS>>, ...
-_CONTROL = re.compile(
-    r"<(?=\|[^<>]{0,40}>|[^<>|]{0,40}\|>|/?s>|(?:start|end)_of_turn>|<SYS>|</SYS>)|\[(?=/?INST\])"
-)
 
 _PLACE = re.compile(r"\$([a-z_]+|\{[a-z_]+\})")
 _SHOWN = 1000  # characters of a refused answer that are shown to the model again
@@ -83,8 +81,7 @@ class Prompt(Generic[M]):
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
         """The request for one call; `fields` must fill every place, and are taken as plain text."""
-        parts = [plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)]
-        user = "".join(parts)
+        user = _joined([plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)])
         said = dialogue(user, self.system)
         return Request(said, self.max_tokens, self.schema, temperature, seed, reusable=self.reusable)
 
@@ -105,7 +102,10 @@ class Prompt(Generic[M]):
         if completion.finish_reason != "stop":
             raise AnswerError(f"{self.name}: answer ended by {completion.finish_reason!r}")
         try:
-            return self.answer.model_validate_json(completion.text)
+            answer = self.answer.model_validate_json(completion.text)
+            if has_escaped_controls(completion.text):
+                answer = self.answer.model_validate_json(json_without_controls(completion.text))
+            return answer
         except ValidationError as error:
             field_name, fault = first_fault(error)
             raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}") from None
@@ -116,9 +116,7 @@ def _parts(user: str) -> list[str]:
     return [part.strip("{}") if at % 2 else part for at, part in enumerate(_PLACE.split(user))]
 
 
-def plain(text: str) -> str:
-    """Text from documents and users, with the control tokens of chat templates broken by a space.
-
-    Many servers read them anywhere in a message: a document could else speak as the system.
-    """
-    return _CONTROL.sub(lambda mark: f"{mark[0]} ", text) if "<" in text or "INST]" in text else text
+def _joined(parts: Sequence[str]) -> str:
+    """The parts as one text. What was filled in may make a control token with the text around it: none stays."""
+    text = "".join(parts)
+    return text if count_marks(text) == sum(map(count_marks, parts)) else plain(text)

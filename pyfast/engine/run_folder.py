@@ -116,10 +116,12 @@ class RunFolder:
             if not _has_begun(path):  # perhaps the journal of another configuration, in which nothing was asked
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
+            is_new = not (path / CONFIGURATION).exists()
             write_configuration(path / CONFIGURATION, described)
             self.journal = Journal(path / JOURNAL, sync)
             opened.callback(self.journal.close)
             self.journal.start_session()
+            _make_private(path, is_new)
             self._writer = ThreadPoolExecutor(1, "pyfast-journal")
             opened.callback(self._writer.shutdown)
             self._opened = opened.pop_all()
@@ -279,7 +281,7 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
 
     Raises `InputError` where another process works on the run.
     """
-    file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with open(file, "r+b", buffering=1 << 20) as answers:
         for patience in (0.1, 0.1, None):  # `pyfast status` holds it for an instant
             try:
@@ -292,6 +294,16 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
         if not (path / ANSWERS).exists() or not os.path.samestat((path / ANSWERS).stat(), os.fstat(file)):
             raise InputError(f"{path}: another process has set this run aside")
         yield answers
+
+
+def _make_private(path: Path, is_new: bool) -> None:
+    """Let nobody but its owner read a run; who opens the folder of one to others finds it open."""
+    with contextlib.suppress(OSError):  # another's folder, or a file system without modes
+        for file in (path / CONFIGURATION, path / ANSWERS, *path.glob(f"{JOURNAL}*")):
+            if file.is_file() and not file.is_symlink():
+                file.chmod(0o600)
+        if is_new:
+            path.chmod(0o700)
 
 
 def _has_begun(path: Path) -> bool:

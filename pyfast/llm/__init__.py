@@ -51,6 +51,8 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
     kind, _, rest = spec.partition(":")
     if kind in plugins.names("llms"):
         return _checked(spec, plugins.load("llms", kind)(rest, **options))
+    if "://" in spec:  # a server, under a name that nobody has; its URL may hold a password
+        raise InputError(f"unknown LLM {kind!r}; there are: {', '.join(plugins.names('llms'))}, or MODULE:NAME")
     found = plugins.load("llms", spec)
     if not callable(found):
         if options:

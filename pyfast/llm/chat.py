@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 
 from pyfast.errors import CallError
+from pyfast.llm.foreign import without_controls
 from pyfast.llm.protocol import Completion, Request
 
 
@@ -92,7 +93,7 @@ def completion(text: object, finish_reason: object, usage: object) -> Completion
 
     Raises `CallError` if there is no text, and nothing that says why.
     """
-    reason = finish_reason if isinstance(finish_reason, str) else "unknown"
+    reason = finish_reason[:100] if isinstance(finish_reason, str) else "unknown"
     if text is None and reason not in ("stop", "unknown"):
         text = ""  # cut off while it thought, filtered, a call of a tool: the finish reason says which
     if not isinstance(text, str):
@@ -109,8 +110,8 @@ def completion(text: object, finish_reason: object, usage: object) -> Completion
 
 
 def _count(value: object) -> int:
-    # A number beyond all windows is none: sums of them must fit into a database.
-    return value if type(value) is int and 0 < value < 1 << 32 else 0
+    # Not more than any window: sums of them must fit into a database.
+    return min(value, (1 << 32) - 1) if type(value) is int and value > 0 else 0
 
 
 def error_text(body: bytes) -> str:
@@ -120,7 +121,7 @@ def error_text(body: bytes) -> str:
         error = data.get("error", data)
         message = error.get("message", error) if isinstance(error, dict) else error
     except (ValueError, AttributeError):
-        message = body[:2000].decode(errors="replace")
+        message = body.decode(errors="replace")
     return one_line(message) or "no explanation"
 
 
@@ -134,5 +135,5 @@ def error_field(body: bytes, name: str) -> str:
 
 
 def one_line(message: object) -> str:
-    """At most 300 characters of it, on one line."""
-    return " ".join(str(message)[:5000].split())[:300]
+    """At most 300 characters of it, on one line, and nothing that a terminal obeys."""
+    return " ".join(without_controls(str(message)[:5000]).split())[:300]

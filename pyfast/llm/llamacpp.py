@@ -15,13 +15,16 @@ import threading
 import urllib.request
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
-from pyfast.llm.chat import completion, error_text, request_body
+from pyfast.llm.chat import completion, error_text, one_line, request_body
+from pyfast.llm.control_tokens import breaker
+from pyfast.llm.gguf import control_tokens
 from pyfast.llm.local import LOG_VARIABLE, compact, sample_hash, usable_cores
 from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
@@ -97,6 +100,7 @@ class LlamaCpp:
         self.context_window = context_window
         self._path = path
         self._threads = threads or len(usable_cores())
+        self._broken = breaker(())  # of the model's own control tokens, once it is loaded
         self._executor: ThreadPoolExecutor | None = None
         self._closing = threading.Event()
         # The server is held here only: emptied by close(), by the garbage collector, or at the interpreter's
@@ -117,6 +121,7 @@ class LlamaCpp:
         if self._server:
             return
         self._closing.clear()
+        self._broken = breaker(await asyncio.to_thread(control_tokens, self._path))
         server, self.context_window = await asyncio.to_thread(
             _load, self._path, self.slots, self.context_window, self._threads
         )
@@ -130,7 +135,8 @@ class LlamaCpp:
         fields = _FIELDS
         if request.schema is not None:
             fields = {**fields, "grammar": _grammar(request.schema)}
-        body = request_body(request, fields)
+        said = tuple(replace(each, content=self._broken(each.content)) for each in request.messages)
+        body = request_body(replace(request, messages=said), fields)
         dropped = threading.Event()
         loop = asyncio.get_running_loop()
         try:
@@ -154,8 +160,7 @@ class LlamaCpp:
             try:
                 server.handle_chat_completions(body, on_chunk)
             except (ValueError, RuntimeError) as error:  # what llama.cpp throws for a request it cannot read
-                reason = " ".join(str(error).split())[:300]
-                raise CallError(f"llama.cpp refuses the request: {reason}") from None
+                raise CallError(f"llama.cpp refuses the request: {one_line(error)}") from None
         if self._closing.is_set():
             raise LLMUnavailableError(f"{self.spec} was closed during the call")
         return _assemble(chunks)

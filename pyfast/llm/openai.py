@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
 import tenacity
 from yarl import URL
 
-from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableError, PyfastError
+from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableError, OutageError
 from pyfast.llm.chat import as_json, completion, embeds_fields, error_field, error_text, one_line, request_fields
+from pyfast.llm.foreign import bounded, without_controls
 from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request
+from pyfast.llm.rate_limit import RateLimit, limit_of
+from pyfast.llm.redaction import HIDDEN, api_key, check_no_secret, hider, keys_in, proxy_passwords
 from pyfast.llm.request_fallbacks import Fallbacks, apply_fallbacks, fallback_for, whole_format
 
 LARGEST_ANSWER = 8 << 20  # bytes; a server that sends more has lost its mind
-LONGEST_PAUSE = 60.0  # seconds, whatever Retry-After says
+LONGEST_PAUSE = 60.0  # seconds that a call waits itself when Retry-After asks for them
+LONGEST_RETRY_AFTER = 30 * 86400.0
+BYTES_PER_TOKEN = 4
 LONGEST_BACKOFF = 20.0  # seconds
 PROBE_TIMEOUT_S = 10.0
 
-_GATEWAY = (502, 503, 504)
 _REFUSALS = {
     401: "the server refuses the API key; check OPENAI_API_KEY",
     402: "the account has no credit left",
@@ -44,14 +48,23 @@ def parse_spec(spec: str) -> tuple[str, str]:
 
     A bare `http://host:port` means its `/v1`; any other path is kept. Raises `InputError` for anything else.
     """
-    match = re.fullmatch(r"openai:(.+)@(https?://.+)", spec)
-    parts = urlsplit(match[2]) if match else None
-    if match is None or parts is None or not parts.hostname:
-        raise InputError(f"unreadable LLM {_unsecret(spec)!r}; expected openai:MODEL@http://HOST:PORT")
-    if parts.username is not None or parts.query:
-        raise InputError("an LLM's URL must hold no password and no query; put the key into OPENAI_API_KEY")
-    path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
-    return match[1], f"{parts.scheme}://{parts.netloc}{path}"
+    match = re.fullmatch(r"openai:(.+?)@(https?://\S+)", spec)
+    unreadable = InputError(f"unreadable LLM {_shown(spec)!r}; expected openai:MODEL@http://HOST:PORT")
+    if match is None or "://" in match[1]:
+        raise unreadable
+    if re.search(r"[@?#]", match[2]):
+        raise InputError(
+            "an LLM's URL must hold no password, no query and no fragment; put the key into OPENAI_API_KEY"
+        )
+    try:
+        parts = urlsplit(match[2])
+        path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
+        base_url = f"{parts.scheme}://{parts.netloc}{path}"
+        if not URL(base_url).host or parts.port == 0:
+            raise unreadable
+    except ValueError as error:  # a port that is none, brackets around what is no address
+        raise InputError(f"{unreadable} ({one_line(error)})") from None
+    return match[1], base_url
 
 
 def open_server(rest: str, **options: Any) -> OpenAI:
@@ -60,18 +73,32 @@ def open_server(rest: str, **options: Any) -> OpenAI:
     return take_options("openai", OpenAI, spec, *parse_spec(spec), **options)
 
 
-def _unsecret(spec: str) -> str:
-    return re.sub(r"//[^/@]*@", "//***@", spec.partition("?")[0])
+def _shown(url: str) -> str:
+    """A URL, or what should have held one, without what may be a password or a key in it."""
+    bare = re.sub(r"(?:(?<=://)|(?<=@)).*@(?!https?://)", f"{HIDDEN}@", url, flags=re.DOTALL)
+    head, slashes, rest = re.split(r"[?#]", bare)[0].partition("://")
+    host, *path = rest.split("/")
+    keys = keys_in("/".join(path))
+    return head + slashes + "/".join([host, *(HIDDEN if part in keys else part for part in path)])
+
+
+def _proxy_for(base_url: URL) -> str | None:
+    """The proxy that the environment names for it, as curl reads it; none for this machine itself."""
+    host = base_url.host or ""
+    if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(f"{host}:{base_url.port}"):
+        return None
+    proxies = getproxies()
+    found = proxies.get(base_url.scheme) or proxies.get("all") or ""
+    proxy = found if "://" in found or not found else f"http://{found}"
+    return proxy if proxy.startswith(("http://", "https://")) else None  # aiohttp speaks no SOCKS
 
 
 class _Again(Exception):
     """This attempt failed in a way that may pass. `error` is what to raise once patience ends."""
 
-    def __init__(self, error: PyfastError, status: int = 0, pause: float = 0.0) -> None:
+    def __init__(self, error: OutageError) -> None:
         super().__init__(str(error))
         self.error = error
-        self.status = status
-        self.pause = pause  # seconds that the server asked for
 
 
 class _Refused(Exception):
@@ -86,12 +113,16 @@ class _Refused(Exception):
 class OpenAI:
     """One model on one server. The API key is the environment variable `OPENAI_API_KEY`, if that is set.
 
-    `concurrency` requests run at once, each for `timeout_s` seconds in all, over at most `attempts` attempts
-    (busy servers, failed connections) with jittered pauses that start at `backoff_s` seconds and double.
-    `requests_per_minute` spreads all attempts evenly. When the server names a moment to come back, all wait for
-    it; a call that a rate limit sent away loses no attempt by that, and waiting one's turn takes nothing of
-    `timeout_s`. `context_window` (tokens) is asked of the server unless it is given. `extra` fields join every
-    request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
+    The key is taken out of all that the server says. `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` are
+    honoured, but for this machine's own servers.
+
+    `concurrency` requests run at once, each for `timeout_s` seconds in all, over at most `attempts` attempts (busy
+    servers, failed connections) with jittered pauses that start at `backoff_s` seconds and double; then the call
+    fails with `OutageError`. `requests_per_minute` and `tokens_per_minute` (of prompts and completions) spread all
+    attempts evenly, over all models that one event loop asks at the same server. When the server names a moment to
+    come back, all wait for it, up to a minute; a call that a rate limit sent away loses no attempt by that, and
+    waiting one's turn takes nothing of `timeout_s`. `context_window` (tokens) is asked of the server unless it is
+    given. `extra` fields join every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
     """
 
     def __init__(
@@ -102,32 +133,36 @@ class OpenAI:
         *,
         concurrency: int = 64,
         requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
         context_window: int | None = None,
         timeout_s: float = 300.0,
         attempts: int = 5,
         backoff_s: float = 0.5,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        self.spec = spec
+        self._key = api_key()
+        check_no_secret(extra or {}, self._key)
+        self._hidden = hider(self._key, *keys_in(base_url), *proxy_passwords())
+        self.spec = self._hidden(_shown(spec))
         self.slots = concurrency
         self.context_window = context_window or 8192
         self._ask_context_window = context_window is None
         self._model = model
-        self._base_url = base_url
+        self._base_url = self._hidden(_shown(base_url))  # as messages have it
+        self._models_url = URL(base_url + "/models")
         self._chat_url = URL(base_url + "/chat/completions")
         self._embeds_url = URL(base_url + "/completions")  # vLLM's, which takes a prompt's embeddings too
         self._timeout_s = timeout_s
         self._attempts = attempts
         self._backoff_s = backoff_s
         self._fields = {"model": model, **(extra or {})}
-        self._key = os.environ.get("OPENAI_API_KEY", "").strip()
         self._session: aiohttp.ClientSession | None = None
         self._free_slots = asyncio.Semaphore(concurrency)
-        self._interval = 60 / requests_per_minute if requests_per_minute else 0.0  # seconds between two attempts
-        self._gate = asyncio.Lock()
-        self._opens = 0.0  # when the gate lets the next attempt through, on the event loop's clock
+        self._limits = requests_per_minute, tokens_per_minute
+        self._rate = RateLimit()
         self._fallbacks: Fallbacks = frozenset()
-        self._dead_calls = 0  # in a row, that ended with a gateway's word for a server that is gone
+        self._miscounted = False
+        self._proxy = _proxy_for(self._chat_url)
 
     @property
     def fingerprint(self) -> str:
@@ -139,6 +174,8 @@ class OpenAI:
         """See whether anything answers. Raises `LLMUnavailableError` if nothing does."""
         if self._session is not None:
             return
+        self._rate = limit_of(str(self._chat_url))
+        self._rate.limit(*self._limits)
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -153,7 +190,7 @@ class OpenAI:
             models = await asyncio.wait_for(self._models(self._session), PROBE_TIMEOUT_S)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             await self.close()
-            reason = str(error) or f"no answer within {PROBE_TIMEOUT_S:g} s"
+            reason = one_line(self._hidden(str(error))) or f"no answer within {PROBE_TIMEOUT_S:g} s"
             raise LLMUnavailableError(
                 f"nothing answers at {self._base_url}: {reason}; is the server up?"
             ) from None
@@ -162,7 +199,7 @@ class OpenAI:
 
     async def _models(self, session: aiohttp.ClientSession) -> object:
         """What `GET /models` says; None if the server has no such page, which is no fault."""
-        async with session.get(self._base_url + "/models", allow_redirects=False) as response:
+        async with session.get(self._models_url, proxy=self._proxy, allow_redirects=False) as response:
             try:
                 return orjson.loads(await _read(response))
             except (ValueError, CallError):
@@ -184,15 +221,16 @@ class OpenAI:
                 if request.schema is not None:
                     body["response_format"] = whole_format(request.schema)
                 apply_fallbacks(body, request.schema, fallbacks)
+                sent = as_json(body)
                 try:
-                    answer = await self._persist(as_json(body), self._chat_url if by_tokens else self._embeds_url)
+                    url = self._chat_url if by_tokens else self._embeds_url
+                    answer = await self._persist(sent, url, request.max_tokens)
                     break
                 except _Refused as refused:
                     wish = fallback_for(refused.complaint, body, fallbacks)
                     if wish is None:
                         raise refused.error from None
                     fallbacks |= {wish}
-        self._dead_calls = 0
         if not fallbacks <= self._fallbacks:
             # Only what led to an answer is remembered: a complaint may be about this request alone.
             for fallback in fallbacks - self._fallbacks:
@@ -200,27 +238,32 @@ class OpenAI:
                     "%s does not take whole requests; sent from now on: %s", self._base_url, fallback.sent
                 )
             self._fallbacks |= fallbacks
-        return answer
+        return self._counted(answer, len(sent), request)
 
-    async def _persist(self, body: bytes, url: URL) -> Completion:
+    async def _persist(self, body: bytes, url: URL, max_tokens: int) -> Completion:
         """Attempts until one is answered. Raises `_Refused`, or what the call is to raise."""
         clock = asyncio.get_running_loop().time
         # It starts with the slot: waiting for one is the caller's choice, not the server's fault.
         deadline = clock() + self._timeout_s
-        last: _Again | None = None
+        last: OutageError | None = None
         failures = 0
+        tokens = len(body) // BYTES_PER_TOKEN + max_tokens  # the servers' own estimate, before they have counted
 
         async def attempt() -> Completion:
             nonlocal deadline, last, failures
-            deadline += await self._turn()
+            deadline += await self._rate.turn(tokens, self._running)
             try:
                 async with asyncio.timeout_at(deadline):
-                    return await self._attempt(body, url)
+                    answer = await self._attempt(body, url)
             except _Again as again:
-                last = again
-                failures += not (again.status == 429 and again.pause)
-                self._opens = max(self._opens, clock() + again.pause)
+                last = again.error
+                failures += not (last.kind == "busy" and last.retry_after)
+                if last.retry_after > LONGEST_PAUSE:
+                    raise last from None
+                self._rate.pause(last.retry_after)
                 raise
+            self._rate.correct(answer.prompt_tokens + answer.completion_tokens - tokens)
+            return answer
 
         def late(state: tenacity.RetryCallState) -> bool:
             return clock() + state.upcoming_sleep > deadline
@@ -235,21 +278,13 @@ class OpenAI:
         try:
             return await policy(attempt)
         except (_Again, TimeoutError):
-            raise self._given_up(last, late=failures < self._attempts) from None
-
-    async def _turn(self) -> float:
-        """Wait until the server may be asked again. Returns the seconds that it took."""
-        clock = asyncio.get_running_loop().time
-        came = clock()
-        if not self._interval and came >= self._opens:
-            return 0.0
-        async with self._gate:  # one after the other, in the order in which they came
-            while (rest := self._opens - clock()) > 0:
-                self._running()
-                await asyncio.sleep(rest)
-            # A timer that was late is made up for, or a thousand requests a minute would be fewer.
-            self._opens = max(self._opens, clock() - self._interval) + self._interval
-        return clock() - came
+            if last is not None and failures >= self._attempts:
+                raise last from None
+            before = f"; before that, {last}" if last else ""
+            kind = last.kind if last else "slow"
+            raise OutageError(
+                f"{self._base_url} gave no answer within {self._timeout_s:g} s{before}", kind
+            ) from None
 
     def _running(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -258,41 +293,57 @@ class OpenAI:
 
     async def _attempt(self, body: bytes, url: URL) -> Completion:
         try:
-            async with self._running().post(url, data=body, allow_redirects=False) as response:
+            async with self._running().post(url, data=body, proxy=self._proxy, allow_redirects=False) as response:
                 answer = await _read(response)
         except aiohttp.ClientConnectorError as error:
-            raise _Again(LLMUnavailableError(f"nothing answers at {self._base_url} any more: {error}")) from None
+            reason = one_line(self._hidden(str(error)))
+            raise _Again(OutageError(f"nothing answers at {self._base_url} any more: {reason}")) from None
         except aiohttp.ServerTimeoutError:
-            raise _Again(LLMUnavailableError(f"{self._base_url} takes no more connections")) from None
+            raise _Again(OutageError(f"{self._base_url} takes no more connections")) from None
         except (aiohttp.ClientError, OSError) as error:
             if self._session is None:  # closed under the call
                 raise LLMUnavailableError(f"the connection to {self._base_url} was closed") from None
-            # The server took the request and hung up. If it died, the next attempt finds nothing at all; if
-            # it lives and does so each time, this request is at fault.
-            reason = one_line(error) or type(error).__name__
-            raise _Again(CallError(f"{self._base_url} cut the connection: {reason}")) from None
+            reason = one_line(self._hidden(str(error))) or type(error).__name__
+            raise _Again(OutageError(f"{self._base_url} cut the connection: {reason}")) from None
         if response.status != 200:
-            raise self._refused(response, answer)
+            raise self._refused(response, self._hidden(answer.decode(errors="replace")).encode())
         try:
             data = orjson.loads(answer)
-            return _completion(data["choices"][0], data.get("usage"))
+            return self._completion(data["choices"][0], data.get("usage"))
         except (ValueError, LookupError, TypeError, AttributeError):
-            said = error_text(answer)
+            said = error_text(self._hidden(answer.decode(errors="replace")).encode())
             raise CallError(f"{self._base_url} answered with no chat completion: {said}") from None
 
-    def _given_up(self, last: _Again | None, late: bool) -> PyfastError:
-        """What a call that got no answer raises."""
-        if last is not None and last.status in _GATEWAY:
-            self._dead_calls += 1
-            if self._dead_calls >= max(20, 2 * self.slots):
-                return LLMUnavailableError(
-                    f"the gateway at {self._base_url} answers {last.status} only, {self._dead_calls} calls in a"
-                    " row: the server behind it is gone"
-                )
-        if last is None or (late and isinstance(last.error, CallError)):
-            before = f"; before that, {last.error}" if last else ""
-            return CallError(f"{self._base_url} gave no answer within {self._timeout_s:g} s{before}")
-        return last.error
+    def _completion(self, choice: Any, usage: object) -> Completion:
+        """What the server says, without the key."""
+        if "message" not in choice:  # of a prompt in embeddings
+            text, refusal = choice["text"], None
+        else:
+            text, refusal = choice["message"].get("content"), choice["message"].get("refusal")
+        if text is None and isinstance(refusal, str):
+            raise AnswerError(f"the LLM refuses: {one_line(self._hidden(refusal))}")
+        text, reason = (
+            self._hidden(without_controls(said)) if isinstance(said, str) else said
+            for said in (text, choice.get("finish_reason"))
+        )
+        return completion(text, reason, usage)
+
+    def _counted(self, told: Completion, sent: int, request: Request) -> Completion:
+        """The completion with counts that can be; says so when one could not, once."""
+        counted = bounded(told, sent, request.max_tokens)
+        if counted != told and not self._miscounted:
+            self._miscounted = True
+            _log.warning(
+                "%s counts %d tokens in and %d out where %d bytes were sent: not believed, counted as %d and %d at"
+                " most; so is what it says from now on",
+                self._base_url,
+                told.prompt_tokens,
+                told.completion_tokens,
+                sent,
+                counted.prompt_tokens,
+                counted.completion_tokens,
+            )
+        return counted
 
     def _refused(self, response: aiohttp.ClientResponse, answer: bytes) -> Exception:
         status = response.status
@@ -302,26 +353,14 @@ class OpenAI:
             # Not the server's own words: some repeat the key.
             return LLMUnavailableError(f"{self._base_url} answered {status}: {_REFUSALS[status]} ({self._model})")
         said = error_text(answer)
-        if self._key:
-            said = said.replace(self._key, "***")
         if status < 400:
-            return LLMUnavailableError(f"{self._chat_url} answered {status} with no completion; check the URL")
-        error = CallError(f"{self._base_url} answered {status}: {said}")
-        if status in (400, 422):
-            return _Refused(error, f"{error_field(answer, 'param')} {said}")
+            return LLMUnavailableError(f"{self._base_url} answered {status} with no completion; check the URL")
+        message = f"{self._base_url} answered {status}: {said}"
         if status in (408, 425, 429) or status >= 500:
-            return _Again(error, status, min(_seconds(response.headers.get("Retry-After")), LONGEST_PAUSE))
-        return error
-
-
-def _completion(choice: Any, usage: object) -> Completion:
-    if "message" not in choice:  # of a prompt in embeddings
-        return completion(choice["text"], choice.get("finish_reason"), usage)
-    message = choice["message"]
-    text, refusal = message.get("content"), message.get("refusal")
-    if text is None and isinstance(refusal, str):
-        raise AnswerError(f"the LLM refuses: {one_line(refusal)}")
-    return completion(text, choice.get("finish_reason"), usage)
+            pause = _seconds(response.headers.get("Retry-After"))
+            return _Again(OutageError(message, "busy" if status == 429 else "down", pause))
+        error = CallError(message)
+        return _Refused(error, f"{error_field(answer, 'param')} {said}") if status in (400, 422) else error
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
@@ -341,11 +380,11 @@ def _seconds(retry_after: str | None) -> float:
     if retry_after is None:
         return 0.0
     try:
-        return max(0.0, float(retry_after))
+        return min(max(0.0, float(retry_after)), LONGEST_RETRY_AFTER)
     except ValueError:
         pass
     try:
-        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+        return min(max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time()), LONGEST_RETRY_AFTER)
     except (ValueError, OverflowError):
         return 0.0
 

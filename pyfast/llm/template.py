@@ -8,17 +8,21 @@ from typing import Any
 
 from pyfast.errors import InputError
 from pyfast.llm.chat import one_line
+from pyfast.llm.control_tokens import breaker_of
 from pyfast.llm.protocol import Message
 
 
 def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
     """The messages in the model's chat template, up to where the model speaks; `options` are the template's own.
 
+    What is said is text: the tokenizer's own control tokens are broken in it (`control_tokens.breaker`).
     Where the template has no role for the system, its words stand before the user's. Raises `InputError` where
     there is no template, or none of this can be said in it.
     """
     if not getattr(tokenizer, "chat_template", True):  # some have one of their own, in code
         raise InputError(f"{tokenizer.name_or_path}: its tokenizer has no chat template")
+    broken = breaker_of(tokenizer)
+    messages = [replace(each, content=broken(each.content)) for each in messages]
     because = "it leaves some of it out"
     for said in (messages, _without_system(messages)):
         turns = [{"role": each.role, "content": each.content} for each in said]

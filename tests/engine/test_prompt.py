@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from pyfast.engine import Prompt
-from pyfast.engine.prompt import plain
+from pyfast.engine import Prompt, plain
 from pyfast.errors import AnswerError
 from pyfast.llm import Completion
 from pyfast.systems.prompts import ANSWER, COT, DIRECT, EXTRACT, PLAN

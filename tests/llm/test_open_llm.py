@@ -36,10 +36,36 @@ def test_unusable_options_are_named(spec: str, options: dict[str, int]) -> None:
         ("https://h/openai/v1", "https://h/openai/v1"),
         ("https://h/openai/v1/chat/completions", "https://h/openai/v1"),
         ("http://[::1]:8000", "http://[::1]:8000/v1"),
+        ("http://[::1]", "http://[::1]/v1"),
+        ("http://[fe80::1%25eth0]:80/v1", "http://[fe80::1%25eth0]:80/v1"),
     ],
 )
 def test_urls(url: str, base: str) -> None:
     assert parse_spec(f"openai:org/model@v2@{url}") == ("org/model@v2", base)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h:99999",
+        "http://h:-1",
+        "http://h:0",
+        "http://h:http/v1",
+        "http://h:8000:1",
+        "http://[::1",
+        "http://::1]:80",
+        "http://[::g]:80",
+        "http://[]:80",
+        "http://[1.2.3.4]",
+        "http://::1:8000",
+        "http://:80",
+        "http://h h/v1",
+    ],
+)
+def test_a_url_that_is_none_is_one_line(url: str) -> None:
+    with pytest.raises(InputError, match=r"unreadable LLM 'openai:m@http.*expected openai:MODEL") as error:
+        open_llm(f"openai:m@{url}")
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("url", ["http://me:hunter2@h/v1", "http://h/v1?key=hunter2", "http://me:hunter2@/"])

@@ -94,7 +94,7 @@ async def test_usage_and_context_window() -> None:
         body(prompt_tokens=5, completion_tokens=2, prompt_tokens_details={"cached_tokens": 3}),
         body(prompt_tokens="5", completion_tokens=-2, prompt_tokens_details=[3]),
         {**body(), "usage": None},
-        body(prompt_tokens=True, completion_tokens=1 << 62),
+        body(prompt_tokens=True, completion_tokens=0),
     )
     models = {"data": [{"id": "other", "max_model_len": 1}, {"id": "m", "max_model_len": 32768}]}
     async with serving(handler, models) as backend:

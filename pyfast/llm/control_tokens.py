@@ -1,0 +1,120 @@
+"""The marks by which chat templates tell turns apart, broken in text that comes from documents and users.
+
+Servers and tokenizers read such a mark anywhere in a message: a document that holds one could end the user's turn
+and speak as the system. Broken by a space it is text like any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+# What stands between < and >, or [ and ], in the templates of the families that are known; marks with bars are
+# told by their form alone. Names that are HTML's as well, such as <p> or <b>, are in no template.
+_ANGLE = """
+s bos eos pad unk mask sep cls eod eop sop eot BOS EOS PAD UNK EOD SEP AI 用户 human bot user assistant system
+BOS_TOKEN EOS_TOKEN PAD_TOKEN UNK_TOKEN CLS SYS begin_of_sentence end_of_sentence beginning_of_sentence
+start_of_turn end_of_turn end_of_utterance eoh eoa eom eos_token role im_start im_end im_patch im_col endoftext
+think thinking reasoning think_fast think_faster no_think answer response scratch_pad reflection tool tools
+tool_call tool_calls tool_response tool_responses tool_result tool_results tool_sep tool_outputs tool_declare
+function functions function_call function_calls function_response invoke parameter arg_key arg_value
+longcat_tool_call longcat_s longcat_think longcat_system longcat_user longcat_assistant dots_function_call
+start_function_call end_function_call start_function_declaration end_function_declaration
+start_function_response end_function_response escape documents results fim_prefix fim_middle fim_suffix fim_pad
+fim_repo fim_sep repo_name reponame repo_sep file_sep filename gh_stars issue_start issue_comment issue_closed
+jupyter_start jupyter_text jupyter_code jupyter_output jupyter_script empty_output commit_before commit_msg
+commit_after pr pr_title pr_status pr_body pr_base pr_file pr_base_code pr_diff pr_diff_hunk pr_comment
+pr_event_id pr_review intermediate_to_code image img image_id slice video audio sound vision IMG_CONTEXT
+image_soft_token audio_soft_token start_of_image end_of_image start_of_audio end_of_audio image_placeholder
+video_placeholder fake_token_around_image global-img image_newline patch_start patch_end patch_newline box ref
+quad point ovis_image_start ovis_image_end ovis_video_start ovis_video_end ovis_visual_atom asr_text digits
+so_start so_end so_embedding
+"""
+_SQUARE = """
+INST SYSTEM_PROMPT AVAILABLE_TOOLS TOOL_RESULTS TOOL_CALLS TOOL_CONTENT ARGS CALL_ID THINK MODEL_SETTINGS IMG
+IMG_BREAK IMG_END PREFIX MIDDLE SUFFIX AUDIO BEGIN_AUDIO TRANSCRIBE STREAMING_PAD STREAMING_WORD
+NEXT_AUDIO_TEXT REPEAT_AUDIO_TEXT CLS SEP PAD UNK MASK BOS EOS EOT BOT gMASK sMASK @BOS@ multimodal
+start_header_id end_header_id extra_id SYS
+"""
+_NAMES_IN_ANGLES, _NAMES_IN_SQUARES = frozenset(_ANGLE.split()), frozenset(_SQUARE.split())
+
+_MARK = re.compile(
+    r"""
+    <(?= /?[|｜][^<>]{0,60}> | (?!\s)[^<>|｜]{0,60}[|｜]> | /?\w{1,20}\|\w{1,40}> | </?SYS>
+       | /?(?:seed|minimax|mm|atem|cofl|plamo):\w{1,40}[^<>]{0,60}>
+       | (?:extra_id_|unused|reserved_|reserved_special_token_|SPECIAL_|TOKENS_UNUSED_)\d+>
+       | (?:row_\d+_col_|tile_|loc|seg|mask:)\d+>
+       | (?:function|parameter)=[^<>]{1,80}> | (?:invoke|parameter|function|param)[ ]name=
+       | /?(?P<angle>[\w@-]{1,40})/?> )
+    | \[(?= [|｜][^\[\]]{1,40}[|｜]\] | e~\[ | UNUSED_TOKEN_\d+\] | /?(?P<square>[\w@]{1,40})\] )
+    | \](?= ~!?b[\[\]] | ![pd]~\[ | <\][^\s\[\]]{1,40}\[>\[ )
+    | >(?= >[A-Z]{4,20}<< )
+    | ｜(?= DSML｜ ) | ◁(?= /?\w{1,40}▷ )
+    """,
+    re.VERBOSE,
+)
+_BEGINS = re.compile(r"[<\[\]｜◁]|>>")
+
+
+def plain(text: str) -> str:
+    """Text from documents and users, with the control tokens of all known chat templates broken by a space.
+
+    Args:
+        text: Any text. What no template uses, such as `<p>`, `a < b` or `[NOTE]`, stays as it is.
+
+    Returns:
+        The text, in which no server will read a control token.
+
+    Example:
+        >>> plain("a < b, [NOTE] <p>: <|im_end|> <｜User｜> [INST]")
+        'a < b, [NOTE] <p>: < |im_end|> < ｜User｜> [ INST]'
+    """
+    return _MARK.sub(_broken, text) if _BEGINS.search(text) else text
+
+
+def count_marks(text: str) -> int:
+    """How many marks `plain` would break."""
+    return sum(_is_mark(found) for found in _MARK.finditer(text)) if _BEGINS.search(text) else 0
+
+
+def _is_mark(found: re.Match[str]) -> bool:
+    angle, square = found["angle"], found["square"]
+    return (angle is None or angle in _NAMES_IN_ANGLES) and (square is None or square in _NAMES_IN_SQUARES)
+
+
+def _broken(found: re.Match[str]) -> str:
+    return f"{found[0]} " if _is_mark(found) else found[0]
+
+
+def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
+    """A function that breaks all of these tokens in a text by a space, behind their first character.
+
+    Args:
+        tokens: The control tokens of one tokenizer. Those that are a single character, white space or a plain word
+            are left out: they mark no turn, and text is full of them.
+    """
+    marks = {token for token in tokens if len(token.strip()) > 1 and not token.isalnum()}
+    if not marks:
+        return lambda text: text
+    sizes = sorted({len(token) for token in marks})
+    begins = re.compile("[" + re.escape("".join(sorted({token[0] for token in marks}))) + "]")
+
+    def broken(text: str) -> str:
+        pieces, end = [], 0
+        for found in begins.finditer(text):
+            at = found.start()
+            if any(text[at : at + size] in marks for size in sizes):
+                pieces.append(text[end : at + 1])
+                end = at + 1
+        return " ".join([*pieces, text[end:]]) if pieces else text
+
+    return broken
+
+
+@lru_cache(maxsize=4)
+def breaker_of(tokenizer: Any) -> Callable[[str], str]:
+    """`breaker` for the special and added tokens of a tokenizer of transformers, or one that resembles it."""
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    return breaker([*map(str, added.values()), *map(str, getattr(tokenizer, "all_special_tokens", ()))])

@@ -1,0 +1,94 @@
+"""What models and servers say, without what a terminal would obey and without counts that cannot be."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from pyfast.errors import CallError
+from pyfast.llm.protocol import Completion, Request
+
+CHARACTERS_PER_TOKEN = 32
+"""More than any text has on average: a prompt with more than this for each token of the window is not sent"""
+
+# Sequences that a terminal obeys, whole; then every control character but tab and line break, and what turns the
+# direction of writing around.
+_CONTROL = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]{0,2000}(?:\x07|\x1b\\\\|\x9c)"
+    "|\x1b[ -/]*[0-~]"
+    "|\r(?=\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+_ESCAPED = re.compile(r"\\[bfr]|\\u(?:00[01789]|20[26])", re.IGNORECASE)
+
+
+def without_controls(text: str) -> str:
+    """The text without control characters and what a terminal obeys; tabs and line breaks stay.
+
+    Example:
+        >>> without_controls("a\\x1b[31mred\\x1b[0m\\tb\\x00")
+        'ared\\tb'
+    """
+    if text.isprintable():
+        return text
+    return _CONTROL.sub("", text).replace("\r", "\n")
+
+
+def has_escaped_controls(text: str) -> bool:
+    """Whether JSON may have control characters in its escapes."""
+    return _ESCAPED.search(text) is not None
+
+
+def json_without_controls(text: str) -> str:
+    """A JSON text, whose strings are as `without_controls` leaves them. Raises `ValueError` for other text."""
+    return json.dumps(_cleaned(json.loads(text)))
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_controls(value)
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    if isinstance(value, dict):
+        return {without_controls(name): _cleaned(item) for name, item in value.items()}
+    return value
+
+
+def without_controls_in(completion: Completion) -> Completion:
+    """The completion, its texts as `without_controls` leaves them."""
+    text, reason = without_controls(completion.text), without_controls(completion.finish_reason)
+    if (text, reason) == (completion.text, completion.finish_reason):
+        return completion
+    return replace(completion, text=text, finish_reason=reason)
+
+
+def check_size(request: Request, context_window: int) -> None:
+    """Raises `CallError` where the prompt is beyond all doubt too large for the window."""
+    size = sum(len(said.content) for said in request.messages)
+    if size > CHARACTERS_PER_TOKEN * context_window:
+        raise CallError(
+            f"a prompt of {size:,} characters was not sent: the context window has {context_window:,} tokens"
+            " (the LLM's option context_window says otherwise)"
+        )
+
+
+_TEMPLATE = 4096
+"""Tokens that a chat template and a server's own instructions may add to what was sent"""
+
+
+def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
+    """The completion with counts that can be.
+
+    No token is less than a byte of what was `sent` or came back; of thoughts that are not shown there are as many
+    as `max_tokens` at most.
+    """
+    prompt = min(completion.prompt_tokens, sent + _TEMPLATE)
+    received = max(max_tokens, len(completion.text.encode(errors="replace")))
+    return replace(
+        completion,
+        prompt_tokens=prompt,
+        cached_tokens=min(completion.cached_tokens, prompt),
+        completion_tokens=min(completion.completion_tokens, received),
+    )

@@ -1,0 +1,58 @@
+"""The control tokens of a GGUF file, read from its header: llama.cpp tells nobody."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any, BinaryIO
+
+_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_CONTROL, _ADDED = 3, 4  # types of tokens that llama.cpp looks for in a text before it cuts the rest of it up
+_WANTED = (b"tokenizer.ggml.tokens", b"tokenizer.ggml.token_type")
+_LARGEST = 1 << 28  # bytes of a string, entries of an array: more is a damaged file
+
+
+def control_tokens(path: Path) -> list[str]:
+    """The control and added tokens of the model's vocabulary; none where the header cannot be read."""
+    found: dict[bytes, Any] = {}
+    try:
+        with path.open("rb") as file:
+            magic, version, _, count = struct.unpack("<4sIQQ", file.read(24))
+            if magic != b"GGUF" or version < 2:
+                return []
+            for _ in range(count):
+                name = _string(file)
+                (kind,) = struct.unpack("<I", file.read(4))
+                value = _value(file, kind)
+                if name in _WANTED:
+                    found[name] = value
+                if len(found) == len(_WANTED):
+                    break
+            tokens, types = (found[name] for name in _WANTED)
+            marked = [token for token, kind in zip(tokens, types, strict=True) if kind in (_CONTROL, _ADDED)]
+            return [token.decode(errors="replace") for token in marked]
+    except (OSError, struct.error, ValueError, LookupError, TypeError, AttributeError):
+        return []  # llama.cpp itself will say what is wrong with it
+
+
+def _string(file: BinaryIO) -> bytes:
+    (size,) = struct.unpack("<Q", file.read(8))
+    if size > _LARGEST:
+        raise ValueError
+    return file.read(size)
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    if kind == _STRING:
+        return _string(file)
+    if kind == _ARRAY:
+        of, size = struct.unpack("<IQ", file.read(12))
+        if size > _LARGEST:
+            raise ValueError
+        if of in _FORMATS:
+            form = f"<{size}{_FORMATS[of]}"
+            return list(struct.unpack(form, file.read(struct.calcsize(form))))
+        return [_value(file, of) for _ in range(size)]
+    form = "<" + _FORMATS[kind]
+    return struct.unpack(form, file.read(struct.calcsize(form)))[0]

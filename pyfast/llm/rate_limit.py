@@ -1,0 +1,56 @@
+"""How fast a server is asked: by all models of this process that it serves, together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+_limits: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, RateLimit]] = WeakKeyDictionary()
+
+
+class RateLimit:
+    """Lets the attempts of one event loop at one server through, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._gate = asyncio.Lock()
+        self._request_s = self._token_s = 0.0
+        # On the event loop's clock: when the next request may go, for what limits requests, tokens, or at all.
+        self._requests = self._tokens = self._opens = 0.0
+
+    def limit(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
+        """Spread requests and tokens evenly. Of several limits the narrowest holds."""
+        self._request_s = max(self._request_s, 60 / requests_per_minute if requests_per_minute else 0.0)
+        self._token_s = max(self._token_s, 60 / tokens_per_minute if tokens_per_minute else 0.0)
+
+    def pause(self, seconds: float) -> None:
+        """Let nobody through for so long."""
+        self._opens = max(self._opens, asyncio.get_running_loop().time() + seconds)
+
+    async def turn(self, tokens: int, check: Callable[[], object]) -> float:
+        """Wait until a request of about so many tokens may go. Returns the seconds that it took.
+
+        `check` is called before each wait; what it raises ends the waiting.
+        """
+        clock = asyncio.get_running_loop().time
+        came = clock()
+        if not self._request_s and not self._token_s and came >= self._opens:
+            return 0.0
+        async with self._gate:  # one after the other, in the order in which they came
+            while (rest := max(self._opens, self._requests, self._tokens) - clock()) > 0:
+                check()
+                await asyncio.sleep(rest)
+            # A timer that was late is made up for, or a thousand requests a minute would be fewer.
+            self._requests = max(self._requests, clock() - self._request_s) + self._request_s
+            self._tokens = max(self._tokens, clock() - self._request_s) + self._token_s * tokens
+        return clock() - came
+
+    def correct(self, tokens: int) -> None:
+        """A request took so many tokens more, or fewer, than was thought."""
+        self._tokens += self._token_s * tokens
+
+
+def limit_of(server: str) -> RateLimit:
+    """The limit that all of this event loop share for a server."""
+    limits = _limits.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+    return limits.setdefault(server, RateLimit())

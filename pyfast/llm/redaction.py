@@ -1,0 +1,176 @@
+"""The API key, and other secrets, taken out of what a server says, in whatever encoding it says them."""
+
+from __future__ import annotations
+
+import base64
+import html
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import unquote
+from urllib.request import getproxies
+
+from pyfast.errors import InputError
+
+HIDDEN = "***"
+SHORTEST = 8  # characters: shorter ones, such as "EMPTY" for servers that want none, stand in texts by themselves
+_ROUNDS = 4  # of decoding: a server may have escaped what another had escaped
+
+# Escapes of URLs, JSON, Python, HTML and mail; then what is not seen on a screen, which may stand inside a key.
+_ESCAPE = re.compile(
+    r"%[0-9A-Fa-f]{2}"
+    r"|\\+(?:u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|x[0-9A-Fa-f]{2}|[0-3][0-7]{2}|[nrtbf/\"'\\])"
+    r"|&#?\w{1,8};"
+    r"|=[0-9A-F]{2}"
+    r"|\x1b\[[0-?]*[ -/]*[@-~]"
+    r"|\s+|[\x00-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+"
+)
+_MAY_ESCAPE = re.compile(r"[%\\&=]|[^ -~]")
+# What the path of a URL may hold that is a key: one of a known form, a UUID, a long mixture of letters and digits.
+_KEY_IN_PATH = re.compile(
+    r"(?:sk|pk|rk|hf|gsk|key|token|secret)[-_=][^/]+"
+    r"|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+    r"|(?=[^/]*?[A-Za-z])(?=[^/]*?\d)[^/.:-]{16,}"
+)
+_SECRET_NAME = re.compile(
+    r"key|auth|token|bearer|cookie|password|passwd|.*(?:apikey|secret|secretkey|accesskey|privatekey|authorization"
+    r"|accesstoken|apitoken|authtoken|hftoken|credentials?|password)"
+)
+
+
+def hider(*secrets: str) -> Callable[[str], str]:
+    """A function that puts `***` in place of these secrets, in every encoding that servers use.
+
+    Percent signs, JSON's, Python's, HTML's and mail's escapes, also several on top of each other; base64 (also of
+    a header that holds the secret), hexadecimal digits; upper and lower case; white space and invisible characters
+    in between.
+
+    Args:
+        *secrets: Those shorter than 8 characters are left out.
+
+    Example:
+        >>> hider("sk-test-4711")("key sk%2dtest-4711 refused")
+        'key *** refused'
+    """
+    forms = {form for secret in secrets if len(secret) >= SHORTEST for form in _forms(secret)}
+    if not forms:
+        return lambda text: text
+    wanted = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))), re.IGNORECASE)
+
+    lower = [form.lower() for form in forms]
+
+    def is_in(text: str) -> bool:
+        text = text.lower()
+        return any(form in text for form in lower)
+
+    def hidden(text: str) -> str:
+        bare = "".join(text.split())  # most of what would be decoded else
+        seen = is_in(text) or is_in(bare)
+        for _ in range(_ROUNDS if _MAY_ESCAPE.search(bare) else 0):
+            if seen or (further := _ESCAPE.sub(_meaning, bare)) == bare:
+                break
+            bare = further
+            seen = is_in(bare)
+        return _without(text, wanted) if seen else text
+
+    return hidden
+
+
+def _forms(secret: str) -> set[str]:
+    """The secret in the encodings that change all of it."""
+    bare = re.sub(r"\s", "", secret)
+    forms = {secret, bare, secret.encode().hex()}
+    for before, lost in ((0, 0), (1, 2), (2, 3)):  # where it begins in a group of three bytes
+        raw = b"\0" * before + secret.encode()
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            coded = encode(raw).rstrip(b"=").decode()
+            forms.add(coded[lost : -1 if len(raw) % 3 else None])
+    return forms
+
+
+def _meaning(escape: re.Match[str]) -> str:
+    """What an escape stands for; nothing for what is not seen."""
+    said = escape[0]
+    if said[0] == "%":
+        return unquote(said, errors="replace")
+    if said[0] == "&":
+        return html.unescape(said)
+    if said[0] == "=":
+        return chr(int(said[1:], 16))
+    if said[0] != "\\":
+        return ""
+    said = said.lstrip("\\")
+    if not said or said[0] in "nrtbf":
+        return ""
+    if said[0] in "ux":
+        number = int(said[1:].strip("{}"), 16)
+        return chr(number) if number < 0x110000 else ""
+    return chr(int(said, 8)) if said[0].isdigit() else said
+
+
+def _without(text: str, wanted: re.Pattern[str]) -> str:
+    """The text without what is wanted in it, as it stands or decoded."""
+    spans: list[tuple[int, int]] = []
+    decoded, starts, ends = text, list(range(len(text))), list(range(1, len(text) + 1))
+    for _ in range(_ROUNDS + 1):
+        spans += [(starts[found.start()], ends[found.end() - 1]) for found in wanted.finditer(decoded)]
+        pieces, first, last, end = [], [], [], 0
+        for escape in _ESCAPE.finditer(decoded):
+            meaning = _meaning(escape)
+            pieces += [decoded[end : escape.start()], meaning]
+            first += starts[end : escape.start()] + [starts[escape.start()]] * len(meaning)
+            last += ends[end : escape.start()] + [ends[escape.end() - 1]] * len(meaning)
+            end = escape.end()
+        decoded, starts, ends = "".join([*pieces, decoded[end:]]), first + starts[end:], last + ends[end:]
+    left, end = [], 0
+    for start, stop in sorted(spans):
+        if start >= end:
+            left += [text[end:start], HIDDEN]
+        end = max(end, stop)
+    return "".join([*left, text[end:]])
+
+
+def api_key() -> str:
+    """The environment variable OPENAI_API_KEY, empty where it is not set.
+
+    Raises `InputError` where no HTTP header can hold it.
+    """
+    key = os.environ.get("OPENAI_API_KEY", "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise InputError(
+            "OPENAI_API_KEY holds a character that no HTTP header takes, such as a line break; set it anew"
+        )
+    return key
+
+
+def keys_in(path: str) -> list[str]:
+    """The parts of a URL's path that look like keys."""
+    return [part for part in path.split("/") if _KEY_IN_PATH.fullmatch(part)]
+
+
+def proxy_passwords() -> list[str]:
+    """The passwords in the proxy variables: aiohttp may name a proxy in an error."""
+    found = (re.search(r"//[^/@:]*:([^@]+)@", url) for url in getproxies().values())
+    return [match[1] for match in found if match]
+
+
+def check_no_secret(fields: Any, key: str, option: str = "extra") -> None:
+    """Raises `InputError` where a field is named like a secret, or holds the key: run.toml records all fields."""
+    if isinstance(fields, Mapping):
+        for name, value in fields.items():
+            if (
+                _SECRET_NAME.fullmatch(re.sub(r"[-_ ]", "", str(name)).lower())
+                and isinstance(value, str | int)
+                and not isinstance(value, bool)
+            ):
+                raise InputError(
+                    f"{option} must hold no secret such as {str(name)!r}, for run.toml records it; put the key"
+                    " into OPENAI_API_KEY"
+                )
+            check_no_secret([str(name), value], key, option)
+    elif isinstance(fields, list | tuple):
+        for value in fields:
+            check_no_secret(value, key, option)
+    elif isinstance(fields, str) and hider(key)(fields) != fields:
+        raise InputError(f"{option} holds the API key, and run.toml records it; leave it in OPENAI_API_KEY alone")
