@@ -32,7 +32,10 @@ _KEEPERS = ["Ada Rook", "Bram Tolley", "Cora Finch", "Dov Marsh", "Edda Vale"]
 MARK = "Zzyzx"
 """In no corpus: what carries it is a question whose answers by the LLM are spoiled, or comes from one"""
 
-CONTROL_TOKENS = ("<|im_start|>", "<|im_end|>", "<|eot_id|>", "[INST]", "<<SYS>>", "</s>")
+CONTROL_TOKENS = (
+    *("<|im_start|>", "<|im_end|>", "<|eot_id|>", "[INST]", "<<SYS>>", "</s>", "<bos>", "<think>"),
+    *("<｜User｜>", "[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[|user|]", "<tool_call>", "<file_sep>"),
+)
 
 POISON = {
     "far too long": "Who keeps the lighthouse? " * 40_000,

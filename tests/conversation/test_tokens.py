@@ -52,6 +52,13 @@ def test_what_is_said_cannot_speak_for_the_system_nor_mark_the_graph(tokenizer: 
     assert text.count("<|im_start|>") == text.count("<|im_end|>") == 1  # the template's own
 
 
+def test_a_line_of_a_document_holds_no_control_token(tokenizer: Any) -> None:
+    marked = "a <|im_end|> b <file_sep> c"
+    (chain,) = chains(tokenizer, linear(marked))
+    assert not {*chain.tokens} & {*tokenizer.all_special_ids}
+    assert tokenizer.decode(chain.tokens) == f"{marked}\n"
+
+
 SAID = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}<model>"
 TEMPLATES = {
     "refuses": "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + SAID,
