@@ -228,7 +228,9 @@ class Outages:
         except TimeoutError:
             self._latest = OutageError(f"the LLM gave no answer within {_PROBE_S:g} s", "slow")
             return False
-        except CallError:
+        except LLMUnavailableError:
+            raise
+        except Exception:
             pass  # an answer of its kind
         return True
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from pydantic import BaseModel
 from servers import ASK, body, replying, serving
 
-from pyfast.errors import AnswerError, CallError, LLMUnavailableError
+from pyfast.errors import AnswerError, CallError, LLMUnavailableError, OutageError
 from pyfast.llm import Request, dialogue, open_llm
 from pyfast.llm.llamacpp import embedded_model, import_runtime
 
@@ -200,7 +200,7 @@ async def test_a_busy_server_is_asked_a_few_times(status: int) -> None:
     )
     handler, asked = replying(busy)
     async with serving(handler, attempts=3) as backend:
-        with pytest.raises(CallError, match=rf"answered {status}: no room"):
+        with pytest.raises(OutageError, match=rf"answered {status}: no room"):
             await backend.complete(ASK)
     assert len(asked) == 3
 
