@@ -27,6 +27,7 @@ from rich.table import Table
 
 from pyfast.corpus import read
 from pyfast.engine import Budget, read_questions
+from pyfast.engine.traces import records_of
 from pyfast.evaluation import bootstrap_interval, evaluate_turns, hits
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index
@@ -82,7 +83,7 @@ def answer(variant: str, index: Index, model: Path, out: Path, recipe: Recipe) -
 
 def scores(run: Path, gold: Path) -> tuple[list[float], list[str]]:
     """H@1 of each turn, and its conversation."""
-    said = {record["id"]: record for record in map(json.loads, (run / "answers.jsonl").read_text().splitlines())}
+    said = {record["id"]: record for record in (record for _, record in records_of(run / "answers.jsonl"))}
     talks = list(map(json.loads, gold.read_text().splitlines()))
     values = [
         hits(said[turn["id"]]["answer"], turn["answers"], said[turn["id"]]["trace"].get("entities", ())).first

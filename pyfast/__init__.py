@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyfast.api.knowledge import build_knowledge
     from pyfast.api.run import Run
     from pyfast.api.service import Engine
+    from pyfast.api.verifying import verify
     from pyfast.engine import Evidence, Question, Record, Usage
     from pyfast.llm import LLM, open_llm
     from pyfast.retrieval import Index
@@ -43,6 +44,7 @@ __all__ = [
     "open_llm",
     "ops",
     "systems",
+    "verify",
 ]
 
 if not TYPE_CHECKING:  # to a type checker a name that is not above is none
@@ -53,6 +55,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is none
         "pyfast.api.knowledge": ("build_knowledge",),
         "pyfast.api.run": ("Run",),
         "pyfast.api.service": ("Engine",),
+        "pyfast.api.verifying": ("verify",),
         "pyfast.engine": ("Evidence", "Question", "Record", "Usage"),
         "pyfast.llm": ("LLM", "open_llm"),
         "pyfast.retrieval": ("Index",),

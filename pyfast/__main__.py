@@ -1,5 +1,24 @@
-"""`python -m pyfast`: the command line."""
+"""`pyfast` and `python -m pyfast`: the command line, for which Ctrl-C is one line from the first moment on."""
 
-from pyfast.cli import main
+import os
+import signal
 
-main()
+
+def main() -> None:
+    """Entry point: `pyfast.cli.main`, whose modules take half a second to load."""
+    # An exception would come out of whatever is being imported, and some of that would go on without it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    from pyfast.cli import main as run
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
+
+
+def _stop(*_: object) -> None:
+    os.write(2, b"pyfast: stopped\n")
+    os._exit(130)
+
+
+if __name__ == "__main__":
+    main()

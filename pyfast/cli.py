@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -24,6 +25,7 @@ from pyfast.commands.systems import systems
 from pyfast.commands.terminal import OnStderr, plain
 from pyfast.commands.train import train
 from pyfast.commands.upgrade import upgrade
+from pyfast.commands.verify import verify
 from pyfast.errors import PyfastError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -35,6 +37,8 @@ _UsageError: Any = typer.BadParameter.__base__
 
 def main() -> None:
     """Entry point: an expected error is one line on stderr and exit status 1, or 2 for a wrong command line."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a path need not be UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")
     log = logging.getLogger("pyfast")
     log.setLevel(logging.INFO)
     log.addHandler(OnStderr())
@@ -61,7 +65,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (index, answer, status, evaluate, judge, systems, check, upgrade, doctor):
+for command in (index, answer, status, evaluate, judge, systems, check, verify, upgrade, doctor):
     app.command()(command)
 app.add_typer(train, name="train")
 app.add_typer(knowledge, name="knowledge")

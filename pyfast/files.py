@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import shutil
@@ -51,15 +52,20 @@ def built_aside(folder: Path) -> Iterator[Path]:
     """A new, empty folder beside `folder`, which takes its place when the block ends; what was there is removed.
 
     Where the block fails, all is as it was. A process that is killed between the two renames leaves the old folder
-    and the new one, both whole, under names of their own. Raises `InputError` where no folder can be made there.
+    and the new one, both whole, under names of their own; the next call begins the new one again. Raises
+    `InputError` where no folder can be made there, and where another process is making it.
     """
-    aside = _aside(folder, "building")
+    aside = folder.with_name(f".{folder.name}.building")
     new_parents = [parent for parent in aside.parents if not parent.exists()]
     try:
-        try:
-            aside.mkdir(parents=True)
-        except OSError as error:
-            raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+        held = _only_here(aside)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+    if held is None:
+        raise InputError(f"{folder}: another process is building it")
+    try:
+        for rest in aside.iterdir():  # of a process that was killed
+            shutil.rmtree(rest) if rest.is_dir() and not rest.is_symlink() else rest.unlink()
         yield aside
         if folder.exists():
             old = free_name(folder, "old")
@@ -79,6 +85,41 @@ def built_aside(folder: Path) -> Iterator[Path]:
             with contextlib.suppress(OSError):
                 parent.rmdir()
         raise
+    finally:
+        os.close(held)
+
+
+def _only_here(folder: Path) -> int | None:
+    """The folder, made where it is not there, open and locked for this process; None where another one has it.
+
+    The kernel gives the lock back whatever ends the process.
+    """
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(folder.stat(), os.fstat(file)):  # else it was renamed or removed meanwhile
+                    return file
+            except BlockingIOError:
+                os.close(file)
+                return None
+            except BaseException:
+                os.close(file)
+                raise
+            os.close(file)
+
+
+def refuse_links(folder: Path) -> None:
+    """Raises `InputError` where a name in the folder is a symbolic link: what is written would go elsewhere."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                raise InputError(
+                    f"{entry.path}: a symbolic link; pyfast writes only into the folder itself: put the file there"
+                    " in its place, or give another folder"
+                )
 
 
 def _aside(path: Path, suffix: str) -> Path:

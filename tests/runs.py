@@ -8,6 +8,7 @@ from typing import Any
 from zlib import crc32
 
 import orjson
+import zstandard
 
 from pyfast.api.models import started
 from pyfast.engine import (
@@ -23,6 +24,7 @@ from pyfast.engine import (
     Summary,
     work_on,
 )
+from pyfast.engine.traces import records_of
 from pyfast.errors import CallError
 from pyfast.llm import Completion, FullLLM, Request
 from pyfast.llm.instant import Instant
@@ -116,9 +118,15 @@ def answers(folder: Path) -> bytes:
     return (folder / "answers.jsonl").read_bytes()
 
 
+def traces(folder: Path) -> bytes:
+    """What zstd makes of the traces' file: of all its frames, which have to be whole."""
+    with (folder / "traces.jsonl.zst").open("rb") as file:
+        return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read()
+
+
 def records(folder: Path) -> list[dict[str, Any]]:
-    """The answers."""
-    return [orjson.loads(line) for line in answers(folder).splitlines()]
+    """The answers, with their evidence and traces."""
+    return [record for _, record in records_of(folder / "answers.jsonl")]
 
 
 async def direct(question: Question, ctx: Context) -> Answer:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import processes
 import pytest
+from runs import traces
 
 QUESTION = '{"id": "a", "question": "Which planet does Titan circle?", "answers": ["Saturn"]}\n'
 
@@ -150,7 +151,10 @@ def test_the_whole_way_on_the_examples(place: Path, examples: Path) -> None:
     asked = [json.loads(line)["id"] for line in (examples / "questions.jsonl").read_text().splitlines()]
     assert [record["id"] for record in records] == asked
     for record in records:
-        assert list(record) == ["id", "state", "answer", "evidence", "trace", "usage"]
+        assert list(record) == ["id", "state", "answer", "evidence", "usage"]
+        assert {tuple(piece) for piece in record["evidence"]} == {("segment", "uri")}
+    for record in map(json.loads, traces(run).splitlines()):
+        assert list(record) == ["id", "evidence", "trace"] and record["trace"]["hops"]
         assert {tuple(piece) for piece in record["evidence"]} == {
             ("segment", "uri", "offsets", "snippet", "score")
         }

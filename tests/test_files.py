@@ -4,6 +4,7 @@ import os
 import signal
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,65 @@ def test_a_killed_writer_is_not_in_the_way(tmp_path: Path) -> None:
     assert path.read_text() == "old" and len(list(tmp_path.iterdir())) == 2
     write_atomically(path, "new")
     assert path.read_text() == "new"
+
+
+def build_for_ever(folder: Path) -> int:
+    """A process that builds the folder until it is killed; it has begun."""
+    begun, says = os.pipe()
+    child = os.fork()
+    if not child:
+        with built_aside(folder) as aside:
+            (aside / "half").mkdir()
+            (aside / "half" / "a").write_text("half")
+            os.write(says, b"!")
+            time.sleep(60)
+        os._exit(0)
+    assert os.read(begun, 1) == b"!"
+    os.close(begun)
+    os.close(says)
+    return child
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_is_built_by_one_process_at_a_time(tmp_path: Path, there: bool) -> None:
+    folder = tmp_path / "new" / "folder"
+    if there:
+        folder.mkdir(parents=True)
+    child = build_for_ever(folder)
+    with pytest.raises(InputError, match="another process is building it"), built_aside(folder):
+        pass
+    with built_aside(tmp_path / "new" / "other"):  # beside it
+        pass
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with built_aside(folder) as aside:
+        assert list(aside.iterdir()) == []
+        (aside / "a").write_text("a")
+    assert [path.name for path in folder.iterdir()] == ["a"]
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["folder", "other"]
+
+
+def test_many_at_once_build_one_after_the_other(tmp_path: Path) -> None:
+    folder, inside, built, refused = tmp_path / "folder", [], [], []
+
+    def build(number: int) -> None:
+        for _ in range(50):
+            try:
+                with built_aside(folder) as aside:
+                    inside.append(number)
+                    assert len(inside) == 1
+                    (aside / "a").write_text(str(number))
+                    inside.remove(number)
+                    built.append(number)
+            except InputError:
+                refused.append(number)
+
+    threads = [threading.Thread(target=build, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(built) + len(refused) == 300 and built and list(tmp_path.iterdir()) == [folder]
 
 
 def test_names_count_up(tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import overload
 
 from pyfast.engine import Record, Status, Summary, read_status
 from pyfast.engine.run_folder import ANSWERS
-from pyfast.engine.status import status_of
+from pyfast.engine.status import check_folder, status_of
+from pyfast.engine.traces import TRACES, Traces
+from pyfast.errors import InputError
 
 
 class Run:
@@ -37,7 +40,7 @@ class Run:
         self._records: Sequence[Record] = ()
         self._lines: tuple[tuple[int, int, int], _Lines] | None = None
         self._status: Status | None = None
-        read_status(self.path)
+        check_folder(self.path)
 
     @classmethod
     def finished(cls, path: Path | None, total: int, session: Summary, records: Sequence[Record]) -> Run:
@@ -50,10 +53,17 @@ class Run:
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records, in the order of the questions; of a folder they are read when they are asked for."""
+        """The records, in the order of the questions; of a folder they are read when they are asked for.
+
+        A record reads its `evidence` and its `trace`, which lie in a file beside the answers, when it is asked for
+        them.
+        """
         if self.path is None:
             return self._records
-        file = (self.path / ANSWERS).stat()
+        try:
+            file = (self.path / ANSWERS).stat()
+        except OSError as error:
+            raise InputError(f"{self.path / ANSWERS}: cannot be read: {error.strerror}") from None
         state = file.st_ino, file.st_size, file.st_mtime_ns
         if self._lines is None or self._lines[0] != state:  # another session, or process, has written more
             self._lines = state, _Lines(self.path / ANSWERS)
@@ -77,6 +87,8 @@ class _Lines(Sequence[Record]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        beside = path.with_name(TRACES)
+        self._traces = Traces(beside) if beside.exists() else None  # of an older run they stand in the answers
         self._starts = array("Q", [0])
         with path.open("rb") as file:
             for line in file:
@@ -98,9 +110,15 @@ class _Lines(Sequence[Record]):
         number = range(len(self))[place]
         with self._path.open("rb") as file:
             file.seek(self._starts[number])
-            return Record.read(file.readline())
+            return self._record(number, file.readline())
 
     def __iter__(self) -> Iterator[Record]:
         with self._path.open("rb") as file:
-            for _ in range(len(self)):
-                yield Record.read(file.readline())
+            for number in range(len(self)):
+                yield self._record(number, file.readline())
+
+    def _record(self, number: int, line: bytes) -> Record:
+        try:
+            return Record.read(line, None if self._traces is None else partial(self._traces.line, number))
+        except InputError as error:
+            raise InputError(f"{self._path}, line {number + 1}: {error}") from None

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pyfast.commands.terminal import console, plain
+
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
@@ -16,7 +18,6 @@ def evaluate(
     ],
 ) -> None:
     """Score the answers of a run: EM and F1, of conversations H@1 and H@5."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -29,13 +30,13 @@ def evaluate(
         for one in report.rows:
             first, five = ("{:.3f} to {:.3f}".format(*i) for i in (one.first_interval, one.among_five_interval))
             figures = (str(one.turns), f"{one.first:.3f}", first, f"{one.among_five:.3f}", five)
-            table.add_row(one.by, Text(one.value), *figures)
-        Console().print(table)
+            table.add_row(one.by, Text(plain(one.value)), *figures)
+        console(stderr=False).print(table)
         return
     table = Table("type", "questions", "EM", "F1", "evidence recall")
     for row in report.rows:
         recall = "" if row.recall is None else f"{row.recall:.3f}"
-        table.add_row(Text(row.type), str(row.questions), f"{row.em:.3f}", f"{row.f1:.3f}", recall)
-    Console().print(table)
+        table.add_row(Text(plain(row.type)), str(row.questions), f"{row.em:.3f}", f"{row.f1:.3f}", recall)
+    console(stderr=False).print(table)
     states = ", ".join(f"{count} {state}" for state, count in sorted(report.states.items()))
     print(f"{states}; {report.missing} gold questions without an answer")

@@ -19,7 +19,7 @@ from pyfast.commands.running import (
     tell,
     watched,
 )
-from pyfast.commands.terminal import pairs, values
+from pyfast.commands.terminal import console, pairs, values
 
 
 def judge(
@@ -39,7 +39,6 @@ def judge(
     retry_failed: RetryFailed = False,
 ) -> None:
     """Have an LLM compare the answers of two runs, each pair in both orders."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -71,7 +70,7 @@ def judge(
     for row in judged.rows:
         counts = (str(row.a), str(row.ties), str(row.swayed), str(row.b))
         table.add_row(row.dimension, *counts, f"{row.rate:.3f}", f"{row.low:.3f}–{row.high:.3f}")
-    screen = Console()
+    screen = console(stderr=False)
     screen.print(table)
     screen.print(
         Text(f"A: {run_a}, B: {run_b}; rate: of A, a tie half a win; swayed: ties where the order decided")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeVar
 
 import typer
 
-from pyfast.commands.terminal import console, tokens
+from pyfast.commands.terminal import console, plain, tokens
 from pyfast.errors import CallError, RunError
 
 if TYPE_CHECKING:
@@ -48,10 +48,11 @@ RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again wha
 def watched(folder: Path, llm: str, work: Callable[[OnEvent, threading.Event], T]) -> T:
     """The result of a call of the API that is a run, with its progress shown.
 
-    Ctrl-C lets it finish what is in work, a second one ends it at once; after both the process ends.
+    Ctrl-C lets it finish what is in work, a second one ends it at once; after both the process ends. So it does,
+    as if killed, when its terminal is gone or asks it to quit.
     """
     stop = threading.Event()
-    with _progress(llm) as (on_event, is_answering), _interrupts(stop, is_answering):
+    with _progress(llm) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
         try:
             result = work(on_event, stop)
         except KeyboardInterrupt:
@@ -91,6 +92,7 @@ def tell(run: Run) -> None:
 def _progress(llm: str) -> Iterator[tuple[OnEvent, threading.Event]]:
     """(what shows events, whether questions are being answered)."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+    from rich.text import Text
 
     from pyfast.engine import dedicate_process
 
@@ -98,7 +100,7 @@ def _progress(llm: str) -> Iterator[tuple[OnEvent, threading.Event]]:
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     bars = Progress(*columns, console=screen, disable=not screen.is_terminal)
     bar = bars.add_task("")
-    starting = screen.status(f"starting {llm}")
+    starting = screen.status(Text(plain(f"starting {llm}")))
     is_answering = threading.Event()
 
     def show(event: Event) -> None:
@@ -121,14 +123,22 @@ def _progress(llm: str) -> Iterator[tuple[OnEvent, threading.Event]]:
 
 
 @contextlib.contextmanager
-def _interrupts(stop: threading.Event, is_answering: threading.Event) -> Iterator[None]:
+def _interrupts(stop: threading.Event, is_answering: threading.Event, folder: Path) -> Iterator[None]:
     def interrupted(number: int, frame: FrameType | None) -> None:
         if stop.is_set() or not is_answering.is_set():
             raise KeyboardInterrupt
         stop.set()
         print("pyfast: finishing what is in work; once more to stop at once", file=sys.stderr)
 
-    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
+    def ended(number: int, frame: FrameType | None) -> None:
+        _say(f"pyfast: ended by {signal.Signals(number).name}; the same command goes on with {folder}")
+        os._exit(128 + number)  # as a shell tells of a process that a signal has killed
+
+    handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), interrupted)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            handlers[number] = ended
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
@@ -138,6 +148,13 @@ def _interrupts(stop: threading.Event, is_answering: threading.Event) -> Iterato
 
 def _stopped(run: Path) -> NoReturn:
     """End the process: threads of a model that is busy must not hold it."""
-    print(f"pyfast: stopped; the same command goes on with {run}", file=sys.stderr, flush=True)
-    sys.stdout.flush()
+    _say(f"pyfast: stopped; the same command goes on with {run}")
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
     os._exit(130)
+
+
+def _say(line: str) -> None:
+    """On stderr, where that is still there: a terminal that was closed is not."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)

@@ -8,30 +8,39 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import plain, tokens
+from pyfast.commands.terminal import console, plain, tokens
 
 
 def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
     """Show how far a run is."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     import pyfast
 
     found = pyfast.Run(run).status
-    console = Console()
+    screen = console(stderr=False)
     states = ", ".join(f"{count} {state}" for state, count in sorted(found.states.items())) or "none yet"
-    left = "" if found.seconds_left is None else f", about {timedelta(seconds=round(found.seconds_left))} left"
+    left = "" if found.seconds_left is None else f", about {_duration(found.seconds_left)} left"
     running = "running" if found.running else "done" if found.ended == found.questions else "stopped"
     print(f"{found.ended} of {found.questions} questions ended: {states}; {running}{left}")
+    if found.altered:
+        lines = "1 line" if found.altered == 1 else f"{found.altered} lines"
+        print(f"{lines} of {run / 'answers.jsonl'}: not what was written there; the run, gone on with, mends it")
     counted = tokens(found.prompt_tokens, found.cached_tokens, found.completion_tokens)
     print(f"{found.llm_calls} LLM calls; {counted}")
     if found.stages:
         table = Table("stage", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
         for stage in found.stages:
             figures = (f"{stage.queued_ms:.2f}", f"{stage.running_ms:.2f}", f"{stage.batch:.1f}")
-            table.add_row(stage.name, str(stage.calls), *figures)
-        console.print(table)
+            table.add_row(plain(stage.name), str(stage.calls), *figures)
+        screen.print(table)
     for reason, count in found.failures:
-        console.print(Text(f"{count} failed: {plain(reason)}"))
+        screen.print(Text(f"{count} failed: {plain(reason)}"))
+
+
+def _duration(seconds: float) -> str:
+    try:
+        return str(timedelta(seconds=round(seconds)))
+    except OverflowError:
+        return "for ever"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import plain
+from pyfast.commands.terminal import console, plain
 
 
 def systems(
@@ -22,7 +22,6 @@ def systems(
 
 
 def _list() -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -34,27 +33,26 @@ def _list() -> None:
         index = "needed" if system.needs_index else "none"
         cells = (system.name, system.summary, index, system.paper)
         table.add_row(*(Text(plain(cell), overflow="fold") for cell in cells))
-    Console().print(table)
+    console(stderr=False).print(table)
 
 
 def _show(name: str) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from pyfast.systems import describe_settings, describe_system
 
     system, settings = describe_system(name), describe_settings(name)
-    console = Console()
-    console.print(Text(plain(f"{system.name}: {system.summary}")))
+    screen = console(stderr=False)
+    screen.print(Text(plain(f"{system.name}: {system.summary}")))
     for label, said in (
         ("paper", system.paper or "none"),
         ("index", "needed" if system.needs_index else "none"),
         ("prompts", ", ".join(system.prompts) or "none"),
     ):
-        console.print(Text(plain(f"{label}: {said}")))
+        screen.print(Text(plain(f"{label}: {said}")))
     if not settings:
-        console.print("settings: none")
+        screen.print("settings: none")
         return
     # Three columns, so that sentences stay readable on a narrow terminal.
     table = Table("setting", "values, default", "meaning, paper", show_lines=True)
@@ -67,4 +65,4 @@ def _show(name: str) -> None:
             Text(f"{values}\ndefault: {default}", overflow="fold"),
             Text(f"{plain(it.meaning)}\npaper: {plain(it.paper)}".lstrip(), overflow="fold"),
         )
-    console.print(table)
+    screen.print(table)

@@ -52,11 +52,14 @@ def values(given: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def console() -> Any:
-    """For what is shown while a command works: stdout is for its results."""
+def console(stderr: bool = True) -> Any:
+    """By default for what is shown while a command works: stdout is for its results.
+
+    Text is shown as it is: what stands in brackets is no markup, what stands between colons no emoji.
+    """
     from rich.console import Console
 
-    return Console(stderr=True)
+    return Console(stderr=stderr, markup=False, emoji=False)
 
 
 class OnStderr(logging.Handler):

@@ -18,7 +18,7 @@ from typing import Any
 
 from pyfast.conformance.llm import CheckLLM, spoiled
 from pyfast.conformance.material import build_corpus, marked, poisoned, questions_about
-from pyfast.conformance.runs import PATIENCE_S, Subject, answered, name_of
+from pyfast.conformance.runs import PATIENCE_S, Subject, answered, name_of, recorded
 from pyfast.engine import Answer, Budget, Context, Question
 from pyfast.errors import PyfastError
 from pyfast.retrieval import Index
@@ -204,7 +204,7 @@ def _killed_and_resumed(checked: _Checked) -> str:
     if process.returncode:
         last = (output_path.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]
         raise _NotHeldError(f"after {len(killed_at)} kills it ended with status {process.returncode}: {last}")
-    lines = (run / "answers.jsonl").read_bytes().splitlines(keepends=True)
+    lines = recorded(run)
     _check_complete(lines, checked.questions)
     _check_same(lines, checked.plain, "after it was killed and resumed")
     asked = Counter(log.read_text().split() if log.exists() else [])

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from pyfast.api.answering import answer
 from pyfast.conformance.llm import CheckLLM
 from pyfast.engine import Budget, Question
+from pyfast.engine.run_folder import ANSWERS
+from pyfast.engine.traces import records_of
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.systems.registry import load_system, names
@@ -36,7 +40,7 @@ def answered(
     concurrency: int = 16,
     budget: Budget | None = None,
 ) -> list[bytes]:
-    """Answer the questions in a run folder, or go on with it; the lines of its answers' file.
+    """Answer the questions in a run folder, or go on with it; each record of it as a line of JSON.
 
     Raises as `pyfast.answer` does; a run that does not end ends with `run_seconds`.
     """
@@ -51,7 +55,12 @@ def answered(
         concurrency=concurrency,
         budget=limits,
     )
-    return (folder / "answers.jsonl").read_bytes().splitlines(keepends=True)
+    return recorded(folder)
+
+
+def recorded(run: Path) -> list[bytes]:
+    """Each record of a run, with its trace, as a line of JSON."""
+    return [orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for _, record in records_of(run / ANSWERS)]
 
 
 def name_of(system: System) -> str:

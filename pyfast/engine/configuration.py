@@ -24,7 +24,7 @@ Configuration = dict[str, dict[str, Any]]
 """Tables of run.toml"""
 
 CONFIGURATION = "run.toml"
-FORMAT = 2
+FORMAT = 3
 """The version of a run's format; a run.toml that tells none is of version 1"""
 _FORMAT = "format"
 _PLACES = "places"  # where things were: may differ from one session to the next
@@ -53,7 +53,8 @@ def configuration(
         "llm": {"fingerprint": llm.fingerprint, "context_window": llm.context_window},
         "budget": dict(budget),
         "code": {"version": __version__, "digest": _code_digest()},
-        _PLACES: dict(places),
+        # A path need not be Unicode, a TOML file has to be.
+        _PLACES: {name: place.encode(errors="backslashreplace").decode() for name, place in places.items()},
     }
     if system_code:
         described["system"]["code"] = system_code
@@ -84,10 +85,23 @@ def differences(recorded: Configuration, now: Configuration, unknown: Iterable[s
     if before.get("system.name") != after.get("system.name"):  # its settings and prompts say nothing more
         names = [name for name in names if not name.startswith(("system.set_", "prompts."))]
     return [
-        f"{name} was {before.get(name, 'not set')}, is {after.get(name, 'not set')}"
+        f"{name} was {_shown(before.get(name, 'not set'))}, is {_shown(after.get(name, 'not set'))}"
         for name in names
         if before.get(name) != after.get(name)
     ]
+
+
+def configuration_digest(described: Configuration) -> str:
+    """Of all that `differences` compares, as run.toml has it."""
+    written = tomllib.loads(tomli_w.dumps(described))
+    return blake2b(
+        json.dumps(dict(_flat(written)), sort_keys=True, default=str).encode(), digest_size=16
+    ).hexdigest()
+
+
+def _shown(value: object) -> str:
+    """In a message, which is one line."""
+    return "".join(letter if letter.isprintable() else " " for letter in str(value))
 
 
 def write_configuration(path: Path, described: Configuration) -> None:
@@ -111,6 +125,8 @@ def read_with_format(path: Path) -> tuple[int, Configuration]:
     """(the version of the format, the configuration without it: runs are not told apart by their format)."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: damaged: {error}; --restart begins anew") from None
     if not all(isinstance(table, dict) for table in found.values()):
@@ -127,7 +143,7 @@ def read_with_format(path: Path) -> tuple[int, Configuration]:
 
 def _flat(described: Configuration) -> Iterator[tuple[str, Any]]:
     for table, values in described.items():
-        if table != _PLACES:
+        if table not in (_PLACES, _FORMAT):
             yield from ((f"{table}.{name}", value) for name, value in values.items())
 
 

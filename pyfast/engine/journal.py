@@ -20,6 +20,7 @@ from pyfast.engine.ledger import Ledger
 from pyfast.errors import AnswerError, CallError, InputError, RunError, TransportError
 from pyfast.files import free_name
 from pyfast.llm import Completion
+from pyfast.sqlite_files import fault, open_database
 
 Sync = Literal["normal", "full"]
 Outcome = Completion | CallError
@@ -28,13 +29,24 @@ Key = tuple[str, int]
 
 # `entry` and `ledger` are JSON, so that a whole group goes in with one statement: SQLite would give the
 # interpreter's lock away and take it back for each row, and wait for every thread that holds it meanwhile.
+# `line` and `trace` are the digests of the question's lines in answers.jsonl and traces.jsonl.zst; NULL where they
+# are not known.
 _SCHEMA = """
+CREATE TABLE IF NOT EXISTS run (digest TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS completions (question INTEGER NOT NULL, entry TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS questions (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ledger TEXT NOT NULL);
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ledger TEXT NOT NULL,
+    line TEXT, trace TEXT);
 CREATE TABLE IF NOT EXISTS sessions (started REAL NOT NULL, finished_before INTEGER NOT NULL);
 """
 _JSON = {"completions": "entry", "questions": "ledger"}
+_COLUMNS = {"run": 1, "completions": 2, "questions": 7, "sessions": 2}
+# That the tables are there as they are made today, and can be written.
+_TRIED = """
+DELETE FROM sessions WHERE 0;
+INSERT INTO questions SELECT 0, '', '', NULL, '', NULL, NULL WHERE 0;
+INSERT INTO run SELECT '' WHERE 0;
+"""
 # No room, no right, no file handle: what is in the file may be as good as ever.
 _OF_THE_MACHINE = {
     sqlite3.SQLITE_PERM,
@@ -44,14 +56,18 @@ _OF_THE_MACHINE = {
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_INTERRUPT,  # Ctrl-C
 }
 _LOST = f"entry ->> 3 = '{TransportError.__name__}'"
+_ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerError, TransportError)}
 _KEEP = "INSERT INTO completions SELECT value ->> 0, value FROM json_each(?)"
 # A question that ended before the process was killed, and again from its journal: the first time tells what it
 # cost, the second what stands in the answers.
 _FINISH = """
-INSERT INTO questions SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4 FROM json_each(?)
-WHERE true ON CONFLICT (number) DO UPDATE SET state = excluded.state, reason = excluded.reason
+INSERT INTO questions
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4, value ->> 5, value ->> 6 FROM json_each(?)
+WHERE true ON CONFLICT (number) DO UPDATE
+SET state = excluded.state, reason = excluded.reason, line = excluded.line, trace = excluded.trace
 """
 
 
@@ -69,43 +85,57 @@ def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
     return b"%b,%d]" % (entry[:-1], crc32(entry))
 
 
+def sound(entry: str, number: int) -> bool:
+    """Whether the entry of a completion is what was written for the question."""
+    return _outcome(entry, number) is not None
+
+
 def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
     """None where it is not what was written: SQLite does not notice a bad byte in a text."""
     try:
         *said, check = orjson.loads(entry)
         if check != crc32(orjson.dumps(said)) or said[0] != number:
             return None
+        _, digest, nth, error, text, *rest = said
+        outcome = Completion(text, *rest) if error is None else _ERRORS.get(error, CallError)(text)
     except (ValueError, TypeError):
         return None
-    _, digest, nth, error, text, *rest = said
-    if error is None:
-        return (digest, nth), Completion(text, *rest)
-    kinds = {kind.__name__: kind for kind in (AnswerError, TransportError)}
-    return (digest, nth), kinds.get(error, CallError)(text)
+    texts, counts = [digest, text], [nth]
+    if isinstance(outcome, Completion):
+        texts.append(outcome.finish_reason)
+        counts += outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens
+    sound = all(type(said) is str for said in texts) and all(type(count) is int for count in counts)
+    return ((digest, nth), outcome) if sound else None
 
 
 class Journal:
     """An open journal. One process at a time: the run's folder sees to that. All methods raise `RunError`."""
 
-    def __init__(self, path: Path, sync: Sync = "normal") -> None:
-        """Open the file, or make it; where it is damaged, save what can be read of it."""
+    def __init__(self, path: Path, sync: Sync = "normal", run: str = "", checked: bool = True) -> None:
+        """Open the file, or make it; where it is damaged, save what can be read of it.
+
+        `run` is the digest of the run that it belongs to. With `checked` False only the questions' rows are looked
+        through: a run that is done reads no completion any more.
+        """
         self._path = path
+        self._indexed = False
         self.salvaged: Path | None = None
         """Where the damaged file is now, if there was one"""
         with self._told():
-            existed = path.exists()
-            if existed and not _whole(path):
+            if path.exists() and not _whole(path, list(_JSON) if checked else ["questions"]):
                 self.salvaged = _set_aside(path)
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database = open_database(path, isolation_level=None, check_same_thread=False)
             self._database.text_factory = _text
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute(f"PRAGMA synchronous = {sync}")
             self._database.executescript(_SCHEMA)
             if self.salvaged is not None:
                 with self._transaction():
-                    self._rescue(self.salvaged)
-            if existed:  # a run that goes on looks for the completions of its questions
-                self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
+                    self._rescue(self.salvaged, run)
+            if run:
+                self._database.execute("INSERT INTO run SELECT ? WHERE NOT EXISTS (SELECT 1 FROM run)", (run,))
+        self.file = path.stat() if path.exists() else None
+        """What was opened: another file may be there later"""
 
     def commit(self, completions: Sequence[bytes], questions: Sequence[bytes]) -> None:
         """Write rows, all or none of them."""
@@ -119,6 +149,9 @@ class Journal:
     def outcomes(self, number: int) -> dict[Key, Outcome]:
         """What the LLM said to a question so far."""
         with self._told():
+            if not self._indexed:  # only a run that goes on looks for them
+                self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
+                self._indexed = True
             found = self._database.execute("SELECT entry FROM completions WHERE question = ?", (number,))
             outcomes = (_outcome(entry, number) for (entry,) in found.fetchall())
             return dict(outcome for outcome in outcomes if outcome is not None)
@@ -146,6 +179,11 @@ class Journal:
         with self._told():
             return dict(self._database.execute(counted, (first,)).fetchall())
 
+    def digests(self) -> dict[int, str]:
+        """Of the lines in answers.jsonl, by the questions' numbers, where they are known."""
+        with self._told():
+            return digests(self._database)
+
     def tokens(self) -> int:
         """Tokens, in and out, of all completions."""
         total = "coalesce(sum((entry ->> 6) + (entry ->> 8)), 0)"
@@ -168,16 +206,23 @@ class Journal:
         """Close the file; what was committed stays."""
         self._database.close()
 
-    def _rescue(self, damaged: Path) -> None:
-        """Take over the rows that a damaged journal still gives."""
-        with contextlib.closing(_reader(damaged)) as old:
-            old.execute("PRAGMA writable_schema = ON")  # or a file that was cut off gives nothing at all
-            for table, places in (("completions", 2), ("questions", 5), ("sessions", 2)):
+    def _rescue(self, damaged: Path, run: str) -> None:
+        """Take over the rows that a damaged journal still gives, if it is not that of another run."""
+        try:
+            database = _reader(damaged, damaged=True)
+        except sqlite3.DatabaseError:  # nothing
+            return
+        with contextlib.closing(database) as old:
+            for table, places in _COLUMNS.items():
                 into = f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * places)})"
                 rows: list[tuple[object, ...]] = []
                 with contextlib.suppress(sqlite3.DatabaseError, UnicodeDecodeError):
                     for row in old.execute(f"SELECT * FROM {table}"):
-                        rows.append(row)
+                        rows.append(row + (None,) * (places - len(row)))  # older ones have fewer columns
+                if table == "run":
+                    if run and rows and rows != [(run,)]:
+                        return
+                    continue
                 for row in rows:
                     with contextlib.suppress(sqlite3.IntegrityError, sqlite3.ProgrammingError):  # of another shape
                         self._database.execute(into, row)
@@ -200,18 +245,20 @@ class Journal:
         try:
             yield
         except sqlite3.Error as error:
-            raise RunError(f"{self._path}: {error}") from None
+            raise RunError(f"{self._path}: {fault(error)}") from None
 
 
-def _whole(path: Path) -> bool:
+def _whole(path: Path, tables: Sequence[str]) -> bool:
     """Whether the file can be worked with. Raises `sqlite3.Error` where the machine is at fault, not the file."""
     try:
-        with contextlib.closing(sqlite3.connect(path)) as database:
-            if database.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-                return False
-            database.executescript(_SCHEMA + "DELETE FROM sessions WHERE 0;")  # it can also be written
+        with contextlib.closing(open_database(path)) as database:
+            every = len(tables) == len(_JSON)
+            for check in ("integrity_check(1)",) if every else [f"integrity_check({name})" for name in tables]:
+                if database.execute(f"PRAGMA {check}").fetchone() != ("ok",):
+                    return False
+            database.executescript(_SCHEMA + _TRIED)
             broken = "SELECT EXISTS (SELECT 1 FROM {} WHERE NOT json_valid({}))"
-            return not any(database.execute(broken.format(*place)).fetchone()[0] for place in _JSON.items())
+            return not any(database.execute(broken.format(name, _JSON[name])).fetchone()[0] for name in tables)
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF in _OF_THE_MACHINE:
             raise
@@ -237,20 +284,65 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     """The journal for a look from outside, while a run may be writing it. Raises `InputError`."""
     try:
         database = _reader(path)
-        database.execute("SELECT count(*) FROM sessions")
+        database.execute("SELECT 1 FROM sessions LIMIT 1")
         return database
     except sqlite3.Error as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"{path}: {fault(error)}") from None
 
 
-def _reader(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+def digests(database: sqlite3.Connection) -> dict[int, str]:
+    """Of the lines in answers.jsonl, by the questions' numbers, where they are known. Raises `sqlite3.Error`."""
+    return dict(database.execute("SELECT number, line FROM questions WHERE line IS NOT NULL"))
+
+
+def run_of(path: Path) -> str | None:
+    """The digest of the run that a journal belongs to; empty where it tells none, None where it cannot be read."""
+    try:
+        with contextlib.closing(open_to_read(path)) as database:
+            if not database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'run'").fetchall():
+                return ""
+            row = database.execute("SELECT digest FROM run").fetchone()
+            return str(row[0]) if row else ""
+    except (sqlite3.Error, InputError):
+        return None
+
+
+def add_digests(path: Path, run: str, known: Sequence[tuple[str, str]]) -> None:
+    """Have a journal of an older format know its run, and the digests of its questions' lines.
+
+    Raises `InputError`.
+    """
+    try:
+        with contextlib.closing(open_database(path)) as database, database:
+            there = {row[1] for row in database.execute("PRAGMA table_info(questions)")}
+            database.execute("BEGIN")
+            for column in ("line", "trace"):
+                if column not in there:
+                    database.execute(f"ALTER TABLE questions ADD COLUMN {column} TEXT")
+            database.execute("CREATE TABLE IF NOT EXISTS run (digest TEXT NOT NULL)")
+            database.execute("DELETE FROM run")
+            database.execute("INSERT INTO run VALUES (?)", (run,))
+            rows = ((*digests, number) for number, digests in enumerate(known))
+            database.executemany("UPDATE questions SET line = ?, trace = ? WHERE number = ?", rows)
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: {fault(error)}") from None
+
+
+def _reader(path: Path, damaged: bool = False) -> sqlite3.Connection:
+    database = open_database(path, "ro", damaged=damaged)
     database.text_factory = _text
     return database
 
 
 def row_of_question(
-    number: int, id: str, state: str, reason: str | None, ledger: Ledger | dict[str, Any]
+    number: int,
+    id: str,
+    state: str,
+    reason: str | None,
+    ledger: Ledger | dict[str, Any],
+    line: str | None = None,
+    trace: str | None = None,
 ) -> bytes:
-    """One question that has ended."""
-    return orjson.dumps((number, id, state, reason, ledger))
+    """One question that has ended; `line` and `trace` are the digests of its lines."""
+    told = ledger.as_row() if isinstance(ledger, Ledger) else ledger
+    return orjson.dumps((number, id, state, reason, told, line, trace))

@@ -68,7 +68,7 @@ class UsageTotals:
 
 @dataclass(slots=True)
 class Ledger(UsageTotals):
-    """Of one question. The journal has it as JSON, field by field."""
+    """Of one question."""
 
     steps: int = 0
     stages: dict[str, Stage] = field(default_factory=dict)
@@ -90,3 +90,18 @@ class Ledger(UsageTotals):
         self.prompt_tokens += completion.prompt_tokens
         self.cached_tokens += completion.cached_tokens
         self.completion_tokens += completion.completion_tokens
+
+    def as_row(self) -> dict[str, object]:
+        """As the journal has it: of a stage calls, microseconds queued and running, and the sum of its batches."""
+        return {
+            "llm_calls": self.llm_calls,
+            "replayed": self.replayed,
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
+            "completion_tokens": self.completion_tokens,
+            "steps": self.steps,
+            "stages": {
+                name: (len(stage.batches), stage.queued_us, stage.running_us, sum(stage.batches))
+                for name, stage in self.stages.items()
+            },
+        }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Literal, Self
+from hashlib import blake2b
+from typing import Any, Literal, Self, get_args
 
 import orjson
 
+from pyfast.engine.traces import details_of
 from pyfast.errors import InputError
 from pyfast.retrieval import ScoredSegments
 
@@ -57,7 +59,7 @@ class Evidence:
         first, last = found.get("offsets", (-1, -1))
         return cls(
             uri=found["uri"],
-            snippet=found["snippet"],
+            snippet=found.get("snippet", ""),
             offsets=(first, last),
             segment=found.get("segment") or found.get("id", ""),
             score=found.get("score"),
@@ -75,13 +77,20 @@ class Usage:
 
 
 _USAGE = tuple(field.name for field in fields(Usage))
+_STATES = get_args(State)
+_NAMES = ("segment", "id", "uri")  # what of a piece of evidence stands in answers.jsonl
 
 
-@dataclass(frozen=True)
+def digest(line: bytes) -> str:
+    """By which a line is known again: 16 hexadecimal digits."""
+    return blake2b(line, digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
 class Record:
-    """The answer to one question: one line of answers.jsonl.
+    """The answer to one question: one line of answers.jsonl, and the line of traces.jsonl.zst beside it.
 
-    `evidence` and `trace` are read from their JSON when they are first asked for.
+    `evidence` and `trace` are read, from the disk too, when they are first asked for.
     """
 
     id: str
@@ -91,52 +100,101 @@ class Record:
     reason: str | None = None
     """Why it failed"""
     evidence_json: bytes = field(default=b"[]", repr=False)
+    """All of it, or of a record that was read what its line has"""
     trace_json: bytes = field(default=b"{}", repr=False)
     usage: Usage = Usage()
+    beside: Callable[[], bytes] | None = field(default=None, repr=False)
+    """Reads the line of traces.jsonl.zst, where evidence and trace are there"""
 
     @cached_property
     def evidence(self) -> tuple[Evidence, ...]:
         """What the answer rests on, best first where the system ranks it."""
-        return tuple(Evidence.read(found) for found in orjson.loads(self.evidence_json))
+        try:
+            return tuple(Evidence.read(found) for found in self._details["evidence"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(f"the evidence of {self.id!r} is not as it was written") from None
 
     @cached_property
     def trace(self) -> dict[str, Any]:
         """How the system got there: its steps in JSON types, see the system's page."""
-        found: dict[str, Any] = orjson.loads(self.trace_json)
+        found: dict[str, Any] = self._details["trace"]
         return found
 
+    @cached_property
+    def _details(self) -> dict[str, Any]:
+        return details_of(self.details(), self.id, "the traces")
+
     def line(self) -> bytes:
-        """As a JSON object on a line; `reason` only where there is one."""
+        """Its line in answers.jsonl: `reason` only where there is one, of the evidence what names it."""
         reason = {} if self.reason is None else {"reason": self.reason}
         record = {
             "id": self.id,
             "state": self.state,
             "answer": self.answer,
             **reason,
-            "evidence": orjson.Fragment(self.evidence_json),
-            "trace": orjson.Fragment(self.trace_json),
+            "evidence": _named(self.evidence_json),
             "usage": self.usage,
         }
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
+    def details(self) -> bytes:
+        """Its line in traces.jsonl.zst: all evidence, and the trace. Raises `InputError` where it is gone."""
+        if self.beside is not None:
+            return self.beside()
+        details = {
+            "id": self.id,
+            "evidence": orjson.Fragment(self.evidence_json),
+            "trace": orjson.Fragment(self.trace_json),
+        }
+        return orjson.dumps(details, option=orjson.OPT_APPEND_NEWLINE)
+
     @classmethod
-    def read(cls, line: bytes) -> Self:
-        """What `line` wrote. Raises `InputError` for anything else."""
+    def read(cls, line: bytes, beside: Callable[[], bytes] | None = None) -> Self:
+        """What `line` wrote; `beside` reads what `details` wrote. Raises `InputError` for anything else."""
         try:
             found = orjson.loads(line)
-            return cls(
-                id=found["id"],
-                state=found["state"],
-                answer=found["answer"],
-                reason=found.get("reason"),
-                evidence_json=orjson.dumps(found["evidence"]),
-                trace_json=orjson.dumps(found["trace"]),
-                usage=Usage(*(found["usage"][name] for name in _USAGE)),
-            )
+            usage = Usage(*(found["usage"][name] for name in _USAGE))
+            texts = found["id"], found["answer"] or "", found.get("reason") or ""
+            if (
+                found["state"] in _STATES
+                and all(isinstance(text, str) for text in texts)
+                and all(type(getattr(usage, name)) is int for name in _USAGE)
+                and isinstance(found["evidence"], list)
+                and all(isinstance(one, dict) for one in found["evidence"])
+            ):
+                return cls(
+                    id=found["id"],
+                    state=found["state"],
+                    answer=found["answer"],
+                    reason=found.get("reason"),
+                    evidence_json=orjson.dumps(found["evidence"]),
+                    trace_json=orjson.dumps(found.get("trace", {})),
+                    usage=usage,
+                    beside=None if "trace" in found else beside,  # before format 3 it stood in the answers
+                )
         except (ValueError, KeyError, TypeError):
-            raise InputError(f"not a record of a run: {line[:80]!r}") from None
+            pass
+        raise InputError(f"not a record of a run: {line[:80]!r}")
 
     def as_json(self) -> dict[str, Any]:
-        """As it is read back: the object of its line."""
+        """All that was written of it: its line, with the whole evidence and the trace."""
         found: dict[str, Any] = orjson.loads(self.line())
-        return found
+        usage = found.pop("usage")
+        return {**found, **self._details, "usage": usage}
+
+    def __eq__(self, other: object) -> bool:
+        return self.as_json() == other.as_json() if isinstance(other, Record) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+def _named(evidence: bytes) -> list[dict[str, Any]]:
+    """What names each piece of evidence."""
+    if evidence == b"[]":
+        return []
+    found = orjson.loads(evidence)
+    try:
+        return [{"segment": one["segment"], "uri": one["uri"]} for one in found]  # of most systems, and quick
+    except KeyError:
+        return [{name: one[name] for name in _NAMES if name in one} for one in found]

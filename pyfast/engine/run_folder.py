@@ -1,25 +1,33 @@
-"""The folder of a run: run.toml, journal.sqlite, answers.jsonl. What is in it is enough to go on after any end."""
+"""The folder of a run: run.toml, journal.sqlite, answers.jsonl, traces.jsonl.zst.
+
+What is in it is enough to go on after any end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import fcntl
+import logging
 import os
+import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import orjson
 
 from pyfast.engine.configuration import (
     CONFIGURATION,
+    FORMAT,
     Configuration,
+    configuration_digest,
     differences,
-    read_configuration,
+    read_with_format,
     write_configuration,
 )
 from pyfast.engine.journal import (
@@ -28,18 +36,22 @@ from pyfast.engine.journal import (
     Outcome,
     Sync,
     completion_row,
+    digests,
     open_to_read,
     row_of_question,
+    run_of,
 )
 from pyfast.engine.ledger import Ledger
 from pyfast.engine.outages import Waiting
 from pyfast.engine.questions import Question
-from pyfast.engine.record import Record
+from pyfast.engine.record import Record, digest
+from pyfast.engine.traces import TRACES, TraceWriter, count_traces, read_traces
 from pyfast.errors import InputError, RunError
-from pyfast.files import free_name, write_atomically
+from pyfast.files import free_name, refuse_links, write_atomically
 
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 OUTAGE = "outage.json"  # there while the run waits for its LLM
+_LOG = logging.getLogger("pyfast")
 
 
 def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:
@@ -53,8 +65,10 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         if _size(path / ANSWERS):
             raise InputError(f"{path}: holds answers but no {CONFIGURATION}; choose another folder")
         return
-    changed = differences(read_configuration(path / CONFIGURATION), described, unknown)
-    if changed and _has_begun(path):
+    version, recorded = read_with_format(path / CONFIGURATION)
+    if not _has_begun(path):
+        return
+    if changed := differences(recorded, described, unknown):
         if code := [value for value in changed if value.startswith("code.")]:
             raise InputError(
                 f"{path}: was begun by other code: {'; '.join(code)}. It can be read, evaluated and judged,"
@@ -63,6 +77,19 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         raise InputError(
             f"{path}: was begun with something else: {'; '.join(changed)}. Give what it was begun with, or another"
             " folder, or --restart"
+        )
+    if version < FORMAT:
+        raise InputError(f"{path}: run of format {version}: `pyfast upgrade {path}` makes it one of today's")
+    check_journal(path)
+
+
+def check_journal(path: Path) -> None:
+    """Raises `InputError` where the journal in a run's folder is that of another run."""
+    version, recorded = read_with_format(path / CONFIGURATION)
+    if version == FORMAT and run_of(path / JOURNAL) not in (None, configuration_digest(recorded)):
+        raise InputError(
+            f"{path}: {JOURNAL} does not belong to {CONFIGURATION}: one of them is another run's, or was changed."
+            " Put back what was there, or --restart"
         )
 
 
@@ -96,6 +123,7 @@ class _Group:
     """Those who wait for their completion to be stored"""
     ended: list[bytes] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
+    traces: list[bytes] = field(default_factory=list)
 
 
 class RunFolder:
@@ -109,6 +137,7 @@ class RunFolder:
     def __init__(self, path: Path, described: Configuration, sync: Sync = "normal") -> None:
         """Open or begin a run. Raises `InputError` where another process has it or it was begun otherwise."""
         self._path = path
+        count = described.get("questions", {}).get("count")
         with contextlib.ExitStack() as opened:
             path.mkdir(parents=True, exist_ok=True)
             self._answers = opened.enter_context(locked(path))
@@ -118,15 +147,21 @@ class RunFolder:
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
             is_new = not (path / CONFIGURATION).exists()
             write_configuration(path / CONFIGURATION, described)
-            self.journal = Journal(path / JOURNAL, sync)
-            opened.callback(self.journal.close)
+            self._done = _done(path, count)
+            self._open_journal = partial(Journal, path / JOURNAL, sync, configuration_digest(described))
+            self.journal = self._open_journal(checked=self._done is None)
+            opened.callback(lambda: self.journal.close())
             self.journal.start_session()
+            self._traces = TraceWriter(path / TRACES)
+            opened.callback(self._traces.close)
             _make_private(path, is_new)
             self._writer = ThreadPoolExecutor(1, "pyfast-journal")
             opened.callback(self._writer.shutdown)
             self._opened = opened.pop_all()
         self.replaying = not self.journal.is_empty()
         """Whether questions may have completions in the journal"""
+        self._said: dict[int, tuple[bytes, bytes]] = {}
+        """The lines of records that have ended and are not written yet, by the records' `id()`"""
         self._group = _Group()
         self._armed = False
         self._gathered = self._group
@@ -145,10 +180,16 @@ class RunFolder:
 
     def forget_failures(self, only_of_transport: bool = False) -> None:
         """Have the questions that failed tried again."""
+        if self._done is not None:
+            if not self.journal.failed(only_of_transport):
+                return
+            self._done = None
+            self.journal.close()
+            self.journal = self._open_journal()  # completions are read again: the file has to be whole
         first, end = min(self.journal.failed(only_of_transport), default=-1), 0
         self._answers.seek(0)
         for number, line in enumerate(self._answers):
-            if number == first or not _record(line):
+            if number == first or _record(line) is None:
                 self._answers.truncate(end)  # the answers behind come again from the journal
                 break
             end += len(line)
@@ -157,10 +198,16 @@ class RunFolder:
     def answered(self, questions: Iterable[Question]) -> int:
         """How many of the questions, from the first on, have their answers written.
 
-        What follows in the file is cut off: a torn line, or answers of later questions that were written when the
-        run was stopped. They come again, in their order, from the journal. So do the answers of a conversation
-        that is not at its end: what its next turn builds on is then at hand.
+        What follows in the file is cut off: a torn line, one that was changed, one whose trace is gone, or answers
+        of later questions that were written when the run was stopped. They come again, in their order, from the
+        journal. So do the answers of a conversation that is not at its end: what its next turn builds on is at
+        hand then.
         """
+        if self._done is not None:
+            self._traces.go_on(self._done)
+            self._answers.seek(0, os.SEEK_END)
+            return self._done
+        known, traces = self.journal.digests(), count_traces(self._path / TRACES)
         done, end = 0, 0
         whole = 0, 0
         conversation = None
@@ -169,26 +216,37 @@ class RunFolder:
             if question.conversation is None or question.conversation != conversation:
                 whole, conversation = (done, end), question.conversation
             line = self._answers.readline()
-            if _record(line).get("id") != question.id:
+            if done == traces or not _stands(line, known.get(done), question.id):
+                if line.endswith(b"\n") and done in known and digest(line) not in known.values():
+                    _LOG.warning(
+                        "%s, line %d: not what was written there; it comes again from the journal",
+                        self._path / ANSWERS,
+                        done + 1,
+                    )
                 break
             done, end = done + 1, end + len(line)
         else:
             whole = done, end
         done, end = whole
         self._answers.truncate(end)
-        if sum(self.journal.counts(done).values()) < done:
+        if any(number not in known for number in range(done)):
             self._note_again(done)
         self._answers.seek(end)
+        self._traces.go_on(done)
         return done
 
     def _note_again(self, done: int) -> None:
         """Have the journal, which was damaged or is behind after a power cut, know of all that is answered."""
         self._answers.seek(0)
         rows = []
-        for number, line in zip(range(done), self._answers, strict=False):
-            record = _record(line)
-            ledger = {**record["usage"], "stages": {}}
-            rows.append(row_of_question(number, record["id"], record["state"], record.get("reason"), ledger))
+        for number, line, trace in zip(range(done), self._answers, read_traces(self._path / TRACES), strict=False):
+            record = Record.read(line)
+            ledger = {**asdict(record.usage), "stages": {}}
+            rows.append(
+                row_of_question(
+                    number, record.id, record.state, record.reason, ledger, digest(line), digest(trace)
+                )
+            )
             if len(rows) == 1000 or number == done - 1:
                 self.journal.commit([], rows)
                 rows = []
@@ -205,12 +263,17 @@ class RunFolder:
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Have it noted that a question has ended."""
         self._arm()
-        self._group.ended.append(row_of_question(number, record.id, record.state, record.reason, ledger))
+        line, trace = self._said[id(record)] = record.line(), record.details()
+        self._group.ended.append(
+            row_of_question(number, record.id, record.state, record.reason, ledger, digest(line), digest(trace))
+        )
 
     def write(self, record: Record) -> None:
-        """Have an answer written; called in the order of the questions."""
+        """Have an answer written, whose end was noted; called in the order of the questions."""
         self._arm()
-        self._group.lines.append(record.line())
+        line, trace = self._said.pop(id(record))
+        self._group.lines.append(line)
+        self._group.traces.append(trace)
 
     def flush(self) -> None:
         """Return when everything is written. Raises `RunError`."""
@@ -266,22 +329,41 @@ class RunFolder:
             self._start()
 
     def _commit(self, group: _Group) -> None:
-        if group.completions or group.ended:
-            self.journal.commit(group.completions, group.ended)
         try:
-            self._answers.write(b"".join(group.lines))
-            self._answers.flush()
-        except OSError as error:
-            raise RunError(f"{self._path / ANSWERS}: {error.strerror}") from None
+            if group.completions or group.ended:
+                self.journal.commit(group.completions, group.ended)
+            try:
+                self._traces.write(group.traces)  # first: an answer has its trace beside it
+                self._answers.write(b"".join(group.lines))
+                self._answers.flush()
+            except OSError as error:
+                raise RunError(f"{self._path / ANSWERS}: {error.strerror}") from None
+        finally:
+            self._check_place()
+
+    def _check_place(self) -> None:
+        """Raises `RunError` where the folder is not where it was: files that are open follow it, or are gone."""
+        opened = {JOURNAL: self.journal.file, ANSWERS: os.fstat(self._answers.fileno())}
+        for name, file in opened.items():
+            try:
+                there = file is not None and os.path.samestat((self._path / name).stat(), file)
+            except OSError:
+                there = False
+            if not there:
+                raise RunError(
+                    f"{self._path}: {name} was deleted or moved while the run was in work; what was done is"
+                    " where it went"
+                )
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[IO[bytes]]:
     """The answers' file of a run, locked for this process: the kernel gives the lock back whatever ends it.
 
-    Raises `InputError` where another process works on the run.
+    Raises `InputError` where another process works on the run, or a name in the folder leads out of it.
     """
-    file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    refuse_links(path)
+    file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(file, "r+b", buffering=1 << 20) as answers:
         for patience in (0.1, 0.1, None):  # `pyfast status` holds it for an instant
             try:
@@ -299,7 +381,7 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
 def _make_private(path: Path, is_new: bool) -> None:
     """Let nobody but its owner read a run; who opens the folder of one to others finds it open."""
     with contextlib.suppress(OSError):  # another's folder, or a file system without modes
-        for file in (path / CONFIGURATION, path / ANSWERS, *path.glob(f"{JOURNAL}*")):
+        for file in (path / CONFIGURATION, path / ANSWERS, path / TRACES, *path.glob(f"{JOURNAL}*")):
             if file.is_file() and not file.is_symlink():
                 file.chmod(0o600)
         if is_new:
@@ -321,10 +403,35 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _record(line: bytes) -> dict[str, Any]:
-    """The answer on a line; empty for a torn one."""
-    with contextlib.suppress(orjson.JSONDecodeError):
-        record = orjson.loads(line)
-        if isinstance(record, dict) and record.keys() >= {"id", "state", "usage"} and line.endswith(b"\n"):
-            return record
-    return {}
+def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
+    """(how many lines a run's answers have, how many of them are not what its journal knows of them)."""
+    number, altered = -1, 0
+    with (path / ANSWERS).open("rb") as answers:
+        for number, line in enumerate(answers):
+            altered += known.get(number) != digest(line)
+    return number + 1, altered
+
+
+def _done(path: Path, count: object) -> int | None:
+    """`count` where all questions of a run have ended, and all that was written stands; else None."""
+    with contextlib.suppress(InputError, OSError, sqlite3.Error):
+        with contextlib.closing(open_to_read(path / JOURNAL)) as database:
+            known = digests(database)
+        if isinstance(count, int) and len(known) == count == count_traces(path / TRACES):
+            return count if count_altered(path, known) == (count, 0) else None
+    return None
+
+
+def _stands(line: bytes, known: str | None, id: str) -> bool:
+    """Whether a line is what was written of a question; where its digest is not known, whether it can be."""
+    if known is not None:
+        return digest(line) == known
+    record = _record(line)
+    return record is not None and record.id == id
+
+
+def _record(line: bytes) -> Record | None:
+    """The answer on a line; None for a torn one."""
+    with contextlib.suppress(InputError):
+        return Record.read(line) if line.endswith(b"\n") else None
+    return None

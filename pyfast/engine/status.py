@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 import time
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
-from pyfast.engine.journal import open_to_read
+from pyfast.engine.journal import digests, open_to_read
+from pyfast.engine.ledger import StageTotals, UsageTotals
 from pyfast.engine.outages import Waiting
 from pyfast.engine.run import Summary
-from pyfast.engine.run_folder import JOURNAL, OUTAGE, is_running
+from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, is_running
 from pyfast.errors import InputError
+from pyfast.sqlite_files import fault
+
+_LOG = logging.getLogger("pyfast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,8 @@ class Status:
     seconds_left: float | None
     """At the speed of this session; None where it is not known"""
     stages: list[StageStatus]
+    altered: int = 0
+    """Lines of answers.jsonl that are not what was written there; the run, gone on with, writes them again"""
     waiting: Waiting | None = None
     """The outage that it waits for"""
 
@@ -60,16 +70,6 @@ class Status:
 
 def status_of(summary: Summary, questions: int) -> Status:
     """Of a run in memory: what its only session did."""
-    stages = [
-        StageStatus(
-            name,
-            stage.calls,
-            stage.queued_us / 1000 / stage.questions,
-            stage.running_us / 1000 / stage.questions,
-            stage.batches / max(stage.calls, 1),
-        )
-        for name, stage in summary.stages.items()
-    ]
     return Status(
         questions=questions,
         states=dict(summary.states),
@@ -80,67 +80,136 @@ def status_of(summary: Summary, questions: int) -> Status:
         cached_tokens=summary.cached_tokens,
         completion_tokens=summary.completion_tokens,
         seconds_left=None,
-        stages=stages,
+        stages=_stages(summary.stages),
     )
 
 
-_TOKENS = """
-SELECT coalesce(sum(ledger ->> 'llm_calls'), 0), coalesce(sum(ledger ->> 'prompt_tokens'), 0),
-    coalesce(sum(ledger ->> 'cached_tokens'), 0), coalesce(sum(ledger ->> 'completion_tokens'), 0)
-FROM questions
-"""
-_STAGES = """
-SELECT key, sum(json_array_length(value, '$.batches')) AS calls, avg(value ->> 'queued_us') / 1000,
-    avg(value ->> 'running_us') / 1000,
-    sum((SELECT sum(size.value) FROM json_each(stage.value, '$.batches') AS size))
-FROM questions, json_each(ledger, '$.stages') AS stage GROUP BY key ORDER BY min(stage.id)
-"""
+def _stages(totals: dict[str, StageTotals]) -> list[StageStatus]:
+    return [
+        StageStatus(
+            name,
+            stage.calls,
+            stage.queued_us / 1000 / max(stage.questions, 1),
+            stage.running_us / 1000 / max(stage.questions, 1),
+            stage.batches / max(stage.calls, 1),
+        )
+        for name, stage in totals.items()
+    ]
 
 
-def read_status(folder: Path) -> Status:
-    """Raises `InputError` where the folder is not a run's."""
+_STATES = "SELECT state, count(*) FROM questions GROUP BY state"
+_FAILURES = """
+SELECT reason, count(*) AS n FROM questions WHERE state = 'failed' GROUP BY reason ORDER BY n DESC LIMIT 10
+"""
+_LEDGERS = "SELECT ledger FROM questions ORDER BY number"
+_SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC LIMIT 1"
+
+
+def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[str, StageTotals]]:
+    """What is no ledger, in a journal that is not as it was written, is told, and not counted."""
+    used, stages, odd = UsageTotals(), dict[str, StageTotals](), 0
+    for ledger in _loaded(ledgers):
+        try:
+            used.llm_calls += ledger["llm_calls"]
+            used.prompt_tokens += ledger["prompt_tokens"]
+            used.cached_tokens += ledger.get("cached_tokens", 0)
+            used.completion_tokens += ledger["completion_tokens"]
+            for name, stage in ledger["stages"].items():
+                if isinstance(stage, dict):  # before format 3
+                    sizes = stage["batches"]
+                    stage = len(sizes), stage["queued_us"], stage["running_us"], sum(sizes)
+                calls, queued, running, batches = stage
+                total = stages.get(name)
+                if total is None:
+                    total = stages[name] = StageTotals()
+                total.queued_us += queued
+                total.running_us += running
+                total.batches += batches
+                total.calls += calls
+                total.questions += 1
+        except (ValueError, TypeError, KeyError, AttributeError):
+            odd += 1
+    if odd:
+        _LOG.warning("%s: damaged: what %d questions took is not told as it was written", journal, odd)
+    return used, stages
+
+
+def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
+    """Each as JSON; None for one that is none."""
+    while some := [ledger for (ledger,) in ledgers.fetchmany(50)]:
+        with contextlib.suppress(ValueError, TypeError):
+            found = orjson.loads(
+                f"[{','.join(some)}]"
+            )  # some together: there may be hundreds of thousands, and no more than wake the collector
+            if len(found) == len(some):
+                yield from found
+                continue
+        for ledger in some:
+            try:
+                yield orjson.loads(ledger)
+            except (ValueError, TypeError):
+                yield None
+
+
+def check_folder(folder: Path) -> int:
+    """How many questions a run has. Raises `InputError` where the folder is not a run's."""
     if not (folder / CONFIGURATION).is_file():
         raise InputError(f"{folder}: not a run folder (it has no {CONFIGURATION})")
     total = read_configuration(folder / CONFIGURATION).get("questions", {}).get("count")
     if not isinstance(total, int):
         raise InputError(f"{folder / CONFIGURATION}: damaged: it does not tell how many questions there are")
+    check_journal(folder)
+    open_to_read(folder / JOURNAL).close()
+    return total
+
+
+def read_status(folder: Path) -> Status:
+    """Raises `InputError` where the folder is not a run's."""
+    total = check_folder(folder)
     running = is_running(folder)
+    altered, states = 0, Counter[str]()
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         try:
-            states = dict(database.execute("SELECT state, count(*) FROM questions GROUP BY state"))
-            failures = database.execute(
-                "SELECT reason, count(*) AS n FROM questions WHERE state = 'failed' GROUP BY reason"
-                " ORDER BY n DESC LIMIT 10"
-            ).fetchall()
-            calls, prompt, cached, completion = database.execute(_TOKENS).fetchone()
-            stages = [
-                StageStatus(name, times, queued, work, (sizes or 0) / max(times, 1))
-                for name, times, queued, work, sizes in database.execute(_STAGES)
-            ]
-            session = database.execute("SELECT * FROM sessions ORDER BY started DESC LIMIT 1").fetchone()
+            for state, count in database.execute(_STATES):
+                states[str(state)] += count
+            failures = [(str(reason), count) for reason, count in database.execute(_FAILURES)]
+            used, stages = _add_up(database.execute(_LEDGERS), folder / JOURNAL)
+            session = database.execute(_SESSION).fetchone()
+            if not running and _has_digests(database):
+                altered = count_altered(folder, digests(database))[1]
         except sqlite3.Error as error:
-            raise InputError(f"{folder / JOURNAL}: {error}") from None
+            raise InputError(f"{folder / JOURNAL}: {fault(error)}") from None
+        except OSError as error:
+            raise InputError(f"{folder}: {error}") from None
     ended = sum(states.values())
     seconds_left = None
-    if running and session is not None and ended > session[1]:
-        seconds_left = (total - ended) * (time.time() - session[0]) / (ended - session[1])
+    if running and session is not None and all(isinstance(value, int | float) for value in session):
+        took, of_session = time.time() - session[0], ended - session[1]
+        if took > 0 and of_session > 0:  # else the clock was set back, and the speed is not known
+            seconds_left = (total - ended) * took / of_session
     return Status(
         questions=total,
-        states=states,
+        states=dict(states),
         running=running,
         failures=failures,
-        llm_calls=calls,
-        prompt_tokens=prompt,
-        cached_tokens=cached,
-        completion_tokens=completion,
+        llm_calls=used.llm_calls,
+        prompt_tokens=used.prompt_tokens,
+        cached_tokens=used.cached_tokens,
+        completion_tokens=used.completion_tokens,
         seconds_left=seconds_left,
-        stages=stages,
+        stages=_stages(stages),
+        altered=altered,
         waiting=_waiting(folder) if running else None,
     )
 
 
 def _waiting(folder: Path) -> Waiting | None:
-    with contextlib.suppress(OSError, ValueError, TypeError):
+    with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         said = orjson.loads((folder / OUTAGE).read_bytes())
         return Waiting(float(said["since"]), str(said["reason"]))
     return None
+
+
+def _has_digests(database: sqlite3.Connection) -> bool:
+    """Whether the journal is of format 3."""
+    return any(row[1] == "line" for row in database.execute("PRAGMA table_info(questions)"))

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from pyfast.engine.configuration import (
     CONFIGURATION,
     FORMAT,
     Configuration,
+    configuration_digest,
     read_with_format,
     write_configuration,
 )
-from pyfast.engine.run_folder import locked
+from pyfast.engine.journal import add_digests
+from pyfast.engine.record import Record, digest
+from pyfast.engine.run_folder import ANSWERS, JOURNAL, locked
+from pyfast.engine.traces import LINES, TRACES, TraceWriter
+from pyfast.errors import InputError
+from pyfast.files import written_aside
 
 # The settings that had another name in format 1; mtqa's `units` are knowledge units, and still called so.
 _SETTINGS = {
@@ -27,9 +36,11 @@ _SETTINGS_OF = {"graph_convqa": {"units": "passages"}}
 
 
 def upgrade_run(folder: Path) -> bool:
-    """Convert a run's run.toml; False where its format is today's. Its answers and journal stay as they are.
+    """Convert a run; False where its format is today's.
 
-    Raises `InputError` where another process works on the run, or its format is a newer one.
+    Whatever ends the process, the run can be read as before, and the same call finishes the work.
+
+    Raises `InputError` where another process works on the run, its format is newer, or its answers are damaged.
     """
     path = folder / CONFIGURATION
     if read_with_format(path)[0] == FORMAT:
@@ -38,8 +49,52 @@ def upgrade_run(folder: Path) -> bool:
         version, described = read_with_format(path)
         if version == FORMAT:  # upgraded by another process meanwhile
             return False
-        write_configuration(path, _from_1(described))
+        if version == 1:
+            described = _from_1(described)
+        if not _were_moved(folder / ANSWERS):
+            _move_traces(folder, configuration_digest(described))
+        write_configuration(path, described)
     return True
+
+
+def _move_traces(folder: Path, run: str) -> None:
+    """From the answers to the file beside them, and the digests of both into the journal."""
+    path = folder / ANSWERS
+    known: list[tuple[str, str]] = []
+    with (
+        path.open("rb") as before,
+        written_aside(path, durable=True) as answers,
+        written_aside(folder / TRACES, durable=True) as traces,
+    ):
+        with answers.open("wb") as after, contextlib.closing(TraceWriter(traces)) as writer:
+            for records in _some(_records(before, path)):
+                lines, details = [record.line() for record in records], [record.details() for record in records]
+                after.writelines(lines)
+                writer.write(details)
+                known += zip(map(digest, lines), map(digest, details), strict=True)
+        if (folder / JOURNAL).exists():
+            add_digests(folder / JOURNAL, run, known)
+
+
+def _records(lines: Iterable[bytes], path: Path) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=1):
+        if line.endswith(b"\n"):  # else it is torn
+            try:
+                yield Record.read(line)
+            except InputError as error:
+                raise InputError(f"{path}, line {number}: {error}; without that line it can be upgraded") from None
+
+
+def _some(records: Iterator[Record]) -> Iterator[list[Record]]:
+    while some := list(islice(records, LINES)):
+        yield some
+
+
+def _were_moved(answers: Path) -> bool:
+    """Whether the traces stand beside the answers already: the process was killed just before its end."""
+    with answers.open("rb") as lines:
+        first = lines.readline()
+    return first.endswith(b"\n") and b'"trace":' not in first
 
 
 def _from_1(described: Configuration) -> Configuration:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from pyfast.engine.traces import records_of
 from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import bootstrap_interval
 from pyfast.evaluation.jsonl_records import Lines, Named, name_of, read_records
@@ -89,7 +90,7 @@ def evaluate_turns(answers: Lines, gold: Lines, where: str = "the run") -> list[
     Turns of the gold file that were not asked are left out, turns that failed count as wrong. What the system
     noted as `entities` in the trace normalises an answer. Raises `InputError` for files that do not fit.
     """
-    records = {record.id: record for record in read_records(answers, _Answered)}
+    records = {record.id: record for record in read_records(answers, _Answered, records_of)}
     scored = [
         _Scored(
             talk.id,

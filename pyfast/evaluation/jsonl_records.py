@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,10 +15,14 @@ Lines = Path | Iterable[Mapping[str, Any]]
 """A file of JSON lines, or what would stand on them"""
 
 
-def placed(source: Lines) -> Iterator[tuple[str, Mapping[str, Any]]]:
+Read = Callable[[Path], Iterator[tuple[str, dict[str, Any]]]]
+"""`read_lines`, or what reads a file as it does"""
+
+
+def placed(source: Lines, read: Read = read_lines) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(where it stands, the object) of each line."""
     if isinstance(source, Path):
-        return read_lines(source)
+        return read(source)
     return ((f"record {number}", line) for number, line in enumerate(source, start=1))
 
 
@@ -31,10 +35,10 @@ class Named(BaseModel):
 L = TypeVar("L", bound=Named)
 
 
-def read_records(source: Lines, kind: type[L]) -> Iterator[L]:
+def read_records(source: Lines, kind: type[L], read: Read = read_lines) -> Iterator[L]:
     """The records. Raises `InputError`, naming the line, for one of another kind, or with an id twice."""
     seen: set[str] = set()
-    for place, line in placed(source):
+    for place, line in placed(source, read):
         try:
             record = kind.model_validate(line)
         except ValidationError as error:

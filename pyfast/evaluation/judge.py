@@ -15,6 +15,7 @@ import orjson
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Context, Prompt, Question, questions_in, read_questions, recorded_value
+from pyfast.engine.traces import records_of
 from pyfast.errors import InputError
 from pyfast.jsonl import read_lines
 from pyfast.token_budget import fit_last
@@ -217,7 +218,7 @@ class _Line(BaseModel):
 
 def win_rates(run: Path) -> tuple[list[Row], int]:
     """(a row for each dimension, how many pairs could not be judged) of a judging run."""
-    lines = [_Line.model_validate(line) for _, line in read_lines(run / "answers.jsonl")]
+    lines = [_Line.model_validate(line) for _, line in records_of(run / "answers.jsonl")]
     judged = [line.trace.verdicts for line in lines if line.state == "answered"]
     rows = [_row(name, [verdicts[name] for verdicts in judged]) for name in DIMENSIONS] if judged else []
     return rows, len(lines) - len(judged)

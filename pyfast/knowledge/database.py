@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pyfast.ops.arrays import Int32
+from pyfast.sqlite_files import open_database
 
 FILE = "triples.sqlite"
 
@@ -38,15 +39,14 @@ CREATE INDEX IF NOT EXISTS mentions_by_chunk ON mentions (chunk);
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """The database, in a file that nobody else sees yet: what is torn is thrown away with its folder."""
-    database = sqlite3.connect(path, isolation_level=None)
+    database = open_database(path, isolation_level=None)
     database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA)
     return database
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
     """The database of a snapshot, which never changes; for several threads."""
-    uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-    return sqlite3.connect(uri, uri=True, check_same_thread=False)
+    return open_database(path, "ro&immutable=1", check_same_thread=False)
 
 
 def integer_rows(database: sqlite3.Connection, query: str) -> Int32:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from pyfast.jsonl import read_lines
+from pyfast.engine.traces import records_of
 from pyfast.knowledge.extracts import LEARNED, Extract, Statement
 from pyfast.knowledge.facts import fact_text
 from pyfast.knowledge.names import name_key
@@ -50,7 +50,7 @@ def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list
 
 def learned_extracts(answers: Path) -> Iterator[Extract]:
     """What the answers of a run say was learned, one extract for each question that learned, in their order."""
-    for _, record in read_lines(answers):
+    for _, record in records_of(answers):
         if found := record["trace"].get("learned"):
             statements = (
                 Statement(one["head"], one["relation"], one["tail"], int(one["segment"], 16)) for one in found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from pyfast.errors import InputError
+from pyfast.errors import IndexFormatError, InputError
 from pyfast.knowledge import database, vectors
 from pyfast.knowledge.facts import IN_TEXT, Facts, fact_text, group_facts
 from pyfast.knowledge.names import name_key, relation_name
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.manifest import read_manifest
+from pyfast.sqlite_files import fault
 
 MAX_WORDS = 12  # in a name that is looked for in a text
 SEARCHED = ("facts", "entities", "keys")
@@ -55,7 +57,11 @@ class Knowledge:
         manifest = read_manifest(folder, "knowledge")
         if embedder is not None and embedder.fingerprint != manifest["embedder"]:
             raise InputError(f"{folder}: its vectors are of another embedding model than the one given")
-        return cls(folder, manifest, embedder)
+        try:
+            return cls(folder, manifest, embedder)
+        except (sqlite3.Error, InputError) as error:
+            said = fault(error) if isinstance(error, sqlite3.Error) else error
+            raise IndexFormatError(f"{folder}: {said}") from None
 
     def __len__(self) -> int:
         """The number of triples."""

@@ -12,6 +12,8 @@ import orjson
 from pyfast.files import write_atomically
 from pyfast.llm.protocol import Completion, FullLLM, Request
 
+_FORMAT = 1
+
 
 class CachedLLM:
     """Answers `reusable` requests from a folder, where the same model answered them before.
@@ -19,7 +21,7 @@ class CachedLLM:
     One file per request in a folder per model, each written aside and renamed; the name follows from all that the
     answer depends on (`Request.digest`). To a run it is the model's own completion, tokens included: it is
     journalled, and a run that is resumed does not notice the difference. What cannot be read or written is asked
-    for, or not kept.
+    for, or not kept; so is what is no completion of that request, or not what was written.
     """
 
     def __init__(self, llm: FullLLM, folder: Path) -> None:
@@ -54,12 +56,39 @@ class CachedLLM:
         """What was answered before, or the model's answer. Raises as the model does."""
         if not request.reusable:
             return await self._llm.complete(request)
-        path = self._folder / f"{request.digest().hex()}.json"
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            return Completion(**orjson.loads(path.read_bytes()))
+        digest = request.digest().hex()
+        path = self._folder / f"{digest}.json"
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            return _read(path.read_bytes(), digest, request)
         completion = await self._llm.complete(request)
-        if completion.finish_reason == "stop":
-            with contextlib.suppress(OSError):
-                self._folder.mkdir(parents=True, exist_ok=True)
-                write_atomically(path, orjson.dumps(asdict(completion)))
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            entry = _entry(_sound(completion, request), digest)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, entry)
         return completion
+
+
+def _entry(completion: Completion, digest: str) -> bytes:
+    """A file of the cache: what was asked, the completion, and a checksum of both."""
+    said = {"format": _FORMAT, "request": digest, "completion": asdict(completion)}
+    return orjson.dumps({**said, "blake2b": blake2b(orjson.dumps(said), digest_size=16).hexdigest()})
+
+
+def _read(entry: bytes, digest: str, request: Request) -> Completion:
+    """What `_entry` wrote. Raises `ValueError`, `TypeError` or `KeyError` for anything else."""
+    completion = _sound(Completion(**orjson.loads(entry)["completion"]), request)
+    if entry != _entry(completion, digest):
+        raise ValueError("another request's, of another format, or edited")
+    return completion
+
+
+def _sound(completion: Completion, request: Request) -> Completion:
+    """The completion, where it may answer the request again. Raises `ValueError` or `TypeError`."""
+    counts = (completion.prompt_tokens, completion.cached_tokens, completion.completion_tokens)
+    if completion.finish_reason != "stop" or not all(type(count) is int and count >= 0 for count in counts):
+        raise ValueError("cut off, or with counts that are none")
+    if not isinstance(completion.text, str):
+        raise TypeError("no text")
+    if request.schema is not None:
+        orjson.loads(completion.text)
+    return completion

@@ -37,15 +37,20 @@ def build_index(documents: Iterable[Document], out: Path, overwrite: bool = Fals
     has anything to retrieve.
     """
     out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
-    if out.exists() and not (out.is_dir() and (is_index(out) or not any(out.iterdir()))):
-        raise InputError(f"{out}: exists and is not a pyfast index; choose another folder")
-    if is_index(out) and not overwrite:
-        raise InputError(f"{out}: holds an index already; give --overwrite to replace it")
+    _check_free(out, overwrite)
     with built_aside(out) as aside:
+        _check_free(out, overwrite)  # another process may just have built it
         _build(documents, aside)
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
     return Index(out)
+
+
+def _check_free(out: Path, overwrite: bool) -> None:
+    if out.exists() and not (out.is_dir() and (is_index(out) or not any(out.iterdir()))):
+        raise InputError(f"{out}: exists and is not a pyfast index; choose another folder")
+    if is_index(out) and not overwrite:
+        raise InputError(f"{out}: holds an index already; give --overwrite to replace it")
 
 
 def _build(documents: Iterable[Document], folder: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import Watched
+from runs import Watched, records, traces
 
 import pyfast
 from pyfast.engine import Event
@@ -54,7 +54,7 @@ def test_records_are_typed_values(small: pyfast.Index) -> None:
     best = record.evidence[0]
     assert best.snippet and best.uri and len(best.segment) == 16 and best.score is not None
     assert record.usage == pyfast.Usage(1, record.usage.prompt_tokens, record.usage.completion_tokens)
-    assert pyfast.Record.read(record.line()) == record
+    assert pyfast.Record.read(record.line(), record.details) == record
     assert run.path is None and run.status.states == {"answered": 2} and run.status.stages
     assert repr(run) == "<pyfast.Run in memory, 2 of 2 questions>"
 
@@ -75,9 +75,11 @@ def test_the_command_line_writes_the_same_bytes(
     command += ["--index", str(small.folder), "--run", str(tmp_path / "cli"), "--llm", "instant"]
     subprocess.run(command, check=True, capture_output=True)
     assert (tmp_path / "api" / "answers.jsonl").read_bytes() == (tmp_path / "cli" / "answers.jsonl").read_bytes()
-    assert [record.as_json() for record in run.records] == [
-        json.loads(line) for line in (tmp_path / "cli" / "answers.jsonl").read_bytes().splitlines()
-    ]
+    assert traces(tmp_path / "api") == traces(tmp_path / "cli")
+    beside = map(json.loads, traces(tmp_path / "cli").splitlines())
+    for record, other, written in zip(run.records, records(tmp_path / "cli"), beside, strict=True):
+        assert record.as_json() == other and record.trace == written["trace"]
+        assert [item["uri"] for item in written["evidence"]] == [item.uri for item in record.evidence]
 
 
 def test_a_run_goes_on(small: pyfast.Index, tmp_path: Path) -> None:

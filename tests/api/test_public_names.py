@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 SNAPSHOT = HERE / "public_names.txt"
 # The names of DESIGN's section 3; a name or a parameter that goes, or changes, breaks who embeds pyfast.
 NAMES = ["LLM", "Engine", "Evidence", "Index", "Question", "Record", "Run", "Usage"]
-NAMES += ["answer", "build_index", "build_knowledge", "evaluate", "open_index", "open_llm"]
+NAMES += ["answer", "build_index", "build_knowledge", "evaluate", "open_index", "open_llm", "verify"]
 NAMES += ["errors", "ops", "systems"]
 
 

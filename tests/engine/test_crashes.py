@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hostile_server import allow, counts, hostile
 from processes import Session
+from runs import traces
 
 from pyfast.corpus import read
 from pyfast.engine import read_status
@@ -110,7 +111,7 @@ def test_killed_again_and_again(place: Path, whole: tuple[bytes, dict[str, Any]]
         finish(folder, place, url)  # a run that is done
         assert counts(url)["requests"] == asked["requests"]
     assert kills >= 20, f"it was done after {kills}"
-    assert answers(folder) == whole[0]
+    assert answers(folder) == whole[0] and traces(folder) == traces(place / "whole")
     assert states(folder) == {"answered": QUESTIONS}
     again = Counter(asked["bodies"]) - Counter(whole[1]["bodies"])
     tokens = asked["completion_tokens"] / whole[1]["completion_tokens"]
@@ -209,7 +210,7 @@ def test_a_server_that_dies(place: Path, whole: tuple[bytes, dict[str, Any]]) ->
         assert session.told.count("\n") == 1
     with hostile() as url:
         finish(folder, place, url)
-    assert answers(folder) == whole[0]
+    assert answers(folder) == whole[0] and traces(folder) == traces(place / "whole")
     assert states(folder) == {"answered": QUESTIONS}
 
 
@@ -243,7 +244,11 @@ def test_a_full_disk(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
         asked = counts(url)
         written = session.lines()
         finish(folder, place, url)
-        assert answers(folder) == whole[0] and states(folder) == {"answered": QUESTIONS}
+        assert (
+            answers(folder) == whole[0]
+            and traces(folder) == traces(place / "whole")
+            and states(folder) == {"answered": QUESTIONS}
+        )
         again = Counter(counts(url)["bodies"]) - Counter(whole[1]["bodies"])
         print(f"\n{written} answers fit; {asked['requests']} calls until then, {again.total()} asked again")
         assert again.total() <= 6 * CONCURRENCY and written > 0
@@ -261,7 +266,11 @@ def test_files_that_may_not_grow(place: Path, whole: tuple[bytes, dict[str, Any]
         assert session.ended() == 1 and session.told.count("\n") == 1, session.told
         assert "the same command goes on" in session.told
         finish(folder, place, url)
-    assert answers(folder) == whole[0] and states(folder) == {"answered": QUESTIONS}
+    assert (
+        answers(folder) == whole[0]
+        and traces(folder) == traces(place / "whole")
+        and states(folder) == {"answered": QUESTIONS}
+    )
 
 
 def test_a_journal_that_is_damaged_between_sessions(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
@@ -295,7 +304,7 @@ def test_a_journal_that_is_damaged_between_sessions(place: Path, whole: tuple[by
         session = finish(folder, place, url)
         assert "nothing was left to do" in session.told and "the journal was damaged" in session.told
         assert counts(url)["requests"] == requests
-    assert answers(folder) == whole[0]
+    assert answers(folder) == whole[0] and traces(folder) == traces(place / "whole")
     assert states(folder) == {"answered": QUESTIONS}
     print(f"\n{salvaged} times salvaged; {requests} calls in place of {whole[1]['requests']}")
     assert requests < 3 * whole[1]["requests"]
@@ -313,7 +322,11 @@ def test_two_processes_on_one_run(place: Path, whole: tuple[bytes, dict[str, Any
         allow(url, 10**6)
         assert first.ended() == 0
         assert counts(url)["requests"] == whole[1]["requests"]
-    assert answers(folder) == whole[0] and states(folder) == {"answered": QUESTIONS}
+    assert (
+        answers(folder) == whole[0]
+        and traces(folder) == traces(place / "whole")
+        and states(folder) == {"answered": QUESTIONS}
+    )
 
 
 @pytest.mark.guarantee("G6")
@@ -337,7 +350,11 @@ def test_asked_to_stop_it_finishes_what_is_in_work(
         assert len(set(written.splitlines())) == session.lines()
         finish(folder, place, url)
         assert counts(url)["bodies"] == whole[1]["bodies"]  # nothing was asked twice
-    assert answers(folder) == whole[0] and states(folder) == {"answered": QUESTIONS}
+    assert (
+        answers(folder) == whole[0]
+        and traces(folder) == traces(place / "whole")
+        and states(folder) == {"answered": QUESTIONS}
+    )
 
 
 @pytest.mark.guarantee("G6")
@@ -365,7 +382,11 @@ def test_asked_twice_it_stops_at_once(
         assert "Traceback" not in session.told and "goes on with" in session.told
     with hostile() as url:
         finish(folder, place, url)
-    assert answers(folder) == whole[0] and states(folder) == {"answered": QUESTIONS}
+    assert (
+        answers(folder) == whole[0]
+        and traces(folder) == traces(place / "whole")
+        and states(folder) == {"answered": QUESTIONS}
+    )
 
 
 def test_asked_to_stop_while_the_server_is_awaited(place: Path) -> None:

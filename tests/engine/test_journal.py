@@ -6,6 +6,7 @@ import resource
 import shutil
 import sqlite3
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,7 @@ def test_what_was_kept_comes_back(tmp_path: Path, text: str) -> None:
 
 @given(st.text(), st.text(), st.lists(st.integers(0, 2**32), min_size=3, max_size=3))
 def test_any_text_comes_back_or_is_refused_alone(text: str, reason: str, tokens: list[int]) -> None:
-    with contextlib.closing(Journal(Path(":memory:"))) as journal:  # SQLite's name for a database without a file
+    with TemporaryDirectory() as folder, contextlib.closing(Journal(Path(folder, "j"))) as journal:
         keep(journal, 0, Completion(text, reason, *tokens))
         assert journal.outcomes(0) == {("ab", 0): Completion(text, reason, *tokens)}
         assert journal.tokens() == tokens[0] + tokens[2]

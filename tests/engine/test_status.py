@@ -27,7 +27,7 @@ def by_hand(folder: Path) -> dict[str, Any]:
     rows = database.execute("SELECT state, reason, ledger FROM questions ORDER BY number").fetchall()
     database.close()
     ledgers = [json.loads(ledger) for _, _, ledger in rows]
-    stages: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    stages: dict[str, list[list[int]]] = defaultdict(list)
     for ledger in ledgers:
         for name, stage in ledger["stages"].items():
             stages[name].append(stage)
@@ -40,10 +40,10 @@ def by_hand(folder: Path) -> dict[str, Any]:
         },
         "stages": {
             name: (
-                len(sizes := [size for stage in seen for size in stage["batches"]]),
-                mean(stage["queued_us"] for stage in seen) / 1000,
-                mean(stage["running_us"] for stage in seen) / 1000,
-                mean(sizes) if sizes else 0,
+                calls := sum(stage[0] for stage in seen),
+                mean(stage[1] for stage in seen) / 1000,
+                mean(stage[2] for stage in seen) / 1000,
+                sum(stage[3] for stage in seen) / max(calls, 1),
             )
             for name, seen in stages.items()
         },

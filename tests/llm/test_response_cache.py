@@ -1,7 +1,11 @@
 """What may be used again is asked for once, by whichever run; everything else goes through."""
 
+import hashlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
 from pyfast.errors import CallError
@@ -64,6 +68,57 @@ async def test_what_is_damaged_is_asked_for_again(tmp_path: Path, damage: bytes)
     kept.write_bytes(damage)
     assert (await CachedLLM(model, tmp_path).complete(request())).text == "counting 2 é"
     assert (await CachedLLM(model, tmp_path).complete(request())).text == "counting 2 é"
+
+
+KEPT = {"text": "forged", "finish_reason": "stop", "prompt_tokens": 7, "cached_tokens": 3, "completion_tokens": 2}
+FORGED = {
+    "an edited text": lambda entry, other: {**entry, "completion": {**entry["completion"], "text": "forged"}},
+    "negative tokens": lambda entry, other: sealed(entry, prompt_tokens=-1),
+    "tokens that are true": lambda entry, other: sealed(entry, prompt_tokens=True),
+    "a text that is a number": lambda entry, other: sealed(entry, text=1),
+    "a text that was cut off": lambda entry, other: sealed(entry, finish_reason="length"),
+    "another request's": lambda entry, other: other,
+    "another format's": lambda entry, other: KEPT,
+    "a newer format's": lambda entry, other: checked({**entry, "format": 2}),
+}
+
+
+def checked(entry: dict[str, Any]) -> dict[str, Any]:
+    """With a checksum that holds."""
+    said = {name: value for name, value in entry.items() if name != "blake2b"}
+    return {**said, "blake2b": hashlib.blake2b(orjson.dumps(said), digest_size=16).hexdigest()}
+
+
+def sealed(entry: dict[str, Any], **changes: object) -> dict[str, Any]:
+    return checked({**entry, "completion": {**entry["completion"], **changes}})
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+async def test_what_is_not_what_was_kept_is_asked_for_again(tmp_path: Path, forge: Callable[..., Any]) -> None:
+    model = Counting()
+    await CachedLLM(model, tmp_path).complete(request("other"))
+    (other,) = tmp_path.rglob("*.json")
+    await CachedLLM(model, tmp_path).complete(request())
+    (kept,) = set(tmp_path.rglob("*.json")) - {other}
+    entry = orjson.loads(kept.read_bytes())
+    assert checked(entry) == entry
+    kept.write_bytes(orjson.dumps(forge(entry, orjson.loads(other.read_bytes()))))
+    for _ in range(2):
+        assert (await CachedLLM(model, tmp_path).complete(request())).text == "counting 3 é"
+    assert model.asked == 3
+
+
+@pytest.mark.parametrize("said", ["\udc80", '{"plan": '])
+async def test_what_answers_nothing_is_not_kept(tmp_path: Path, said: str) -> None:
+    class Saying(Counting):
+        async def complete(self, request: Request) -> Completion:
+            self.asked += 1
+            return Completion(said, "stop")
+
+    model, asked = Saying(), Request(dialogue("plan"), 9, schema={"type": "object"}, reusable=True)
+    for _ in range(2):
+        assert (await CachedLLM(model, tmp_path).complete(asked)).text == said
+    assert model.asked == 2 and not list(tmp_path.rglob("*.json"))
 
 
 async def test_where_nothing_can_be_kept_it_answers(tmp_path: Path) -> None:

@@ -266,3 +266,19 @@ def test_killed_at_any_rename_what_the_index_knows_is_not_lost(tmp_path: Path, r
     assert status == (0 if renamed == 2 else -signal.SIGKILL)
     whole = [path for path in tmp_path.iterdir() if (path / "manifest.json").is_file()]
     assert whole and all((path / "knowledge" / "current").read_text() == "7" for path in whole)
+
+
+def test_two_at_the_same_time(tmp_path: Path) -> None:
+    """The second stops at once, with a message; the first is not disturbed."""
+    refused = []
+
+    def documents() -> Iterator[Document]:
+        yield TextDocument("one", "One", "The first is built.")
+        for overwrite in (False, True):
+            with pytest.raises(InputError, match="another process is building it") as error:
+                build_index([TextDocument("two", "Two", "The second is not.")], tmp_path / "out", overwrite)
+            refused.append(str(error.value))
+
+    index = build_index(documents(), tmp_path / "out")
+    assert len(refused) == 2 and index.manifest["documents"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -1,0 +1,227 @@
+"""`pyfast.verify`: whether a run or an index is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyfast.engine.configuration import CONFIGURATION, FORMAT, read_with_format
+from pyfast.engine.journal import open_to_read, sound
+from pyfast.engine.questions import questions_in
+from pyfast.engine.record import digest
+from pyfast.engine.run_folder import ANSWERS, JOURNAL, check_journal, is_running
+from pyfast.engine.traces import TRACES, read_traces
+from pyfast.errors import InputError, PyfastError
+from pyfast.knowledge import Knowledge
+from pyfast.knowledge.extraction import FOLDER as EXTRACTION
+from pyfast.knowledge.snapshots import CURRENT, current_number, snapshot_numbers
+from pyfast.retrieval import Index
+from pyfast.retrieval.index import KNOWLEDGE
+from pyfast.retrieval.manifest import is_index, read_manifest
+from pyfast.sqlite_files import fault
+
+QUESTIONS = "questions.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    passed: bool
+    detail: str
+    """What was found, or what is wrong, on one line"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found."""
+
+    path: Path
+    kind: str
+    """`run` or `index`"""
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all is as it was written."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        failed = [check.name for check in self.checks if not check.passed]
+        found = f"damaged: {', '.join(failed)}" if failed else "whole"
+        return f"{self.path}: {self.kind}, {len(self.checks)} checks: {found}"
+
+
+def verify(path: str | Path) -> Verification:
+    """Check a run or an index: is it whole, do all checksums hold, and does each answer follow from its journal.
+
+    A run that was stopped or killed is whole if it can be gone on with. Nothing is changed or repaired. A run that
+    another process works on can be verified too.
+
+    Args:
+        path: The folder of a run or an index.
+
+    Returns:
+        One `Check` for each thing that was looked at, and whether all of them passed.
+
+    Raises:
+        InputError: The folder is neither, or a run of an older format.
+
+    Example:
+        >>> import pyfast
+        >>> found = pyfast.verify("RUN")
+        >>> found.passed
+        True
+        >>> print(found.summary)
+        RUN: run, 5 checks: whole
+    """
+    folder = Path(path)
+    if is_index(folder):
+        return Verification(folder, "index", tuple(_index(folder)))
+    if (folder / CONFIGURATION).is_file():
+        return Verification(folder, "run", tuple(_run(folder)))
+    raise InputError(f"{folder}: neither an index nor a run folder")
+
+
+def _check(name: str, look: Callable[[], str]) -> Check:
+    """What `look` says, or what it raises."""
+    try:
+        return Check(name, True, look())
+    except sqlite3.Error as error:
+        return Check(name, False, fault(error))
+    except (PyfastError, OSError) as error:
+        return Check(name, False, str(error))
+
+
+class _FoundError(PyfastError):
+    """What is wrong, for a `Check`."""
+
+
+def _run(folder: Path, within: str = "") -> Iterator[Check]:
+    def check(name: str, look: Callable[[], str]) -> Check:
+        return _check(within + name, look)
+
+    path = folder / CONFIGURATION
+    try:
+        version, described = read_with_format(path)
+    except (InputError, OSError) as error:
+        yield Check(within + CONFIGURATION, False, str(error))
+        return
+    if version < FORMAT:
+        raise InputError(f"{folder}: run of format {version}; `pyfast upgrade {folder}` first")
+    total = described.get("questions", {}).get("count")
+    if type(total) is not int or total < 1:
+        yield Check(within + CONFIGURATION, False, "it does not tell how many questions there are")
+        return
+    yield Check(within + CONFIGURATION, True, f"format {version}, {total} questions")
+    given = folder / QUESTIONS
+    if given.is_file():
+        yield check(QUESTIONS, lambda: _questions(given, described.get("questions", {}).get("digest")))
+    # The files first, for another process may be at work: what stands in them was in the journal before.
+    answers, torn = _lines(folder / ANSWERS)
+    traces = _traces_digests(folder / TRACES)
+    yield check(JOURNAL, lambda: _journal(folder, total))
+    yield check(ANSWERS, lambda: _answers(folder, answers, torn, total))
+    yield check(TRACES, lambda: _traces(folder, traces, len(answers)))
+    if (folder / KNOWLEDGE).is_dir():
+        yield check(KNOWLEDGE, lambda: _snapshot(folder / KNOWLEDGE))
+
+
+def _questions(path: Path, recorded: object) -> str:
+    found = questions_in(path)
+    if found.digest != recorded:
+        raise _FoundError(f"other questions than those of {CONFIGURATION}")
+    return f"{found.count} questions"
+
+
+def _journal(folder: Path, total: int) -> str:
+    check_journal(folder)
+    with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
+        (state,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+        if state != "ok":
+            raise _FoundError(f"SQLite: {state}")
+        completions = broken = ended = 0
+        for number, entry in database.execute("SELECT question, entry FROM completions"):
+            completions += 1
+            broken += not sound(entry, number)
+        if broken:
+            raise _FoundError(f"{broken} of {completions} completions are not what was written")
+        for number, state in database.execute("SELECT number, state FROM questions"):
+            ended += 1
+            if not 0 <= number < total or state not in ("answered", "abstained", "failed"):
+                raise _FoundError(f"question {number} of {total} ended as {str(state)[:40]!r}")
+    return f"{completions} completions, {ended} questions ended"
+
+
+def _traces_digests(path: Path) -> list[str]:
+    digests = []
+    with contextlib.suppress(OSError):  # then they are too few
+        for line in read_traces(path):
+            digests.append(digest(line))
+    return digests
+
+
+def _lines(path: Path) -> tuple[list[str], bool]:
+    """(the digest of each line; whether something follows the last line end)."""
+    digests, line = [], b"\n"
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError), path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                digests.append(digest(line))
+    return digests, not line.endswith(b"\n")
+
+
+def _answers(folder: Path, answers: list[str], torn: bool, total: int) -> str:
+    if len(answers) > total or (torn and len(answers) == total):
+        raise _FoundError(f"something follows the answers to all {total} questions")
+    unknown = _compare(folder, "line", answers)
+    state = "" if len(answers) == total else "; running" if is_running(folder) else "; the same command goes on"
+    return f"{len(answers)} of {total} lines, as the journal knows them{unknown}{state}"
+
+
+def _traces(folder: Path, traces: list[str], answers: int) -> str:
+    if len(traces) < answers:
+        raise _FoundError(f"only {len(traces)} lines for {answers} answers can be read")
+    return f"{len(traces)} lines, as the journal knows them{_compare(folder, 'trace', traces)}"
+
+
+def _compare(folder: Path, column: str, found: list[str]) -> str:
+    """How many lines the journal has no digest of, for a message. Raises `_FoundError` for another digest."""
+    with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
+        known = dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
+    other = [number for number, line in enumerate(found, start=1) if known.get(number - 1, "") not in (None, line)]
+    if other:
+        raise _FoundError(f"{len(other)} lines are not what was written, the first is line {other[0]}")
+    unknown = sum(known[number] is None for number in range(len(found)))
+    return f", but for {unknown} that it has no digests of" if unknown else ""
+
+
+def _snapshot(folder: Path) -> str:
+    store = Knowledge.open(folder)
+    return f"{len(store)} triples, {len(store.manifest['files'])} files"
+
+
+def _index(folder: Path) -> Iterator[Check]:
+    def contents() -> str:
+        manifest = Index(folder).manifest
+        return f"{manifest['passages']} passages, {len(manifest['files'])} files"
+
+    def snapshots() -> str:
+        current = current_number(home)
+        for number in snapshot_numbers(home):
+            if number != current:
+                read_manifest(home / str(number), "knowledge")
+        return _snapshot(home / str(current))
+
+    yield _check("index", contents)
+    home = folder / KNOWLEDGE
+    if (home / CURRENT).exists():
+        yield _check(KNOWLEDGE, snapshots)
+    if (home / EXTRACTION / CONFIGURATION).is_file():
+        yield from _run(home / EXTRACTION, f"{KNOWLEDGE}/{EXTRACTION}/")

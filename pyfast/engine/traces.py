@@ -1,0 +1,203 @@
+"""The traces of a run, `traces.jsonl.zst`: what is too large to stand beside every answer.
+
+One line for each line of answers.jsonl, in zstd frames of so many lines; whoever wants one reads one frame. Lines
+come as the run goes, so each group of them ends with a flush: all that was written can be read, whatever ended the
+process, and the frame that was not finished is written anew when the run goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise, zip_longest
+from pathlib import Path
+from typing import Any
+
+import orjson
+import zstandard
+
+from pyfast.errors import InputError
+from pyfast.jsonl import read_lines
+
+TRACES = "traces.jsonl.zst"
+LINES = 128
+"""Of a frame; the last one has what is left"""
+_LEVEL = 1  # higher ones take more of the machine than they give: a tenth less at level 3
+_HEADER_MOST, _BLOCK_HEADER, _CHECKSUM = 18, 3, 4  # bytes, as RFC 8878 has them
+_REPEATED = 1  # the kind of block that holds one byte, said again and again
+
+
+class TraceWriter:
+    """The file, open to be written on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines = 0
+        self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+b")
+        self._compressor = zstandard.ZstdCompressor(_LEVEL, write_checksum=True)
+        self._frame: zstandard.ZstdCompressionObj | None = None
+        self._done: int | None = 0
+
+    def go_on(self, done: int) -> None:
+        """Write behind the line `done`; with the first write what follows it is cut off."""
+        self._done = done
+
+    def write(self, lines: Sequence[bytes]) -> None:
+        """Write lines so that they can be read at once. Raises `OSError`."""
+        if not lines:
+            return
+        if self._done is not None:
+            lines = [*self._cut(self._done), *lines]
+            self._done = None
+        written = []
+        while lines:
+            if self._frame is None:
+                self._frame = self._compressor.compressobj()
+            some, lines = lines[: LINES - self._lines], lines[LINES - self._lines :]
+            self._lines = (self._lines + len(some)) % LINES
+            written.append(self._frame.compress(b"".join(some)))
+            written.append(self._end(finished=self._lines == 0))
+        self._file.write(b"".join(written))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Finish the frame and bring all to the disk. Raises `OSError`."""
+        with self._file:
+            if self._frame is not None:
+                self._file.write(self._end(finished=True))
+                self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def _end(self, finished: bool) -> bytes:
+        frame = self._frame
+        assert frame is not None
+        if finished:
+            self._frame = None
+        return frame.flush(zstandard.COMPRESSOBJ_FLUSH_FINISH if finished else zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+
+    def _cut(self, done: int) -> list[bytes]:
+        """Cut off the frame of line `done`, and all behind it; the lines that stood in it before that one."""
+        frames = _frames(self._path)
+        number, before = divmod(done, LINES)
+        if number >= len(frames) - 1:
+            kept: list[bytes] = []
+        else:
+            kept = _decoded(self._path, frames[number], frames[number + 1])[:before]
+        self._file.seek(frames[min(number, len(frames) - 1)])
+        self._file.truncate()
+        self._lines = 0
+        return kept
+
+
+def count_traces(path: Path) -> int:
+    """How many lines of the file can be read; 0 where there is none."""
+    if not path.exists():
+        return 0
+    frames = _frames(path)
+    if len(frames) < 2:
+        return 0
+    return (len(frames) - 2) * LINES + min(len(_decoded(path, *frames[-2:])), LINES)
+
+
+def read_traces(path: Path) -> Iterator[bytes]:
+    """The lines, in their order; those of an unfinished frame as far as they were written."""
+    frames = _frames(path)
+    for first, end in pairwise(frames):
+        yield from _decoded(path, first, end)
+
+
+class Traces:
+    """The lines by their number; one frame is held, and where the others lie."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._frames: array[int] | None = None
+        self._held: tuple[int, list[bytes]] | None = None
+
+    def line(self, number: int) -> bytes:
+        """Raises `InputError` where the file has no such line."""
+        frame, place = divmod(number, LINES)
+        try:
+            if self._frames is None:
+                self._frames = _frames(self._path)
+            if self._held is None or self._held[0] != frame:
+                ends = self._frames[frame : frame + 2]
+                self._held = frame, _decoded(self._path, *ends) if len(ends) == 2 else []
+        except OSError as error:
+            raise InputError(f"{self._path}: {error.strerror}") from None
+        lines = self._held[1]
+        if place >= len(lines):
+            raise InputError(f"{self._path}: damaged: it has no line {number + 1} that can be read")
+        return lines[place]
+
+
+def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(the place for messages, the whole record) of each line of answers.jsonl, with its evidence and its trace.
+
+    Raises `InputError` as `read_lines` does, and where the traces beside are not those of the answers.
+    """
+    beside = answers.with_name(TRACES)
+    if not beside.exists():  # of an older format: the traces stand in the answers
+        yield from read_lines(answers)
+        return
+    missing = object()
+    for found, line in zip_longest(read_lines(answers), read_traces(beside), fillvalue=missing):
+        if not isinstance(found, tuple):
+            return  # answers are written behind their traces
+        place, record = found
+        if not isinstance(line, bytes):
+            raise InputError(f"{beside}: damaged: it has nothing for {place}")
+        yield place, {**record, **details_of(line, record.get("id"), beside)}
+
+
+def details_of(line: bytes, id: Any, place: Path | str) -> dict[str, Any]:
+    """`evidence` and `trace` of a line. Raises `InputError` where it is not that of the question `id`."""
+    with suppress(orjson.JSONDecodeError):
+        found = orjson.loads(line)
+        if (
+            isinstance(found, dict)
+            and found.get("id") == id
+            and isinstance(found.get("evidence"), list)
+            and isinstance(found.get("trace"), dict)
+        ):
+            return {"evidence": found["evidence"], "trace": found["trace"]}
+    raise InputError(f"{place}: damaged: what it has for {id!r} is not that question's")
+
+
+def _frames(path: Path) -> array[int]:
+    """Where each frame begins, and where the last one ends; an unfinished one ends with the file."""
+    places = array("Q", [0])
+    with path.open("rb", buffering=1 << 16) as file:
+        end = os.fstat(file.fileno()).st_size
+        place = 0
+        while place < end:
+            file.seek(place)
+            try:
+                place += zstandard.frame_header_size(file.read(_HEADER_MOST))
+            except zstandard.ZstdError:  # cut off in the header, or no frame at all
+                break
+            last = False
+            while not last and place + _BLOCK_HEADER <= end:
+                file.seek(place)
+                head = int.from_bytes(file.read(_BLOCK_HEADER), "little")
+                last = bool(head & 1)
+                place += _BLOCK_HEADER + (1 if head >> 1 & 3 == _REPEATED else head >> 3)
+            place = place + _CHECKSUM if last else end
+            places.append(min(place, end))
+    return places
+
+
+def _decoded(path: Path, first: int, end: int) -> list[bytes]:
+    """The whole lines of a frame, as far as they can be read."""
+    with path.open("rb") as file:
+        file.seek(first)
+        content = file.read(end - first)
+    decoder = zstandard.ZstdDecompressor().decompressobj()
+    lines: list[bytes] = []
+    with suppress(zstandard.ZstdError):
+        lines = decoder.decompress(content).splitlines(keepends=True)
+    if lines and not lines[-1].endswith(b"\n"):
+        lines.pop()
+    return lines

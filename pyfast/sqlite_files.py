@@ -1,0 +1,114 @@
+"""SQLite files that somebody else may have written: opened so that nothing in them acts, and none keeps a process.
+
+A file may hold views and triggers, which run in place of what was asked, and pages that lead in circles. So only
+tables and their indexes are accepted, and every statement looks up now and then: signals are heard, and one that
+takes longer than any honest file of its size is given up.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+from pyfast.errors import InputError
+
+_STEPS = 100_000  # of SQLite's virtual machine between two looks: about a millisecond
+_ANY_FILE = 100_000_000  # steps that any statement may take: a few seconds
+_A_BYTE = 50  # and as many more for each byte of the file: a check of all of it takes fewer than ten
+# In the text of a definition: all but tables of plain columns, and indexes of columns.
+_ACTS = re.compile(r"\b(AS|CHECK|GENERATED|TRIGGER|VIEW|VIRTUAL)\b|\bINDEX\b.*\(.*\(", re.IGNORECASE | re.DOTALL)
+_this_thread = threading.local()
+
+
+def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **options: Any) -> sqlite3.Connection:
+    """A connection to the file, which `sqlite3.connect` makes with `options`.
+
+    Args:
+        path: The file.
+        mode: `rwc` to write it, `ro` to read it, also while it is written, `ro&immutable=1` where nobody writes.
+        damaged: Whether it is read for what is left of it, with whatever of its schema can be understood.
+        options: See `sqlite3.connect`.
+
+    Raises:
+        InputError: It holds a view, a trigger, or anything else that no file of pyfast has.
+        sqlite3.Error: It cannot be opened, or is no database.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     database = open_database(Path(folder, "new.sqlite"))
+        ...     database.execute("SELECT 1").fetchone()
+        (1,)
+    """
+    uri = f"{path.resolve().as_uri()}?mode={mode}"
+    database = sqlite3.connect(uri, uri=True, factory=_Watched, **options)
+    try:
+        database.watch(path)
+        database.execute("PRAGMA trusted_schema = OFF")
+        database.execute("PRAGMA cell_size_check = ON")
+        if damaged:
+            database.execute("PRAGMA writable_schema = ON")  # or a file that was cut off gives nothing at all
+        _refuse_what_acts(database, path)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def fault(error: sqlite3.Error) -> str:
+    """What is wrong, for a message.
+
+    Raises `KeyboardInterrupt` where that stopped the statement: SQLite makes an error of its own of it.
+    """
+    if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
+        return str(error)
+    given_up, _this_thread.gave_up = getattr(_this_thread, "gave_up", False), False
+    if given_up:
+        return "damaged: reading it comes to no end"
+    raise KeyboardInterrupt from None
+
+
+class _Watched(sqlite3.Connection):
+    """A connection whose statements come to an end."""
+
+    def watch(self, path: Path) -> None:
+        self._path = path
+        self._steps = 0
+        self.set_progress_handler(self._go_on, _STEPS)
+
+    def execute(self, *statement: Any) -> sqlite3.Cursor:
+        self._steps = 0
+        try:
+            return super().execute(*statement)
+        except UnicodeDecodeError:  # SQLite's message quotes the damage
+            error = sqlite3.DatabaseError("damaged: what it defines is no text")
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise error from None
+
+    def _go_on(self) -> bool:
+        """Whether to give the statement up. Handlers of signals run first; where one raises, that ends it too."""
+        self._steps += _STEPS
+        gave_up = self._steps > _ANY_FILE and self._steps > _ANY_FILE + _A_BYTE * _size(self._path)
+        _this_thread.gave_up = gave_up
+        return gave_up
+
+
+def _size(path: Path) -> int:
+    parts = (path, path.with_name(f"{path.name}-wal"))
+    return sum(part.stat().st_size for part in parts if part.exists())
+
+
+def _refuse_what_acts(database: sqlite3.Connection, path: Path) -> None:
+    database.text_factory = lambda content: content.decode(errors="replace")
+    schema = database.execute("SELECT name, sql FROM sqlite_schema").fetchall()
+    database.text_factory = str
+    for name, text in schema:
+        if text is not None and _ACTS.search(str(text)):  # SQLite believes that too, not the column for the kind
+            raise InputError(
+                f"{path}: not written by pyfast: what it calls {str(name)[:60]!r} may do more than hold data;"
+                " remove the file, or put back the one that pyfast wrote"
+            )

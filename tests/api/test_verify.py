@@ -1,0 +1,182 @@
+"""`pyfast.verify` finds whatever is not as it was written, and nothing else."""
+
+import json
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tomli_w
+from knowing import know
+from processes import Session, pyfast
+
+from pyfast import answer, build_index, verify
+from pyfast.api.verifying import Verification
+from pyfast.engine.configuration import read_configuration, write_configuration
+from pyfast.errors import InputError
+from pyfast.retrieval import Index
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory, small: Index) -> Path:
+    """A run that is done, with questions of its own and more lines than a frame of traces."""
+    folder = tmp_path_factory.mktemp("verify") / "run"
+    answer(
+        [f"Which planet does {i} circle?" for i in range(200)],
+        index=small,
+        llm="instant",
+        system="rag",
+        run=folder,
+    )
+    return folder
+
+
+@pytest.fixture
+def run(done: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(done, tmp_path / "run"))
+
+
+def failed(found: Verification) -> list[str]:
+    assert found.passed == all(check.passed for check in found.checks)
+    assert all("\n" not in f"{check.name}{check.detail}" for check in found.checks)
+    return [check.name for check in found.checks if not check.passed]
+
+
+def test_a_run_that_is_done_is_whole(done: Path) -> None:
+    before = {path.name: path.read_bytes() for path in done.iterdir() if path.suffix != ".sqlite-shm"}
+    found = verify(done)
+    assert failed(found) == [] and found.kind == "run"
+    names = ["run.toml", "questions.jsonl", "journal.sqlite", "answers.jsonl", "traces.jsonl.zst"]
+    assert [check.name for check in found.checks] == names
+    assert "200 of 200" in found.checks[3].detail and "200 completions, 200 questions" in found.checks[2].detail
+    assert found.summary == f"{done}: run, 5 checks: whole"
+    assert all((done / name).read_bytes() == content for name, content in before.items())
+
+
+def script(statement: str) -> Callable[[Path], None]:
+    def harm(run: Path) -> None:
+        database = sqlite3.connect(run / "journal.sqlite")
+        assert database.execute(statement).rowcount != 0
+        database.commit()
+        database.close()
+
+    return harm
+
+
+def edit(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def harm(run: Path) -> None:
+        before = (run / name).read_bytes()
+        after = change(before)
+        assert after != before
+        (run / name).write_bytes(after)
+
+    return harm
+
+
+def other_model(run: Path) -> None:
+    described = read_configuration(run / "run.toml")
+    write_configuration(run / "run.toml", {**described, "llm": {**described["llm"], "fingerprint": "another"}})
+
+
+def flip(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def swapped(content: bytes) -> bytes:
+    first, second, *rest = content.splitlines(keepends=True)
+    return b"".join([second, first, *rest])
+
+
+ANSWERS, JOURNAL, TRACES = "answers.jsonl", "journal.sqlite", "traces.jsonl.zst"
+STATE = b'"state":"answered"', b'"state":"failed"', 1
+HARM: dict[str, tuple[Callable[[Path], None], list[str]]] = {
+    "an edited answer": (edit(ANSWERS, lambda it: it.replace(b'"answer":"', b'"answer":"x', 1)), [ANSWERS]),
+    "an edited state": (edit(ANSWERS, lambda it: it.replace(*STATE)), [ANSWERS]),
+    "two lines in each other's place": (edit(ANSWERS, swapped), [ANSWERS]),
+    "a line too many": (edit(ANSWERS, lambda it: it + it.splitlines(keepends=True)[0]), [ANSWERS, TRACES]),
+    "something behind the last line": (edit(ANSWERS, lambda it: it + b"x"), [ANSWERS]),
+    "a bit of the traces": (edit(TRACES, flip), [TRACES]),
+    "traces that are gone": (lambda run: (run / TRACES).unlink(), [TRACES]),
+    "another question": (edit("questions.jsonl", lambda it: it.replace(b"planet", b"s", 1)), ["questions.jsonl"]),
+    "another model": (other_model, [JOURNAL]),
+    "a completion": (
+        script("UPDATE completions SET entry = replace(entry, 'stop', 'stopp') WHERE question = 7"),
+        [JOURNAL],
+    ),
+    "another question's": (script("UPDATE completions SET question = 8 WHERE question = 7"), [JOURNAL]),
+    "a digest": (script("UPDATE questions SET line = '0123456789abcdef' WHERE number = 3"), [ANSWERS]),
+    "a question that is not there": (script("DELETE FROM questions WHERE number = 3"), [ANSWERS, TRACES]),
+    "a state that is none": (script("UPDATE questions SET state = 'fine' WHERE number = 3"), [JOURNAL]),
+    "a journal that is gone": (lambda run: (run / JOURNAL).unlink(), [JOURNAL, ANSWERS, TRACES]),
+    "a view": (script("CREATE VIEW v AS SELECT 1"), [JOURNAL, ANSWERS, TRACES]),
+    "a broken run.toml": (edit("run.toml", lambda it: b"["), ["run.toml"]),
+    "a newer format": (edit("run.toml", lambda it: it.replace(b"version = 3", b"version = 99", 1)), ["run.toml"]),
+}
+
+
+@pytest.mark.parametrize(("harm", "names"), HARM.values(), ids=HARM)
+def test_what_is_not_as_it_was_written_is_found(run: Path, harm: Callable[[Path], None], names: list[str]) -> None:
+    harm(run)
+    found = verify(run)
+    assert failed(found) == names
+    assert found.summary == f"{run}: run, {len(found.checks)} checks: damaged: {', '.join(names)}"
+
+
+def test_a_killed_run_is_whole_and_can_be_verified_while_it_works(tmp_path: Path) -> None:
+    questions = tmp_path / "q.jsonl"
+    questions.write_text("".join(f'{{"id": "{i}", "question": "Who is {i}?"}}\n' for i in range(3000)))
+    arguments = (questions, "--system", "direct", "--llm", "instant", "--concurrency", 4)
+    for kill in (True, True, False):
+        session = Session(tmp_path / "run", *arguments)
+        before = session.lines()
+        session.until(lambda session=session, before=before: session.lines() > before + 100)
+        assert failed(verify(tmp_path / "run")) == []
+        if kill:
+            session.send(signal.SIGKILL)
+        session.ended()
+        found = verify(tmp_path / "run")
+        assert failed(found) == [] and ("the same command goes on" in found.checks[2].detail) == kill
+
+
+def test_a_run_of_an_older_format_is_upgraded_first(run: Path) -> None:
+    described = read_configuration(run / "run.toml")
+    (run / "run.toml").write_text(tomli_w.dumps({"format": {"version": 2}, **described}))
+    with pytest.raises(InputError, match="pyfast upgrade"):
+        verify(run)
+
+
+def test_an_index(tmp_path: Path, examples: Path) -> None:
+    index = tmp_path / "index"
+    build_index(examples / "corpus", index)
+    assert [check.name for check in verify(index).checks] == ["index"]
+    know(Index(index))
+    found = verify(index)
+    assert failed(found) == [] and found.kind == "index"
+    assert [check.name for check in found.checks] == ["index", "knowledge"]
+    for name, names in (("knowledge/1/triples.sqlite", ["knowledge"]), ("terms.json", ["index", "knowledge"])):
+        path = index / name
+        path.write_bytes(flip(path.read_bytes()))
+        assert failed(verify(index)) == names
+
+
+@pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, Path.touch])
+def test_what_is_neither(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "x")
+    with pytest.raises(InputError, match="neither an index nor a run folder"):
+        verify(tmp_path / "x")
+
+
+def test_the_command(run: Path) -> None:
+    told = pyfast("verify", run, cwd=run)
+    assert (told.returncode, told.stderr) == (0, "") and told.stdout == "".join(
+        [*(f"ok    {check.name}: {check.detail}\n" for check in verify(run).checks), f"{verify(run).summary}\n"]
+    )
+    lines = (run / "answers.jsonl").read_bytes().splitlines(keepends=True)
+    lines[4] = json.dumps({**json.loads(lines[4]), "usage": 5}).encode() + b"\n"
+    (run / "answers.jsonl").write_bytes(b"".join(lines))
+    told = pyfast("verify", run, cwd=run)
+    assert told.returncode == 1 and told.stderr == ""
+    assert "FAIL  answers.jsonl: 1 lines are not what was written, the first is line 5\n" in told.stdout

@@ -1,0 +1,93 @@
+"""Whatever stands in a run's folder, a look at it ends with a result or one clear line: see run_fuzzer.py."""
+
+import logging
+import os
+import sqlite3
+import time
+from pathlib import Path
+from zlib import crc32
+
+import orjson
+import pytest
+from run_fuzzer import fuzz
+from runs import Watched, answers, ask_about, direct, go, records
+
+from pyfast import Run
+from pyfast.engine import read_status
+from pyfast.engine.journal import Journal
+from pyfast.errors import InputError
+
+ODD_LEDGERS = ["{}", "5", "[]", "null", '"x"', "{", "", '{"llm_calls": "x"}', '{"stages": {"a": [1]}}', b"\xff"]
+
+
+def test_a_slice_of_the_fuzzer(tmp_path: Path) -> None:
+    seen = fuzz(tmp_path, seconds=5, seed=17)
+    assert seen["rounds"] >= 3 and seen["status: done"]
+
+
+@pytest.mark.slow(suite="crashes")
+def test_minutes_of_the_fuzzer(tmp_path: Path) -> None:
+    seed = int(os.environ.get("PYFAST_TEST_SEED") or time.time_ns())
+    seen = fuzz(tmp_path, seconds=float(os.environ.get("PYFAST_FUZZ_SECONDS") or 120), seed=seed)
+    assert {"go on: done", "go on: InputError", "verify: done", "evaluate: InputError"} <= seen.keys()
+
+
+@pytest.mark.parametrize("ledger", ODD_LEDGERS)
+def test_an_odd_ledger_is_left_out(tmp_path: Path, ledger: object, caplog: pytest.LogCaptureFixture) -> None:
+    go(tmp_path, direct, Watched(), ask_about(9))
+    whole = read_status(tmp_path)
+    database = sqlite3.connect(tmp_path / "journal.sqlite")
+    database.execute("UPDATE questions SET ledger = ? WHERE number = 4", (ledger,))
+    database.commit()
+    database.close()
+    with caplog.at_level(logging.WARNING, "pyfast"):
+        found = read_status(tmp_path)
+    assert (found.states, found.ended) == (whole.states, 9)
+    assert 0 <= whole.llm_calls - found.llm_calls <= 1
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path / 'journal.sqlite'}: damaged: what 1 questions took is not told as it was written"
+    ]
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        [None, "t", "stop", 1, 0, 1, 7],
+        [None, 5, "stop", 1, 0, 1],
+        [None, "t", "stop", "1", 0, 1],
+        [[], "t"],
+        [None],
+    ],
+    ids=str,
+)
+def test_a_completion_of_another_shape_is_none(tmp_path: Path, tail: list[object]) -> None:
+    """Though its checksum holds."""
+    Journal(tmp_path / "j").close()
+    entry = [0, "ab", 0, *tail]
+    database = sqlite3.connect(tmp_path / "j")
+    sealed = orjson.dumps([*entry, crc32(orjson.dumps(entry))]).decode()
+    database.execute("INSERT INTO completions VALUES (0, ?)", (sealed,))
+    database.commit()
+    database.close()
+    journal = Journal(tmp_path / "j")
+    assert journal.outcomes(0) == {}
+    journal.close()
+
+
+@pytest.mark.parametrize("evidence", [5, None, {"uri": "x"}, ["x"], [5]])
+def test_odd_evidence_is_one_line(tmp_path: Path, evidence: object) -> None:
+    go(tmp_path, direct, Watched(), ask_about(3))
+    lines = [orjson.dumps({**record, "evidence": evidence}) + b"\n" for record in records(tmp_path)]
+    whole = answers(tmp_path)
+    (tmp_path / "answers.jsonl").write_bytes(b"".join(lines))
+    with pytest.raises(InputError, match="line 1: not a record of a run"):
+        Run(tmp_path).records[0]
+    go(tmp_path, direct, Watched(), ask_about(3))
+    assert answers(tmp_path) == whole
+
+
+def test_answers_that_are_gone_are_one_line(tmp_path: Path) -> None:
+    go(tmp_path, direct, Watched(), ask_about(3))
+    (tmp_path / "answers.jsonl").unlink()
+    with pytest.raises(InputError, match=r"answers\.jsonl: "):
+        len(Run(tmp_path).records)
