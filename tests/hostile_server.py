@@ -41,6 +41,7 @@ MODES = {
     "filtered": "finish_reason content_filter",
     "unfinished": "no finish_reason",
 }
+OUTAGES = ("error", "busy", "refused", "hanging")
 HUGE = orjson.dumps("x" * 10_000_000)
 
 
@@ -55,10 +56,13 @@ class Server:
         self.llm = Instant()
         self.schemas: dict[bytes, dict[str, Any]] = {}
         self.allowed = asyncio.Condition()
+        self.connections: set[asyncio.StreamWriter] = set()
+        self.out = ""  # the kind of outage that it is in
         self.log = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if options.log else None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, request after request. (asyncio sets TCP_NODELAY.)"""
+        self.connections.add(writer)
         try:
             while not writer.is_closing():
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -82,7 +86,25 @@ class Server:
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
             pass  # the client hung up, or does not speak HTTP
         finally:
+            self.connections.discard(writer)
             writer.close()
+
+    async def listen(self, port: int) -> None:
+        # The limit is the longest head of a request.
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", port, backlog=4096, limit=1 << 20)
+
+    async def fail(self, kind: str, seconds: float) -> None:
+        """An outage. Calls that hang in it are never answered."""
+        self.out = kind
+        port = self.server.sockets[0].getsockname()[1]
+        if kind == "refused":
+            self.server.close()
+            for writer in self.connections:
+                writer.transport.abort()
+        await asyncio.sleep(seconds)
+        if kind == "refused":
+            await self.listen(port)
+        self.out = ""
 
     def state(self) -> dict[str, Any]:
         modes = {mode: self.counts[mode] for mode in MODES}
@@ -99,6 +121,14 @@ class Server:
         number = self.counts["requests"]
         async with self.allowed:
             await self.allowed.wait_for(lambda: self.options.allow is None or number <= self.options.allow)
+        if self.options.outage and number == self.options.outage[1]:
+            self.outage = asyncio.create_task(self.fail(self.options.outage[0], self.options.outage[2]))
+            await asyncio.sleep(0)
+        if self.out == "hanging":
+            await asyncio.Event().wait()
+        if self.out:
+            writer.write(reply(fault("out"), {"error": "500 Oops", "busy": "429 No"}.get(self.out, "503 Out")))
+            return
         if self.options.delay_ms:
             await asyncio.sleep(self.options.delay_ms / 1000)
         if mode == "late":
@@ -201,6 +231,14 @@ def weights(text: str) -> list[tuple[str, float]]:
     return [(mode, float(weight)) for mode, _, weight in pairs]
 
 
+def outage(text: str) -> tuple[str, int, float]:
+    """`busy,20,13` → ("busy", 20, 13.0)"""
+    kind, at, seconds = text.split(",")
+    if kind not in OUTAGES:
+        raise ValueError(f"unknown outage {kind}; known are {', '.join(OUTAGES)}")
+    return kind, int(at), float(seconds)
+
+
 async def main() -> None:
     known = "; ".join(f"{mode}: {meaning}" for mode, meaning in MODES.items())
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], epilog=known)
@@ -212,13 +250,11 @@ async def main() -> None:
     parser.add_argument("--late-s", type=float, default=5, help="before a late reply")
     parser.add_argument("--retry-after", default="0.05", help="the header of a 429")
     parser.add_argument("--log", help="a file that gets a line `MODE DIGEST` for each reply")
+    parser.add_argument("--outage", type=outage, help="KIND,N,SECONDS of an outage that begins with request N")
     server = Server(parser.parse_args())
-    # The limit is the longest head of a request.
-    listening = await asyncio.start_server(
-        server.serve, "127.0.0.1", server.options.port, backlog=4096, limit=1 << 20
-    )
-    print(listening.sockets[0].getsockname()[1], flush=True)
-    await listening.serve_forever()
+    await server.listen(server.options.port)
+    print(server.server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeVar
 
 import typer
 
-from pyfast.commands.terminal import console, plain, tokens
+from pyfast.commands.terminal import clock, console, plain, tokens
 from pyfast.errors import CallError, RunError
 
 if TYPE_CHECKING:
@@ -91,15 +91,23 @@ def tell(run: Run) -> None:
 @contextlib.contextmanager
 def _progress(llm: str) -> Iterator[tuple[OnEvent, threading.Event]]:
     """(what shows events, whether questions are being answered)."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
     from rich.text import Text
 
     from pyfast.engine import dedicate_process
 
     screen = console()
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    waits = TextColumn("{task.fields[waits]}", markup=False)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), waits)
     bars = Progress(*columns, console=screen, disable=not screen.is_terminal)
-    bar = bars.add_task("")
+    bar = bars.add_task("", waits="")
     starting = screen.status(Text(plain(f"starting {llm}")))
     is_answering = threading.Event()
 
@@ -113,7 +121,8 @@ def _progress(llm: str) -> Iterator[tuple[OnEvent, threading.Event]]:
             bars.update(bar, total=event.total, completed=event.done)
             bars.start()
         else:
-            bars.update(bar, completed=event.done)
+            waits = "" if event.waiting is None else f"waiting for the LLM since {clock(event.waiting.since)}"
+            bars.update(bar, completed=event.done, waits=waits)
 
     try:
         yield show, is_answering

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import console, plain, tokens
+from pyfast.commands.terminal import clock, console, plain, tokens
 
 
 def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
@@ -24,6 +24,8 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
     left = "" if found.seconds_left is None else f", about {_duration(found.seconds_left)} left"
     running = "running" if found.running else "done" if found.ended == found.questions else "stopped"
     print(f"{found.ended} of {found.questions} questions ended: {states}; {running}{left}")
+    if found.waiting is not None:
+        print(f"waiting for the LLM since {clock(found.waiting.since)}: {plain(found.waiting.reason)}")
     if found.altered:
         lines = "1 line" if found.altered == 1 else f"{found.altered} lines"
         print(f"{lines} of {run / 'answers.jsonl'}: not what was written there; the run, gone on with, mends it")

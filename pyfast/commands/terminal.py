@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from datetime import datetime
 from typing import Any
 
 from pyfast.errors import InputError
@@ -18,6 +19,15 @@ def tokens(prompt: int, cached: int, completion: int) -> str:
     """Counts of tokens, as every command shows them."""
     share = f" ({cached / prompt:.1%} cached)" if cached else ""
     return f"{prompt} tokens in{share}, {completion} out"
+
+
+def clock(seconds: float) -> str:
+    """The time of day of so many seconds since the epoch, with the date where it is another day."""
+    try:
+        then = datetime.fromtimestamp(seconds)
+    except (ValueError, OverflowError, OSError):
+        return "an unknown time"
+    return f"{then:%H:%M:%S}" if then.date() == datetime.now().date() else f"{then:%Y-%m-%d %H:%M:%S}"
 
 
 def pairs(option: str, given: list[str] | None) -> dict[str, str]:

@@ -13,10 +13,10 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pyfast.engine.budget import within
 from pyfast.errors import CallError, LLMUnavailableError, OutageError, TransportError
@@ -85,6 +85,7 @@ class Outages:
         self._failed = 0  # calls that failed on their way since then
         self._looking: asyncio.Task[bool] | None = None
         self._latest = OutageError("")
+        self._passed = asyncio.Event()  # a call that was in work was answered
         self._clocks: set[Clock] = set()
         self._is_out = False
 
@@ -145,6 +146,8 @@ class Outages:
                     completion = await self._llm.complete(request)
                 self._answered = loop.time()
                 self._failed = 0
+                if self._looking is not None:
+                    self._passed.set()
                 return completion
             except OutageError as error:
                 fault, allowed = error, _FAULTS[error.kind]
@@ -178,6 +181,7 @@ class Outages:
         """Whether a probe is answered at once; if not, return when one is."""
         loop = asyncio.get_running_loop()
         self._latest = fault
+        self._passed.clear()
         if not fault.retry_after and await self._is_answered():
             return True
         if not self._patience_s:
@@ -207,9 +211,7 @@ class Outages:
             if left <= 0:
                 raise self._gone(self._latest, f"waited for {timedelta(seconds=round(self._patience_s))}")
             wait = max(self._latest.retry_after, min(pause * (1 + random.random()) / 2, left))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._stop.wait()
+            await _first(wait, self._stop.wait(), self._passed.wait())
             if self._stop.is_set():
                 self.stopped = True
                 raise self._gone(self._latest, "stopped while waiting")
@@ -218,10 +220,10 @@ class Outages:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _is_answered(self) -> bool:
-        """Whether a probe is. Raises `LLMUnavailableError` where the LLM is gone for good."""
+        """Whether a probe is, or a call. Raises `LLMUnavailableError` where the LLM is gone for good."""
         try:
-            async with asyncio.timeout(_PROBE_S):
-                await self._llm.complete(PROBE)
+            if not await _first(_PROBE_S, self._passed.wait(), self._llm.complete(PROBE)):
+                raise TimeoutError
         except OutageError as error:
             self._latest = error
             return False
@@ -237,3 +239,18 @@ class Outages:
     @staticmethod
     def _gone(fault: OutageError, because: str) -> LLMUnavailableError:
         return LLMUnavailableError(f"{fault}; {because}")
+
+
+async def _first(seconds: float, *works: Coroutine[Any, Any, object]) -> bool:
+    """Whether one of them ended in time; the others are cancelled. Raises what it raised."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task in done:
+                task.result()
+        return bool(done)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -177,8 +177,8 @@ def test_killed_with_a_server_that_fails(place: Path) -> None:
 
 
 def test_when_everything_fails_the_command_does(place: Path) -> None:
-    with hostile("--weights", "error=1") as url:
-        options = ["--llm-option", "attempts=1"]
+    with hostile("--weights", "empty=1") as url:
+        options = ["--budget", "attempts=1"]
         session = Session(place / "failed", *arguments(place, url, *options))
         assert session.ended() == 1
         assert "pyfast: every question failed, the first because: " in session.told
@@ -188,24 +188,24 @@ def test_when_everything_fails_the_command_does(place: Path) -> None:
         told = session.told.splitlines()
     assert len(told) == 1 and told[0].startswith("pyfast: more than 10 questions failed, the first because: ")
     with hostile() as url:
-        finish(place / "few", place, url, "--max-failures", "50%", "--retry-failed")
+        finish(place / "few", place, url, *options, "--max-failures", "50%", "--retry-failed")
     assert states(place / "few") == {"answered": QUESTIONS}
 
 
 @pytest.mark.guarantee("G7")
 def test_a_server_that_dies(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
-    """One line; the same run goes on with a server elsewhere."""
-    folder = place / "orphaned"
+    """It is not waited for here: one line, and the same run goes on with a server elsewhere."""
+    folder, at_once = place / "orphaned", ("--outage", 0)
     for _ in range(2):
         with hostile("--delay-ms", str(DELAY_MS)) as url:
-            session = Session(folder, *arguments(place, url))
+            session = Session(folder, *arguments(place, url, *at_once))
             more = session.lines() + QUESTIONS // 4
             session.until(lambda session=session, more=more: session.lines() >= more)
         assert session.ended() == 1
         told = [line for line in session.told.splitlines() if "going on" not in line]
         assert len(told) == 1, session.told
         assert "nothing answers at" in told[0] and f"the same command goes on with {folder}" in told[0]
-        session = Session(folder, *arguments(place, url))  # still dead
+        session = Session(folder, *arguments(place, url, *at_once))  # still dead
         assert session.ended() == 1 and "is the server up?" in session.told
         assert session.told.count("\n") == 1
     with hostile() as url:

@@ -2,15 +2,19 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fast_clock import run_fast
-from runs import Watched, answers, ask_about, direct, go, records, winding
+from fast_clock import FastLoop, run_fast
+from hostile_server import counts, hostile
+from runs import Described, Watched, answers, ask_about, direct, go, records, winding
 
-from pyfast.engine import Budget, Record, Summary, answer_all, read_status
+import pyfast
+from pyfast.api import blocking
+from pyfast.engine import Budget, Questions, Record, Summary, answer_all, read_status, work_on
 from pyfast.engine.outages import Waiting
 from pyfast.errors import CallError, LLMUnavailableError, OutageError
 from pyfast.llm import Completion, Request
@@ -60,7 +64,7 @@ def answered(llm: Any, number: int = 40, **options: Any) -> tuple[list[Record], 
     """The records of a run in memory, what it did, and what was heard of outages."""
     written: list[Record] = []
     heard: list[Waiting | None] = []
-    speed = options.pop("speed", 50.0)
+    speed = options.pop("speed", 200.0)
     work = answer_all(
         iter(ask_about(number)),
         options.pop("ask", winding),
@@ -157,8 +161,9 @@ def test_a_time_that_the_server_asks_for_is_told_at_once_and_waited_for() -> Non
     hours = lambda: OutageError("answered 429", "busy", 7200.0)  # noqa: E731
     with pytest.raises(LLMUnavailableError, match="asks to wait for 2:00:00, which is longer than is allowed"):
         answered(Flaky(9, hours, 7200.0), ask=direct)
-    llm = Flaky(9, hours, 7200.0)
-    found, _, heard = answered(llm, ask=direct, outage_seconds=9000.0, speed=10_000.0)
+    minutes = lambda: OutageError("answered 429", "busy", 600.0)  # noqa: E731
+    llm = Flaky(9, minutes, 600.0)
+    found, _, heard = answered(llm, ask=direct, outage_seconds=3000.0, speed=1000.0)
     assert {record.state for record in found} == {"answered"} and len(heard) == 2
     assert llm.calls < 40 + 8 + 3  # it was left alone all the time
 
@@ -168,7 +173,11 @@ def test_stopped_while_it_waits() -> None:
 
     async def work() -> tuple[Summary, list[Record]]:
         stop, written = asyncio.Event(), list[Record]()
-        heard = lambda waiting: waiting and asyncio.get_running_loop().call_later(5, stop.set)  # noqa: E731
+
+        def heard(waiting: Waiting | None) -> None:
+            if waiting is not None:
+                asyncio.get_running_loop().call_later(5, stop.set)
+
         llm = Flaky(20, FAULTS["refused"], 1e9)
         done = await answer_all(
             iter(ask_about(40)),
@@ -194,10 +203,6 @@ def test_the_folder_says_that_it_waits(tmp_path: Path) -> None:
     def hear(event: Any) -> None:
         if event.kind in ("waiting", "answering"):
             looked.append((event.kind, event.waiting, read_status(tmp_path / "run").waiting))
-
-    from runs import Described
-
-    from pyfast.engine import Questions, work_on
 
     job = Described(
         folder=tmp_path / "run",
@@ -237,3 +242,67 @@ def test_the_same_command_asks_again(tmp_path: Path) -> None:
     third = Watched(reply)
     go(tmp_path / "run", direct, third, ask_about(9))
     assert sum(third.asked.values()) == 0
+
+
+OVER_SOCKETS = ("error", "busy", "refused", "hanging")
+SPEED = 20.0
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Blocking calls run on a fast clock."""
+    monkeypatch.setattr("pyfast.api.blocking._running", None)
+    monkeypatch.setattr("pyfast.api.blocking.asyncio.new_event_loop", lambda: FastLoop(SPEED))
+    yield
+    assert blocking._running is not None
+    blocking._running[1].call_soon_threadsafe(blocking._running[1].stop)
+
+
+def over_sockets(folder: Path, index: pyfast.Index, system: str, *options: str) -> bytes:
+    """The answers of a run of 24 questions, each with less time than the outage lasts."""
+    asked = [{"id": f"q{i}", "question": f"Which moons has Saturn, and who found number {i}?"} for i in range(24)]
+    with hostile("--delay-ms", "5", *options) as url:
+        run = pyfast.answer(
+            asked,
+            index=index,
+            llm=f"openai:m@{url}",
+            llm_options={"timeout_s": 60.0},
+            system=system,
+            settings={"graph": "off"} if system == "graph_convqa" else None,
+            run=folder,
+            concurrency=8,
+        )
+        if options:
+            assert counts(url)["requests"] > int(options[-1].split(",")[1])
+    assert run.status.waiting is None and not (folder / "outage.json").exists()
+    return answers(folder)
+
+
+@pytest.mark.parametrize("kind", OVER_SOCKETS)
+@pytest.mark.parametrize(
+    "system",
+    [
+        name if name == "n2n" else pytest.param(name, marks=pytest.mark.slow(suite="crashes"))
+        for name in pyfast.systems.names()
+    ],
+)
+def test_thirteen_seconds_over_a_real_socket(
+    system: str, kind: str, small: pyfast.Index, tmp_path: Path, fast: None
+) -> None:
+    """Every system, at a random moment: the run ends as one that nothing happened to, by one command."""
+    whole = over_sockets(tmp_path / "whole", small, system)
+    at = random.Random(f"{system} {kind}").randrange(1, 24)
+    out = over_sockets(tmp_path / "run", small, system, "--outage", f"{kind},{at},{LENGTH_S / SPEED}")
+    assert out == whole and b'"failed"' not in out
+
+
+@pytest.mark.slow(suite="outages")
+def test_five_minutes_of_each_kind(small: pyfast.Index, tmp_path: Path) -> None:
+    """Real ones, all at once: four servers, four commands."""
+
+    def go_on(kind: str) -> bytes:
+        return over_sockets(tmp_path / kind, small, "rag", "--outage", f"{kind},9,300")
+
+    whole = over_sockets(tmp_path / "whole", small, "rag")
+    with ThreadPoolExecutor(len(OVER_SOCKETS)) as threads:
+        assert list(threads.map(go_on, OVER_SOCKETS)) == [whole] * len(OVER_SOCKETS)
