@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pyfast import Run
+
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 DEMO = ROOT / "demo"
@@ -64,7 +66,7 @@ def main() -> None:
     settings = [argument for setting in SETTINGS for argument in ("--set", setting)]
     pyfast("answer", questions, "--index", DEMO / "index", "--run", DEMO / "run", "--concurrency", "8", *settings)
 
-    records = {record["id"]: record for record in lines(DEMO / "run" / "answers.jsonl")}
+    records = {record.id: record.as_json() for record in Run(DEMO / "run").records}
     for question in chosen:
         show(question, records[question["id"]])
     print("\n(* marks evidence from a gold source)")

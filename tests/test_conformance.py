@@ -44,7 +44,7 @@ BAD = {
         "malformed answers": "an answer of the LLM made the system raise IndexError: tuple index out of"
     },
     "LEAKING": {
-        "poison questions": "<|im_start|>, <|im_end|>, <|eot_id|>, [INST], <<SYS>>, </s> of a question reached"
+        "poison questions": "<|im_start|>, <|im_end|>, <|eot_id|>, [INST], <<SYS>>, </s>, <bos>, <think>,"
     },
     "STUBBORN": {"malformed answers": "answers of the LLM kept the system from coming to an end: not done within"},
     "BROKEN": {"answers": "30 of 30 questions failed, q0 because: KeyError: 'q'"},

@@ -9,7 +9,7 @@ import pytest
 from hostile_server import MODES, counts, hostile
 from pydantic import BaseModel, Field, ValidationError
 
-from pyfast.errors import CallError
+from pyfast.errors import CallError, OutageError
 from pyfast.llm import LLM, Completion, Request, dialogue, open_llm
 
 
@@ -22,10 +22,10 @@ def ask(number: int) -> Request:
     return Request(dialogue(f"Where was number {number} born?"), 16, Plan.model_json_schema())
 
 
-async def outcome(backend: LLM, number: int) -> Completion | CallError:
+async def outcome(backend: LLM, number: int) -> Completion | CallError | OutageError:
     try:
         return await backend.complete(ask(number))
-    except CallError as error:
+    except (CallError, OutageError) as error:
         return error
 
 
@@ -38,7 +38,7 @@ async def opened(url: str, **options: float) -> LLM:
 async def test_every_mode(tmp_path: Path) -> None:
     log = tmp_path / "log"
     weights = ",".join(f"{mode}={0.2 if mode == 'late' else 1}" for mode in MODES)
-    seen: dict[str, Completion | CallError] = {}
+    seen: dict[str, Completion | CallError | OutageError] = {}
     before = dict.fromkeys(MODES, 0)
     with hostile("--weights", weights, "--late-s", "5", "--log", str(log)) as url:
         backend = await opened(url, attempts=1, timeout_s=2)
@@ -52,7 +52,7 @@ async def test_every_mode(tmp_path: Path) -> None:
                 break
         await backend.close()
     for mode in ("error", "cut", "late", "huge", "empty"):
-        assert isinstance(seen[mode], CallError), mode
+        assert isinstance(seen[mode], CallError | OutageError), mode
     texts = {mode: done.text for mode, done in seen.items() if isinstance(done, Completion)}
     reasons = {mode: done.finish_reason for mode, done in seen.items() if isinstance(done, Completion)}
     ends = {"length": "length", "filtered": "content_filter", "unfinished": "unknown"}

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -186,13 +187,11 @@ class RunFolder:
             self._done = None
             self.journal.close()
             self.journal = self._open_journal()  # completions are read again: the file has to be whole
-        first, end = min(self.journal.failed(only_of_transport), default=-1), 0
-        self._answers.seek(0)
-        for number, line in enumerate(self._answers):
-            if number == first or _record(line) is None:
-                self._answers.truncate(end)  # the answers behind come again from the journal
-                break
-            end += len(line)
+        failed = self.journal.failed(only_of_transport)
+        if failed:
+            self._answers.seek(0)
+            end = sum(len(line) for line in islice(self._answers, min(failed)))
+            self._answers.truncate(end)  # the answers behind come again from the journal
         self.journal.forget_failures(only_of_transport)
 
     def answered(self, questions: Iterable[Question]) -> int:

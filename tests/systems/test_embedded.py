@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from runs import records
 
 from pyfast.evaluation import evaluate
 
@@ -45,7 +46,7 @@ def test_a_matrix_of_thought_with_the_embedded_models(
         timeout=600,
     )
     assert done.returncode == 0 and "the index holds no knowledge yet" in done.stderr, done.stderr
-    record = json.loads((tmp_path / "run" / "answers.jsonl").read_bytes())
+    (record,) = records(tmp_path / "run")
     assert record["state"] in ("answered", "abstained") and record["usage"]["llm_calls"] >= 5, record
     (column,) = record["trace"]["columns"]
     assert len(column["thoughts"]) == 2 and column["triples"] and record["evidence"]
@@ -66,8 +67,7 @@ def test_the_examples_with_the_embedded_model(
     run = ("--index", tmp_path / "index", "--run", tmp_path / "run", "--system", system)
     pyfast("answer", questions, *run, *settings)
 
-    (line,) = (tmp_path / "run" / "answers.jsonl").read_bytes().splitlines()
-    record = json.loads(line)
+    (record,) = records(tmp_path / "run")
     # What it says is its own affair, but under a schema it keeps to the form.
     assert record["id"] == asked["id"] and record["state"] in ("answered", "abstained"), record
     assert record["evidence"] and (record["trace"].get("hops") or record["trace"]["steps"])

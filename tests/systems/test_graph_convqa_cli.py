@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from runs import records
 from tiny import tiny_model
 
 TALK = {
@@ -41,7 +42,7 @@ def test_the_whole_way(tmp_path: Path, examples: Path) -> None:
     options += ["--set", f"trained={trained}", "--set", "memory=random", "--set", "k=4", "--run", tmp_path / "run"]
     answered = pyfast("answer", talks, *options)
     assert answered.returncode == 0 and answered.stdout.startswith("2 questions: "), answered.stderr
-    written = [json.loads(line) for line in (tmp_path / "run" / "answers.jsonl").read_text().splitlines()]
+    written = records(tmp_path / "run")
     assert [record["id"] for record in written] == ["t1", "t2"] and written[0]["trace"]["nodes"] > 20
     assert "encode_graph" in pyfast("status", tmp_path / "run").stdout
     scored = pyfast("evaluate", tmp_path / "run", "--gold", talks)
