@@ -60,8 +60,8 @@ SUITES: Mapping[str, tuple[str, ...]] = {
         "tests/vllm/",
         "tests/models.py",
     ),
-    # Outages of real minutes: with --all alone.
-    "outages": (),
+    # Outages of real minutes, kills of every system: with --all alone.
+    "storms": (),
 }
 
 

@@ -98,7 +98,7 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
             return None
         _, digest, nth, error, text, *rest = said
         outcome = Completion(text, *rest) if error is None else _ERRORS.get(error, CallError)(text)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, LookupError):
         return None
     texts, counts = [digest, text], [nth]
     if isinstance(outcome, Completion):

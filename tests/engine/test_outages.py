@@ -300,7 +300,7 @@ def test_thirteen_seconds_over_a_real_socket(
     assert out == whole and b'"failed"' not in out
 
 
-@pytest.mark.slow(suite="outages")
+@pytest.mark.slow(suite="storms")
 def test_five_minutes_of_each_kind(small: pyfast.Index, tmp_path: Path) -> None:
     """Real ones, all at once: four servers, four commands."""
 
