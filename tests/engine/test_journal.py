@@ -7,12 +7,14 @@ import shutil
 import sqlite3
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zlib import crc32
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyfast.engine.journal import Journal, Key, Outcome, completion_row, open_to_read, row_of_question
+from pyfast.engine.journal import Journal, Key, Outcome, completion_row, open_to_read, row_of_question, sound
 from pyfast.errors import AnswerError, CallError, InputError, RunError
 from pyfast.llm import Completion
 
@@ -220,3 +222,10 @@ def test_a_damaged_file_gives_what_it_still_has_and_nothing_else(
     if damage is not gone:
         print(f"{damage.__name__}: {found / seed / QUESTIONS / 4:.0%} of the completions came back")  # type: ignore[attr-defined]
         assert found > 0
+
+
+@pytest.mark.parametrize("said", [[], [7], [7, "digest"], [7, "digest", 0, None], {}, None])
+def test_an_entry_of_another_shape_is_no_completion(said: object) -> None:
+    """Though its checksum holds."""
+    entry = orjson.dumps([*said, crc32(orjson.dumps(said))] if isinstance(said, list) else said).decode()
+    assert not sound(entry, 7)

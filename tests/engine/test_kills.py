@@ -17,7 +17,7 @@ import pyfast
 pytestmark = pytest.mark.slow(suite="storms")
 
 QUESTIONS, KILLS, CONCURRENCY, SEED = 300, 24, 8, 17
-SETTINGS = {"graph_convqa": ["--set", "graph=off"]}
+SETTINGS = {"graph_convqa": ["--set", "graph=off"], "mtqa": ["--set", "rows=2", "--set", "columns=2"]}
 
 
 @pytest.fixture(scope="module")
