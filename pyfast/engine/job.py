@@ -176,8 +176,9 @@ async def _answered(
     done: int = 0,
     failed: int = 0,
 ) -> Summary:
+    left = iter(()) if done == job.questions.count else islice(job.questions.read(), done, None)
     return await answer_all(
-        islice(job.questions.read(), done, None),
+        left,
         job.ask,
         job.index,
         job.llm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,12 @@ class BM25Retriever:
 
     def __init__(self, index: Index) -> None:
         self._vocabulary = index.vocabulary
-        self._bm25 = BM25Index(index.folder / FOLDER, len(index.vocabulary))
+        self._folder = index.folder / FOLDER
+
+    @cached_property
+    def _bm25(self) -> BM25Index:
+        """Opened with the first search: that takes longer than all else that a finished run has to do."""
+        return BM25Index(self._folder, len(self._vocabulary))
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """The `k` best passages for each query (fewer where fewer share a word with it), best first."""
