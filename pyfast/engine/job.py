@@ -127,6 +127,7 @@ async def work_on(job: Job, stop: asyncio.Event | None = None, on_event: OnEvent
             _LOG.warning("the journal was damaged; what can be read was taken from %s", folder.journal.salvaged)
         if done:
             _LOG.info("%d of %d questions are answered; going on", done, total)
+        folder.note_outage(None)  # that of a session that was killed
         on_event(Event("started", done, total))
 
         def write(record: Record) -> None:

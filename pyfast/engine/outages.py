@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 from pyfast.engine.budget import within
-from pyfast.errors import CallError, LLMUnavailableError, OutageError, TransportError
+from pyfast.errors import CallError, LLMUnavailableError, OutageError, RunError, TransportError
 from pyfast.llm import LLM, Completion, Request, dialogue, with_defaults
 
 PATIENCE_S = 1800.0
@@ -189,15 +189,15 @@ class Outages:
         self._is_out = True
         for clock in self._clocks:
             clock.stop(1)
-        self._on_change(Waiting(time.time() - (loop.time() - began), str(self._latest)))
         try:
+            self._tell(Waiting(time.time() - (loop.time() - began), str(self._latest)))
             await self._wait(began + self._patience_s)
         finally:
             self._is_out = False
-            self._on_change(None)
             for clock in self._clocks:
                 clock.ends += loop.time() - max(began, clock.began)
                 clock.stop(-1)
+            self._tell(None)
         return False
 
     async def _wait(self, end: float) -> None:
@@ -235,6 +235,13 @@ class Outages:
         except Exception:
             pass  # an answer of its kind
         return True
+
+    def _tell(self, waiting: Waiting | None) -> None:
+        """Raises `RunError` where who hears of it fails: no question is at fault."""
+        try:
+            self._on_change(waiting)
+        except Exception as error:
+            raise RunError(f"what hears of outages failed: {type(error).__name__}: {error}") from error
 
     @staticmethod
     def _gone(fault: OutageError, because: str) -> LLMUnavailableError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from pyfast.llm.request_fallbacks import Fallbacks, apply_fallbacks, fallback_fo
 
 LARGEST_ANSWER = 8 << 20  # bytes; a server that sends more has lost its mind
 LONGEST_PAUSE = 60.0  # seconds that a call waits itself when Retry-After asks for them
+LONGEST_REFUSAL = 15.0  # seconds in which it sends everybody away, before that is an outage
 LONGEST_RETRY_AFTER = 30 * 86400.0
 BYTES_PER_TOKEN = 4
 LONGEST_BACKOFF = 20.0  # seconds
@@ -162,6 +164,7 @@ class OpenAI:
         self._rate = RateLimit()
         self._fallbacks: Fallbacks = frozenset()
         self._miscounted = False
+        self._answered = -math.inf  # when the server last gave a completion, on the event loop's clock
         self._proxy = _proxy_for(self._chat_url)
 
     @property
@@ -244,7 +247,8 @@ class OpenAI:
         """Attempts until one is answered. Raises `_Refused`, or what the call is to raise."""
         clock = asyncio.get_running_loop().time
         # It starts with the slot: waiting for one is the caller's choice, not the server's fault.
-        deadline = clock() + self._timeout_s
+        began = clock()
+        deadline = began + self._timeout_s
         last: OutageError | None = None
         failures = 0
         tokens = len(body) // BYTES_PER_TOKEN + max_tokens  # the servers' own estimate, before they have counted
@@ -258,10 +262,12 @@ class OpenAI:
             except _Again as again:
                 last = again.error
                 failures += not (last.kind == "busy" and last.retry_after)
-                if last.retry_after > LONGEST_PAUSE:
+                nobody = clock() - max(began, self._answered) > LONGEST_REFUSAL
+                if last.retry_after > LONGEST_PAUSE or (last.kind == "busy" and nobody):
                     raise last from None
                 self._rate.pause(last.retry_after)
                 raise
+            self._answered = clock()
             self._rate.correct(answer.prompt_tokens + answer.completion_tokens - tokens)
             return answer
 

@@ -16,7 +16,7 @@ import pyfast
 from pyfast.api import blocking
 from pyfast.engine import Budget, Questions, Record, Summary, answer_all, read_status, work_on
 from pyfast.engine.outages import Waiting
-from pyfast.errors import CallError, LLMUnavailableError, OutageError
+from pyfast.errors import CallError, LLMUnavailableError, OutageError, RunError
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
 
@@ -167,6 +167,14 @@ def test_a_time_that_the_server_asks_for_is_told_at_once_and_waited_for() -> Non
     found, _, heard = answered(llm, ask=direct, outage_seconds=3000.0, speed=1000.0)
     assert {record.state for record in found} == {"answered"} and len(heard) == 2
     assert llm.calls < 40 + 8 + 3  # it was left alone all the time
+
+
+def test_a_callback_that_fails_fails_no_question() -> None:
+    def hear(waiting: Waiting | None) -> None:
+        raise ZeroDivisionError("no")
+
+    with pytest.raises(RunError, match="what hears of outages failed: ZeroDivisionError: no"):
+        answered(Flaky(9, FAULTS["500"]), ask=direct, on_outage=hear)
 
 
 def test_stopped_while_it_waits() -> None:

@@ -136,6 +136,16 @@ async def test_a_server_that_has_never_room() -> None:
     assert len(asked) > 2
 
 
+async def test_a_server_that_sends_everybody_away_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However soon it would have them back: who waits for it is told so, and not after five minutes."""
+    monkeypatch.setattr("pyfast.llm.openai.LONGEST_REFUSAL", 0.3)
+    handler, asked = replying(web.Response(status=429, body=b"full", headers={"Retry-After": "0.05"}))
+    async with serving(handler) as backend, asyncio.timeout(10):
+        with pytest.raises(OutageError, match="answered 429: full") as error:
+            await backend.complete(ASK)
+    assert error.value.kind == "busy" and len(asked) > 3
+
+
 async def test_requests_per_minute() -> None:
     calls, per_minute = 12, 600  # one in 0.1 s
     handler, asked = replying(web.Response(status=500), body())
