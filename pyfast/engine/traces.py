@@ -26,6 +26,9 @@ LINES = 128
 """Of a frame; the last one has what is left"""
 _LEVEL = 1  # higher ones take more of the machine than they give: a tenth less at level 3
 _HEADER_MOST, _BLOCK_HEADER, _CHECKSUM = 18, 3, 4  # bytes, as RFC 8878 has them
+_LARGEST_FRAME = (
+    256 << 20
+)  # bytes, unpacked: two megabytes a line; a file of some kilobytes may say it has terabytes
 _REPEATED = 1  # the kind of block that holds one byte, said again and again
 
 
@@ -194,10 +197,12 @@ def _decoded(path: Path, first: int, end: int) -> list[bytes]:
     with path.open("rb") as file:
         file.seek(first)
         content = file.read(end - first)
-    decoder = zstandard.ZstdDecompressor().decompressobj()
+    decoder = zstandard.ZstdDecompressor().stream_reader(content)
     lines: list[bytes] = []
     with suppress(zstandard.ZstdError):
-        lines = decoder.decompress(content).splitlines(keepends=True)
+        said = decoder.read(_LARGEST_FRAME + 1)
+        if len(said) <= _LARGEST_FRAME:
+            lines = said.splitlines(keepends=True)
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     return lines

@@ -127,3 +127,13 @@ def test_traces_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
     assert [found.state for found in run.records]
     with pytest.raises(InputError, match=r"traces\.jsonl\.zst: No such file"):
         _ = record.trace
+
+
+def test_a_frame_that_unpacks_to_far_too_much_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyfast.engine.traces._LARGEST_FRAME", 1 << 20)
+    frame = zstandard.ZstdCompressor(1, write_checksum=True).compressobj()
+    bomb = b"".join(frame.compress(bytes(1 << 20)) for _ in range(20)) + frame.compress(b"\n") + frame.flush()
+    (tmp_path / FILE).write_bytes(bomb)
+    assert len(bomb) < 1 << 16 and list(read_traces(tmp_path / FILE)) == []
+    with pytest.raises(InputError, match="no line 1 that can be read"):
+        Traces(tmp_path / FILE).line(0)
