@@ -158,9 +158,14 @@ class Journal:
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
         """The questions that failed; perhaps only those of which a call failed on its way."""
-        lost = f" AND number IN (SELECT question FROM completions WHERE {_LOST})" if only_of_transport else ""
         with self._told():
-            found = self._database.execute(f"SELECT number FROM questions WHERE state = 'failed'{lost}")
+            found = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
+            if only_of_transport and found:  # most runs have none, and need not look through all completions
+                numbers = orjson.dumps([number for (number,) in found]).decode()
+                lost = f"SELECT DISTINCT question FROM completions WHERE {_LOST}"
+                found = self._database.execute(
+                    f"{lost} AND question IN (SELECT value FROM json_each(?))", (numbers,)
+                ).fetchall()
             return [number for (number,) in found]
 
     def forget_failures(self, only_of_transport: bool = False) -> None:
