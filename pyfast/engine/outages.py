@@ -13,7 +13,7 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NoReturn
@@ -24,7 +24,8 @@ from pyfast.llm import LLM, Completion, Request, dialogue, with_defaults
 
 PATIENCE_S = 1800.0
 PROBE = Request(dialogue("Reply with OK."), 16)
-_PROBE_S = 30.0
+_PROBES_S = 2.0, 8.0, 20.0
+"""How long each of a few probes is waited for, with those before it, until the next is sent: one may be lost"""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
 """How often a call may fail while others pass; a server that is busy sends some away and answers others"""
@@ -211,7 +212,11 @@ class Outages:
             if left <= 0:
                 raise self._gone(self._latest, f"waited for {timedelta(seconds=round(self._patience_s))}")
             wait = max(self._latest.retry_after, min(pause * (1 + random.random()) / 2, left))
-            await _first(wait, self._stop.wait(), self._passed.wait())
+            ends = [asyncio.ensure_future(event.wait()) for event in (self._stop, self._passed)]
+            try:
+                await _first(wait, ends)
+            finally:
+                await _cancel(ends)
             if self._stop.is_set():
                 self.stopped = True
                 raise self._gone(self._latest, "stopped while waiting")
@@ -221,19 +226,26 @@ class Outages:
 
     async def _is_answered(self) -> bool:
         """Whether a probe is, or a call. Raises `LLMUnavailableError` where the LLM is gone for good."""
+        works: list[asyncio.Future[object]] = [asyncio.ensure_future(self._passed.wait())]
         try:
-            if not await _first(_PROBE_S, self._passed.wait(), self._llm.complete(PROBE)):
+            for seconds in _PROBES_S:
+                works.append(asyncio.ensure_future(self._llm.complete(PROBE)))
+                if await _first(seconds, works):
+                    break
+            else:
                 raise TimeoutError
         except OutageError as error:
             self._latest = error
             return False
         except TimeoutError:
-            self._latest = OutageError(f"the LLM gave no answer within {_PROBE_S:g} s", "slow")
+            self._latest = OutageError(f"the LLM gave no answer within {sum(_PROBES_S):g} s", "slow")
             return False
         except LLMUnavailableError:
             raise
         except Exception:
             pass  # an answer of its kind
+        finally:
+            await _cancel(works)
         return True
 
     def _tell(self, waiting: Waiting | None) -> None:
@@ -248,16 +260,15 @@ class Outages:
         return LLMUnavailableError(f"{fault}; {because}")
 
 
-async def _first(seconds: float, *works: Coroutine[Any, Any, object]) -> bool:
-    """Whether one of them ended in time; the others are cancelled. Raises what it raised."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            if task in done:
-                task.result()
-        return bool(done)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+async def _first(seconds: float, works: Sequence[asyncio.Future[Any]]) -> bool:
+    """Whether one of them ended in time. Raises what it raised."""
+    done, _ = await asyncio.wait(works, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for work in done:
+        work.result()
+    return bool(done)
+
+
+async def _cancel(works: Sequence[asyncio.Future[Any]]) -> None:
+    for work in works:
+        work.cancel()
+    await asyncio.gather(*works, return_exceptions=True)
