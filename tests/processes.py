@@ -85,12 +85,12 @@ class Session:
         self.process.kill()
         self.process.join(PATIENCE_S)
 
-    def ended(self) -> int:
+    def ended(self, patience_s: float = PATIENCE_S) -> int:
         """Wait for its end: the exit status."""
-        self.process.join(PATIENCE_S)
+        self.process.join(patience_s)
         if self.process.exitcode is None:
             self.process.kill()
-            raise AssertionError(f"it did not end within {PATIENCE_S:g} s: {self.told}")
+            raise AssertionError(f"it did not end within {patience_s:g} s: {self.told}")
         return self.process.exitcode
 
     def until(self, reached: Callable[[], bool]) -> None:

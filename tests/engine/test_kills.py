@@ -17,6 +17,7 @@ import pyfast
 pytestmark = pytest.mark.slow(suite="storms")
 
 QUESTIONS, KILLS, CONCURRENCY, SEED = 300, 24, 8, 17
+PATIENCE_S = 900.0  # mtqa computes ten vectors for each question
 SETTINGS = {"graph_convqa": ["--set", "graph=off"], "mtqa": ["--set", "rows=2", "--set", "columns=2"]}
 
 
@@ -42,7 +43,7 @@ def test_every_system_is_killed_again_and_again(system: str, place: Path, tmp_pa
         return Session(tmp_path / name, *given)
 
     with hostile() as url:
-        assert session("whole", url).ended() == 0
+        assert session("whole", url).ended(PATIENCE_S) == 0
         whole = counts(url)
     chance, kills = random.Random(f"{SEED} {system}"), 0
     with hostile() as url:
@@ -62,7 +63,7 @@ def test_every_system_is_killed_again_and_again(system: str, place: Path, tmp_pa
             kills += 1
         allow(url, 10**9)
         last = session("killed", url)
-        assert last.ended() == 0, last.told
+        assert last.ended(PATIENCE_S) == 0, last.told
         repeated = counts(url)["requests"] - whole["requests"]
     assert answers(tmp_path / "killed") == answers(tmp_path / "whole")
     assert traces(tmp_path / "killed") == traces(tmp_path / "whole")
