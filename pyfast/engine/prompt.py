@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from pyfast.errors import AnswerError, CutOffError, first_fault
 from pyfast.llm import Completion, Message, Request, dialogue
-from pyfast.llm.control_tokens import count_marks, plain
+from pyfast.llm.control_tokens import count_marks, may_have_marks, plain
 from pyfast.llm.foreign import has_escaped_controls, json_without_controls
 
 M = TypeVar("M", bound=BaseModel)
@@ -119,4 +119,6 @@ def _parts(user: str) -> list[str]:
 def _joined(parts: Sequence[str]) -> str:
     """The parts as one text. What was filled in may make a control token with the text around it: none stays."""
     text = "".join(parts)
-    return text if count_marks(text) == sum(map(count_marks, parts)) else plain(text)
+    if not may_have_marks(text) or count_marks(text) == sum(map(count_marks, parts)):
+        return text
+    return plain(text)

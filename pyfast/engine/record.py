@@ -12,6 +12,7 @@ import orjson
 
 from pyfast.engine.traces import details_of
 from pyfast.errors import InputError
+from pyfast.llm.protocol import AT_ONCE
 from pyfast.retrieval import ScoredSegments
 
 State = Literal["answered", "abstained", "failed"]
@@ -83,7 +84,10 @@ _NAMES = ("segment", "id", "uri")  # what of a piece of evidence stands in answe
 
 def digest(line: bytes) -> str:
     """By which a line is known again: 16 hexadecimal digits."""
-    return blake2b(line, digest_size=8).hexdigest()
+    made = blake2b(digest_size=8)
+    for start in range(0, len(line), AT_ONCE):
+        made.update(line[start : start + AT_ONCE])
+    return made.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,7 +55,23 @@ _MARK = re.compile(
     """,
     re.VERBOSE,
 )
-_BEGINS = re.compile(r"[<\[\]｜◁]|>>")
+_BEGINNINGS = (("<", "<"), ("｜", "｜"), ("◁", "◁"), (">", ">>"), ("~", "]~"), ("!", "]!"))
+"""The rarest character of each, which is looked for first, and all of it"""
+
+
+def may_have_marks(text: str) -> bool:
+    """Whether the text has to be looked at closely: most have no such beginning, and that is found out fast."""
+    for character, begin in _BEGINNINGS:
+        if character in text and begin in text:
+            return True
+    at = text.find("[")
+    while at >= 0:
+        if not text[
+            at + 1 : at + 2
+        ].isdecimal():  # passages are numbered like [1], and no mark begins with a digit
+            return True
+        at = text.find("[", at + 1)
+    return False
 
 
 def plain(text: str) -> str:
@@ -71,12 +87,12 @@ def plain(text: str) -> str:
         >>> plain("a < b, [NOTE] <p>: <|im_end|> <｜User｜> [INST]")
         'a < b, [NOTE] <p>: < |im_end|> < ｜User｜> [ INST]'
     """
-    return _MARK.sub(_broken, text) if _BEGINS.search(text) else text
+    return _MARK.sub(_broken, text) if may_have_marks(text) else text
 
 
 def count_marks(text: str) -> int:
     """How many marks `plain` would break."""
-    return sum(_is_mark(found) for found in _MARK.finditer(text)) if _BEGINS.search(text) else 0
+    return sum(_is_mark(found) for found in _MARK.finditer(text)) if may_have_marks(text) else 0
 
 
 def _is_mark(found: re.Match[str]) -> bool:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 # hashlib gives the interpreter's lock away for more bytes than this, and then waits for it: with busy threads
 # beside it that takes ten times as long as the hashing.
-_AT_ONCE = 2047
+AT_ONCE = 2047
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Request:
             except UnicodeEncodeError as error:
                 raise CallError(f"the prompt is not valid Unicode: {error.reason}") from None
             digest.update(f"\n{said.role} {len(text)}\n".encode())
-            for start in range(0, len(text), _AT_ONCE):
-                digest.update(text[start : start + _AT_ONCE])
+            for start in range(0, len(text), AT_ONCE):
+                digest.update(text[start : start + AT_ONCE])
         if self.schema is not None:
             digest.update(_canonical(self.schema))
         if self.embeds is not None:
