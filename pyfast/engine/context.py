@@ -87,6 +87,15 @@ class Runtime:
         """What the LLM says, or the error that it made. Raises `LLMUnavailableError`, and `TimeoutError` where the
         question's clock has run down.
         """
+        if clock is None:
+            return await self._ask(request, stage, None)
+        clock.stop(1)  # its end is looked at where it is known whether anybody is answered
+        try:
+            return await self._ask(request, stage, clock)
+        finally:
+            clock.stop(-1)
+
+    async def _ask(self, request: Request, stage: Stage, clock: Clock | None) -> Outcome:
         asked = perf_counter()
         if not self._admission.enter_at_once():
             await self._admission.enter(request)

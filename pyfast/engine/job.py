@@ -119,7 +119,7 @@ async def work_on(job: Job, stop: asyncio.Event | None = None, on_event: OnEvent
         return await _in_memory(job, stop, on_event)
     folder = RunFolder(job.folder, job.describe(), job.sync)
     try:
-        folder.forget_failures(only_of_transport=not job.retry_failed)
+        lost = folder.forget_failures(only_of_transport=not job.retry_failed)
         done = written = folder.answered(job.questions.read())
         if job.resumed is not None and done:
             await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
@@ -142,7 +142,7 @@ async def work_on(job: Job, stop: asyncio.Event | None = None, on_event: OnEvent
             folder.note_outage(waiting)
             on_event(_of_outage(waiting, written, total))
 
-        summary = await _answered(job, write, waits, stop, folder, done, failed)
+        summary = await _answered(job, write, waits, stop, folder, done, failed, lost)
         # A stop may come when the last questions are in work: then nothing is left.
         if job.finished is not None and written == total:
             await asyncio.to_thread(job.finished, job.folder / ANSWERS)  # Ctrl-C is heard meanwhile
@@ -176,6 +176,7 @@ async def _answered(
     folder: RunFolder | None = None,
     done: int = 0,
     failed: int = 0,
+    lost: int = 0,
 ) -> Summary:
     left = iter(()) if done == job.questions.count else islice(job.questions.read(), done, None)
     return await answer_all(
@@ -194,6 +195,7 @@ async def _answered(
         replaced=job.replaced,
         outage_seconds=job.outage_seconds,
         on_outage=waits,
+        lost=lost,
     )
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from pyfast.engine.budget import within
 from pyfast.errors import CallError, LLMUnavailableError, OutageError, RunError, TransportError
@@ -29,8 +29,11 @@ _PROBES_S = 2.0, 8.0, 20.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
 """How often a call may fail while others pass; a server that is busy sends some away and answers others"""
+_AT_ONCE_S = 2.0
+_LATE = 2
+"""How often a call may fail beside a probe that is answered late, before that counts as its own fault"""
 _FAILED_IN_A_ROW = 3
-"""Calls that may fail on their way while only probes are answered"""
+"""Calls that may fail on their way while only probes are answered; or a fifth of those answered before"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,10 @@ class Clock:
             self.timeout.reschedule(None if self.stops else self.ends)
 
 
+_Met = Literal["others", "late", "outage"]
+"""What a call that failed met: others were answered at once; late, as after a short outage; nobody, for a while"""
+
+
 def hear_nothing(waiting: Waiting | None) -> None:
     """Nobody is told."""
 
@@ -72,10 +79,13 @@ class Outages:
         patience_s: float = 0.0,
         on_change: Callable[[Waiting | None], None] = hear_nothing,
         stop: asyncio.Event | None = None,
+        lost: int = 0,
     ) -> None:
         """`patience_s`: how long an outage is waited for; `on_change` hears of its begin and, with None, its end;
-        `stop`, once set, ends the waiting.
+        `stop`, once set, ends the waiting. Calls of `lost` questions failed on their way before, and may again.
         """
+        self._lost = lost
+        self._in_work = self._answers = 0
         self._llm = with_defaults(llm)
         self._patience_s = patience_s
         self._on_change = on_change
@@ -84,11 +94,11 @@ class Outages:
         """Whether the waiting was ended by `stop`"""
         self._answered = -math.inf  # when a call was, for the last time
         self._failed = 0  # calls that failed on their way since then
-        self._looking: asyncio.Task[bool] | None = None
+        self._looking: asyncio.Task[_Met] | None = None
         self._latest = OutageError("")
         self._passed = asyncio.Event()  # a call that was in work was answered
         self._clocks: set[Clock] = set()
-        self._is_out = False
+        self._is_looking = False
 
     @contextlib.contextmanager
     def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock | None]:
@@ -100,7 +110,7 @@ class Outages:
         assert ends is not None
         clock = Clock(timeout, asyncio.get_running_loop().time(), ends)
         self._clocks.add(clock)
-        clock.stop(self._is_out)
+        clock.stop(self._is_looking)
         try:
             yield clock
         finally:
@@ -125,17 +135,8 @@ class Outages:
         where the clock has run down; and `LLMUnavailableError` where the LLM is gone, or an outage was waited for
         in vain.
         """
-        if clock is None:
-            return await self._complete(request, seconds, None)
-        clock.stop(1)
-        try:
-            return await self._complete(request, seconds, clock)
-        finally:
-            clock.stop(-1)
-
-    async def _complete(self, request: Request, seconds: float | None, clock: Clock | None) -> Completion:
         loop = asyncio.get_running_loop()
-        faults = tries = 0
+        faults = tries = late = 0
         while True:
             if self._looking is not None:
                 await self.over()
@@ -143,9 +144,14 @@ class Outages:
             if clock is not None and (limit is None or clock.ends - began < limit):
                 limit, is_last = max(clock.ends - began, 0.0), True
             try:
-                async with within(limit):
-                    completion = await self._llm.complete(request)
+                self._in_work += 1
+                try:
+                    async with within(limit):
+                        completion = await self._llm.complete(request)
+                finally:
+                    self._in_work -= 1
                 self._answered = loop.time()
+                self._answers += 1
                 self._failed = 0
                 if self._looking is not None:
                     self._passed.set()
@@ -154,23 +160,27 @@ class Outages:
                 fault, allowed = error, _FAULTS[error.kind]
             except TimeoutError:
                 fault, allowed = OutageError(f"the LLM gave no answer within {limit or 0:g} s", "slow"), 1
+            if allowed == 1 and is_last and clock is not None and clock.ends > loop.time():
+                continue  # an outage that others met has moved its end meanwhile
             others = fault.kind != "slow" and self._answered > (began + loop.time()) / 2  # and of late
-            if others or await self._answers_others(fault, began):
-                faults += 1
+            met = "others" if others else await self._met(fault, began)
+            late += met == "late"
+            faults += met == "others" or late > _LATE
             if faults >= allowed:
                 self._raise(fault, allowed, is_last)
             tries += 1
-            await asyncio.sleep(random.random() * min(_FIRST_PAUSE_S * 2**tries, _LONGEST_PAUSE_S))
+            await asyncio.sleep(random.random() * min(_FIRST_PAUSE_S * 2 ** min(tries, 9), _LONGEST_PAUSE_S))
 
     def _raise(self, fault: OutageError, allowed: int, is_last: bool) -> NoReturn:
         if allowed == 1:
             raise TimeoutError if is_last else CallError(str(fault))
         self._failed += 1
-        if self._failed > _FAILED_IN_A_ROW:
+        most = max(_FAILED_IN_A_ROW, self._answers // 5) + self._lost
+        if self._failed > most and not self._in_work:
             raise self._gone(fault, "it answers no call but the smallest")
         raise TransportError(str(fault))
 
-    async def _answers_others(self, fault: OutageError, began: float) -> bool:
+    async def _met(self, fault: OutageError, began: float) -> _Met:
         """Whether the LLM answers others; if not, return when it does again."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look(fault, began))
@@ -178,28 +188,37 @@ class Outages:
             self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._looking)
 
-    async def _look(self, fault: OutageError, began: float) -> bool:
-        """Whether a probe is answered at once; if not, return when one is."""
+    async def _look(self, fault: OutageError, began: float) -> _Met:
+        """Whether a probe is answered; if not, return when one is. Clocks stand still meanwhile."""
         loop = asyncio.get_running_loop()
+        looked, met, before = loop.time(), "others", self._answered
         self._latest = fault
         self._passed.clear()
-        if not fault.retry_after and await self._is_answered():
-            return True
-        if not self._patience_s:
-            raise self._latest
-        self._is_out = True
+        self._is_looking = True
         for clock in self._clocks:
             clock.stop(1)
         try:
-            self._tell(Waiting(time.time() - (loop.time() - began), str(self._latest)))
-            await self._wait(began + self._patience_s)
+            if await self._is_answered():
+                if loop.time() - looked < _AT_ONCE_S or before > began:
+                    return "others"
+                met = "late"
+                return "late"
+            met = "outage"
+            if not self._patience_s:
+                raise self._latest
+            since = time.time() - (loop.time() - max(began, before))
+            self._tell(Waiting(since, str(self._latest)))
+            try:
+                await self._wait(loop.time() + self._patience_s)
+            finally:
+                self._tell(None)
+            return "outage"
         finally:
-            self._is_out = False
+            self._is_looking = False
             for clock in self._clocks:
-                clock.ends += loop.time() - max(began, clock.began)
+                if met != "others":
+                    clock.ends += loop.time() - max(began, before, clock.began)
                 clock.stop(-1)
-            self._tell(None)
-        return False
 
     async def _wait(self, end: float) -> None:
         loop = asyncio.get_running_loop()
@@ -217,6 +236,7 @@ class Outages:
                 await _first(wait, ends)
             finally:
                 await _cancel(ends)
+            self._passed.clear()  # it may have begun before the outage: a reason to probe, and no more
             if self._stop.is_set():
                 self.stopped = True
                 raise self._gone(self._latest, "stopped while waiting")
@@ -225,8 +245,8 @@ class Outages:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _is_answered(self) -> bool:
-        """Whether a probe is, or a call. Raises `LLMUnavailableError` where the LLM is gone for good."""
-        works: list[asyncio.Future[object]] = [asyncio.ensure_future(self._passed.wait())]
+        """Whether a probe is. Raises `LLMUnavailableError` where the LLM is gone for good."""
+        works: list[asyncio.Future[object]] = []
         try:
             for seconds in _PROBES_S:
                 works.append(asyncio.ensure_future(self._llm.complete(PROBE)))

@@ -69,6 +69,7 @@ async def answer_all(
     replaced: PromptOverrides | None = None,
     outage_seconds: float = 0.0,
     on_outage: Callable[[Waiting | None], None] = hear_nothing,
+    lost: int = 0,
 ) -> Summary:
     """Answer all questions, at most `concurrency` at a time; `write` gets the records in the questions' order.
 
@@ -77,7 +78,8 @@ async def answer_all(
     wait for an earlier one hold back admission. With a `folder` each LLM completion is journalled before its
     question sees it; `first` is the place of the first question in the run. `stop`, once set, ends admission: the
     questions in work are finished, and conversations end behind the turn that is in work. An LLM that answers
-    nobody is waited for, for `outage_seconds`; `on_outage` hears of it.
+    nobody is waited for, for `outage_seconds`; `on_outage` hears of it. Calls of `lost` of the questions failed on
+    their way in an earlier session, and may again.
 
     Raises `RunError` when the LLM is gone, the disk is full, the run's budget is spent or more than `failures`
     questions failed, the `failed` ones of earlier sessions among them, and `InputError` where the run makes no
@@ -112,7 +114,7 @@ async def answer_all(
 
     too_many()
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
-        outages = Outages(llm, outage_seconds, on_outage, stop)
+        outages = Outages(llm, outage_seconds, on_outage, stop, lost)
         runtime = Runtime(index, llm, executor, budget, folder, outages)
 
         def may_admit() -> bool:

@@ -179,11 +179,11 @@ class RunFolder:
             else:
                 write_atomically(path, orjson.dumps(waiting).decode())
 
-    def forget_failures(self, only_of_transport: bool = False) -> None:
-        """Have the questions that failed tried again."""
+    def forget_failures(self, only_of_transport: bool = False) -> int:
+        """Have the questions that failed tried again; how many there are."""
         if self._done is not None:
             if not self.journal.failed(only_of_transport):
-                return
+                return 0
             self._done = None
             self.journal.close()
             self.journal = self._open_journal()  # completions are read again: the file has to be whole
@@ -193,6 +193,7 @@ class RunFolder:
             end = sum(len(line) for line in islice(self._answers, min(failed)))
             self._answers.truncate(end)  # the answers behind come again from the journal
         self.journal.forget_failures(only_of_transport)
+        return len(failed)
 
     def answered(self, questions: Iterable[Question]) -> int:
         """How many of the questions, from the first on, have their answers written.

@@ -268,7 +268,8 @@ class OpenAI:
                 self._rate.pause(last.retry_after)
                 raise
             self._answered = clock()
-            self._rate.correct(answer.prompt_tokens + answer.completion_tokens - tokens)
+            told = bounded(answer, len(body), max_tokens)
+            self._rate.correct(told.prompt_tokens + told.completion_tokens - tokens)
             return answer
 
         def late(state: tenacity.RetryCallState) -> bool:

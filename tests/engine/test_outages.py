@@ -15,7 +15,7 @@ from runs import Described, Watched, answers, ask_about, direct, go, records, wi
 import pyfast
 from pyfast.api import blocking
 from pyfast.engine import Budget, Questions, Record, Summary, answer_all, read_status, work_on
-from pyfast.engine.outages import Waiting
+from pyfast.engine.outages import PROBE, Waiting
 from pyfast.errors import CallError, LLMUnavailableError, OutageError, RunError
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
@@ -166,7 +166,7 @@ def test_a_time_that_the_server_asks_for_is_told_at_once_and_waited_for() -> Non
     llm = Flaky(9, minutes, 600.0)
     found, _, heard = answered(llm, ask=direct, outage_seconds=3000.0, speed=1000.0)
     assert {record.state for record in found} == {"answered"} and len(heard) == 2
-    assert llm.calls < 40 + 8 + 3  # it was left alone all the time
+    assert llm.calls < 40 + 8 + 6  # it was left alone all the time
 
 
 def test_a_callback_that_fails_fails_no_question() -> None:
@@ -175,6 +175,60 @@ def test_a_callback_that_fails_fails_no_question() -> None:
 
     with pytest.raises(RunError, match="what hears of outages failed: ZeroDivisionError: no"):
         answered(Flaky(9, FAULTS["500"]), ask=direct, on_outage=hear)
+
+
+def test_a_prompt_that_is_sent_away_for_long_fails_alone() -> None:
+    found, _, heard = answered(
+        Poisoned(lambda: OutageError("answered 429", "busy", 90.0), "question 7"), ask=direct
+    )
+    assert [record.id for record in found if record.state == "failed"] == ["q7"] and heard == []
+
+
+def test_a_server_that_stands_still_and_then_answers_what_it_held() -> None:
+    class Frozen(Flaky):
+        """As stopped and continued: who asked is answered late."""
+
+        async def complete(self, request: Request) -> Completion:
+            clock = asyncio.get_running_loop().time
+            self.calls += 1
+            if self.calls == 9:
+                self.ends = clock() + LENGTH_S
+            await asyncio.sleep(max(self.ends - clock(), 0.5))
+            return await Instant.complete(self, request)
+
+    budget = Budget(seconds=10.0)
+    found = answered(Frozen(0, hang), ask=direct, budget=budget, speed=50.0)[0]
+    assert {record.state for record in found} == {"answered"}
+
+
+def test_the_same_command_ends_where_many_fail_again(tmp_path: Path) -> None:
+    """However many calls fail on their way, once more and alone: the run that was done is done again."""
+
+    def reply(request: Request) -> Any:
+        number = int(request.messages[-1].content.split()[-1]) if request != PROBE else 0
+        return OutageError("answered 500") if number % 10 == 3 else {"answer": "yes", "reasoning": "so"}
+
+    for _ in range(2):
+        run_fast(work_on(described(tmp_path / "run", Watched(reply), 60)), 200.0)
+        found = records(tmp_path / "run")
+        assert [int(record["id"][1:]) for record in found if record["state"] == "failed"] == [
+            3,
+            13,
+            23,
+            33,
+            43,
+            53,
+        ]
+
+
+def described(folder: Path, llm: Any, number: int) -> Described:
+    return Described(
+        folder=folder,
+        questions=Questions(lambda: iter(ask_about(number)), number, "of a test"),
+        system="test",
+        ask=direct,
+        llm=llm,
+    )
 
 
 def test_stopped_while_it_waits() -> None:
