@@ -41,7 +41,7 @@ from pyfast.systems import System
 QuestionLike = str | Mapping[str, Any] | Question
 ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | Path
 _LOG = logging.getLogger("pyfast")
-_QUESTIONS = "questions.jsonl"
+QUESTIONS = "questions.jsonl"
 MINUTES = PATIENCE_S / 60
 _LOOK_S = 0.05  # between two looks at a caller's `stop`
 
@@ -156,7 +156,7 @@ def answer(
     if folder is not None:
         begin(job, restart)
         if not asked.place:
-            job = replace(job, questions=write_questions(asked, folder / _QUESTIONS))
+            job = replace(job, questions=write_questions(asked, folder / QUESTIONS))
         if session is not None:
             session = session.kept(folder)
             resumes = configured.system.resumes

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyfast.api.answering import QUESTIONS
 from pyfast.engine.configuration import CONFIGURATION, FORMAT, read_with_format
 from pyfast.engine.journal import open_to_read, sound
 from pyfast.engine.questions import questions_in
@@ -22,8 +23,6 @@ from pyfast.retrieval import Index
 from pyfast.retrieval.index import KNOWLEDGE
 from pyfast.retrieval.manifest import is_index, read_manifest
 from pyfast.sqlite_files import fault
-
-QUESTIONS = "questions.jsonl"
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,8 @@ class Outages:
     async def _look(self, fault: OutageError, began: float) -> _Met:
         """Whether a probe is answered; if not, return when one is. Clocks stand still meanwhile."""
         loop = asyncio.get_running_loop()
-        looked, met, before = loop.time(), "others", self._answered
+        met: _Met = "outage"
+        looked, before = loop.time(), self._answered
         self._latest = fault
         self._passed.clear()
         self._is_looking = True
@@ -199,11 +200,8 @@ class Outages:
             clock.stop(1)
         try:
             if await self._is_answered():
-                if loop.time() - looked < _AT_ONCE_S or before > began:
-                    return "others"
-                met = "late"
-                return "late"
-            met = "outage"
+                met = "others" if loop.time() - looked < _AT_ONCE_S or before > began else "late"
+                return met
             if not self._patience_s:
                 raise self._latest
             since = time.time() - (loop.time() - max(began, before))
@@ -212,7 +210,7 @@ class Outages:
                 await self._wait(loop.time() + self._patience_s)
             finally:
                 self._tell(None)
-            return "outage"
+            return met
         finally:
             self._is_looking = False
             for clock in self._clocks:
