@@ -168,15 +168,23 @@ class Journal:
                 ).fetchall()
             return [number for (number,) in found]
 
-    def forget_failures(self, only_of_transport: bool = False) -> None:
-        """Have the questions that failed forgotten, with what the LLM said to them."""
-        numbers = (orjson.dumps(self.failed(only_of_transport)).decode(),)
-        error = _LOST if only_of_transport else "entry ->> 3 IS NOT NULL"
-        about_to = f"question NOT IN (SELECT number FROM questions) AND {error}"
+    def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
+        """Have questions that failed forgotten, with what the LLM said to them; or their calls that failed on
+        their way alone: what the LLM did say need not be said again. Then such calls of questions that have not
+        ended, too.
+        """
+        of_failed = "question IN (SELECT value FROM json_each(?))"
+        if only_of_transport:
+            gone = f"({of_failed} OR question NOT IN (SELECT number FROM questions)) AND {_LOST}"
+        else:
+            about_to = "question NOT IN (SELECT number FROM questions) AND entry ->> 3 IS NOT NULL"
+            gone = f"{of_failed} OR {about_to}"
+        numbers = (orjson.dumps(failed).decode(),)
         with self._told(), self._transaction():
-            failed = "IN (SELECT value FROM json_each(?))"
-            self._database.execute(f"DELETE FROM completions WHERE question {failed} OR {about_to}", numbers)
-            self._database.execute(f"DELETE FROM questions WHERE number {failed}", numbers)
+            self._database.execute(f"DELETE FROM completions WHERE {gone}", numbers)
+            self._database.execute(
+                "DELETE FROM questions WHERE number IN (SELECT value FROM json_each(?))", numbers
+            )
 
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
         """How many of the `first` questions ended in which state."""

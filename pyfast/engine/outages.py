@@ -235,23 +235,25 @@ class Outages:
             finally:
                 await _cancel(ends)
             self._passed.clear()  # it may have begun before the outage: a reason to probe, and no more
+            if await self._is_answered(self._stop):
+                return
             if self._stop.is_set():
                 self.stopped = True
                 raise self._gone(self._latest, "stopped while waiting")
-            if await self._is_answered():
-                return
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    async def _is_answered(self) -> bool:
-        """Whether a probe is. Raises `LLMUnavailableError` where the LLM is gone for good."""
+    async def _is_answered(self, stop: asyncio.Event | None = None) -> bool:
+        """Whether a probe is, until `stop` is set. Raises `LLMUnavailableError` where the LLM is gone for good."""
         works: list[asyncio.Future[object]] = []
+        stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]
         try:
             for seconds in _PROBES_S:
+                if stop is not None and stop.is_set():
+                    return False
                 works.append(asyncio.ensure_future(self._llm.complete(PROBE)))
-                if await _first(seconds, works):
-                    break
-            else:
-                raise TimeoutError
+                if await _first(seconds, [*stopped, *works]):
+                    return any(work.done() for work in works)
+            raise TimeoutError
         except OutageError as error:
             self._latest = error
             return False
@@ -261,10 +263,9 @@ class Outages:
         except LLMUnavailableError:
             raise
         except Exception:
-            pass  # an answer of its kind
+            return True  # an answer of its kind
         finally:
-            await _cancel(works)
-        return True
+            await _cancel([*stopped, *works])
 
     def _tell(self, waiting: Waiting | None) -> None:
         """Raises `RunError` where who hears of it fails: no question is at fault."""

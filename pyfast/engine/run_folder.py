@@ -181,18 +181,18 @@ class RunFolder:
 
     def forget_failures(self, only_of_transport: bool = False) -> int:
         """Have the questions that failed tried again; how many there are."""
+        failed = self.journal.failed(only_of_transport)
         if self._done is not None:
-            if not self.journal.failed(only_of_transport):
+            if not failed:
                 return 0
             self._done = None
             self.journal.close()
             self.journal = self._open_journal()  # completions are read again: the file has to be whole
-        failed = self.journal.failed(only_of_transport)
         if failed:
             self._answers.seek(0)
             end = sum(len(line) for line in islice(self._answers, min(failed)))
             self._answers.truncate(end)  # the answers behind come again from the journal
-        self.journal.forget_failures(only_of_transport)
+        self.journal.forget(failed, only_of_transport)
         return len(failed)
 
     def answered(self, questions: Iterable[Question]) -> int:

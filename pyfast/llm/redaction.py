@@ -155,8 +155,11 @@ def proxy_passwords() -> list[str]:
     return [match[1] for match in found if match]
 
 
-def check_no_secret(fields: Any, key: str, option: str = "extra") -> None:
-    """Raises `InputError` where a field is named like a secret, or holds the key: run.toml records all fields."""
+def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> None:
+    """Raises `InputError` where a field is named like a secret, or holds the key: run.toml records all fields.
+
+    `variable` is the environment's, where the key belongs.
+    """
     if isinstance(fields, Mapping):
         for name, value in fields.items():
             if (
@@ -165,12 +168,12 @@ def check_no_secret(fields: Any, key: str, option: str = "extra") -> None:
                 and not isinstance(value, bool)
             ):
                 raise InputError(
-                    f"{option} must hold no secret such as {str(name)!r}, for run.toml records it; put the key"
-                    " into OPENAI_API_KEY"
+                    f"extra must hold no secret such as {str(name)!r}, for run.toml records it; put the key"
+                    f" into {variable}"
                 )
-            check_no_secret([str(name), value], key, option)
+            check_no_secret([str(name), value], key, variable)
     elif isinstance(fields, list | tuple):
         for value in fields:
-            check_no_secret(value, key, option)
+            check_no_secret(value, key, variable)
     elif isinstance(fields, str) and hider(key)(fields) != fields:
-        raise InputError(f"{option} holds the API key, and run.toml records it; leave it in OPENAI_API_KEY alone")
+        raise InputError(f"extra holds a key, and run.toml records it; leave it in {variable} alone")

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import itertools
 import multiprocessing
+import os
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from pyfast.llm.chat import one_line
 from pyfast.llm.local import LOG_VARIABLE, compact, digest, folder_hash
 from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
+from pyfast.llm.redaction import check_no_secret
 from pyfast.llm.template import chat_tokens
 from pyfast.llm.vllm_engine import start_engine, stop_engines
 
@@ -120,6 +122,7 @@ class Vllm:
         self._model = model
         self._batch_invariant = batch_invariant
         self._template = dict(template or {})
+        check_no_secret(extra or {}, os.environ.get("HF_TOKEN", ""), "HF_TOKEN")
         self._extra = dict(extra or {})
         self._adapter = None if lora is None else find_adapter(lora)
         self._options = {

@@ -67,7 +67,7 @@ def test_questions_are_counted_once_as_they_ended_last(tmp_path: Path) -> None:
     assert journal.counts(4) == {"failed": 2, "answered": 2}
     keep(journal, 0, Completion("a", "stop"))
     keep(journal, 1, Completion("b", "stop"))
-    journal.forget_failures()
+    journal.forget(journal.failed())
     assert journal.counts() == {"answered": 3}
     assert (len(journal.outcomes(0)), len(journal.outcomes(1))) == (1, 0)
 

@@ -14,11 +14,23 @@ from runs import Described, Watched, answers, ask_about, direct, go, records, wi
 
 import pyfast
 from pyfast.api import blocking
-from pyfast.engine import Budget, Questions, Record, Summary, answer_all, read_status, work_on
-from pyfast.engine.outages import PROBE, Waiting
+from pyfast.engine import (
+    Answer,
+    Budget,
+    Context,
+    Question,
+    Questions,
+    Record,
+    Summary,
+    answer_all,
+    read_status,
+    work_on,
+)
+from pyfast.engine.outages import PROBE, Outages, Waiting
 from pyfast.errors import CallError, LLMUnavailableError, OutageError, RunError
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
+from pyfast.systems.prompts import DIRECT
 
 LENGTH_S = 13.0
 PATIENCE_S = 1800.0
@@ -305,6 +317,51 @@ def test_the_same_command_asks_again(tmp_path: Path) -> None:
     third = Watched(reply)
     go(tmp_path / "run", direct, third, ask_about(9))
     assert sum(third.asked.values()) == 0
+
+
+def test_what_the_llm_did_say_is_not_asked_again(tmp_path: Path) -> None:
+    """Of a question of three calls the last failed on its way: the same command makes that call alone."""
+
+    async def in_three_steps(question: Question, ctx: Context) -> Answer:
+        said = [(await ctx.generate(DIRECT, question=f"{question.text}, {step}")).answer for step in range(3)]
+        return Answer(" ".join(said))
+
+    def reply(request: Request) -> Any:
+        text = request.messages[-1].content
+        return OutageError("answered 500") if is_out and "question 3, 2" in text else {"answer": text[-3:]}
+
+    is_out = True
+    go(tmp_path / "run", in_three_steps, Watched(reply), ask_about(9))
+    assert [record["id"] for record in records(tmp_path / "run") if record["state"] == "failed"] == ["q3"]
+    is_out = False
+    go(tmp_path / "run", in_three_steps, again := Watched(reply), ask_about(9))
+    assert sum(again.asked.values()) == 1
+    go(tmp_path / "whole", in_three_steps, Watched(reply), ask_about(9))
+    assert answers(tmp_path / "run") == answers(tmp_path / "whole")
+
+
+def test_a_stop_is_heard_while_a_probe_hangs() -> None:
+    """At once, and not when the probes are given up after half a minute."""
+
+    async def work() -> float:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        set_at = 0.0
+
+        def set_stop() -> None:
+            nonlocal set_at
+            set_at = loop.time()
+            stop.set()
+
+        def heard(waiting: Waiting | None) -> None:
+            if waiting is not None:
+                loop.call_later(3, set_stop)  # the first pause is over, and the next probe hangs
+
+        outages = Outages(Flaky(1, hang, 1e9), 1e6, heard, stop)
+        with pytest.raises(LLMUnavailableError, match="stopped while waiting"):
+            await outages.complete(PROBE, 1.0)
+        return loop.time() - set_at
+
+    assert run_fast(work(), 10.0) < 5.0
 
 
 OVER_SOCKETS = ("error", "busy", "refused", "hanging")

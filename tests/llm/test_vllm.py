@@ -58,6 +58,16 @@ def test_options(installed: None, folder: Path) -> None:
             open_llm(f"vllm:{folder}", **{name: value})
 
 
+@pytest.mark.parametrize("extra", [{"hf_token": "hf_abc"}, {"quantization": "hf_of_the_environment"}])
+def test_a_secret_among_the_extra_fields_is_refused(
+    installed: None, folder: Path, extra: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_of_the_environment")
+    with pytest.raises(InputError, match="HF_TOKEN") as error:
+        open_llm(f"vllm:{folder}", extra=extra)
+    assert "hf_abc" not in str(error.value) and "hf_of" not in str(error.value)
+
+
 def test_the_fingerprint_is_the_content(folder: Path) -> None:
     def fingerprint() -> str:
         return Vllm("vllm:m", str(folder)).fingerprint
