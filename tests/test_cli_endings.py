@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hostile_server import allow, hostile
 from processes import Session, pyfast
 from runs import Watched, ask_about, direct, go
 
@@ -44,18 +45,20 @@ def test_ctrl_c_while_modules_are_loaded(module: str, sent: signal.Signals) -> N
 
 @pytest.mark.parametrize("sent", ENDED)
 def test_a_lost_terminal_ends_a_run_that_can_be_resumed(tmp_path: Path, sent: signal.Signals) -> None:
-    questions, folder = ask(tmp_path, 3_000), tmp_path / "run"
-    arguments = (questions, "--system", "direct", "--llm", "instant", "--concurrency", 4)
-    session = Session(folder, *arguments)
-    session.until(lambda: session.lines() > 50)
-    session.send(sent)
-    assert session.ended() == ENDED[sent]
-    assert session.told == f"pyfast: ended by {sent.name}; the same command goes on with {folder}\n"
-    assert 0 < session.lines() < 3_000
-    ids = [json.loads(line)["id"] for line in (folder / "answers.jsonl").read_bytes().splitlines()[:-1]]
-    assert ids == [str(i) for i in range(len(ids))]
-    again = Session(folder, *arguments)
-    assert again.ended() == 0 and "going on" in again.told and again.lines() == 3_000
+    questions, folder = ask(tmp_path, 300), tmp_path / "run"
+    with hostile("--allow", "200") as url:
+        arguments = (questions, "--system", "direct", "--llm", f"openai:m@{url}", "--concurrency", 4)
+        session = Session(folder, *arguments)
+        session.until(lambda: session.lines() > 50)
+        session.send(sent)
+        assert session.ended() == ENDED[sent]
+        assert session.told == f"pyfast: ended by {sent.name}; the same command goes on with {folder}\n"
+        assert 50 < session.lines() < 300
+        ids = [json.loads(line)["id"] for line in (folder / "answers.jsonl").read_bytes().splitlines()[:-1]]
+        assert ids == [str(i) for i in range(len(ids))]
+        allow(url, 10**6)
+        again = Session(folder, *arguments)
+        assert again.ended() == 0 and "going on" in again.told and again.lines() == 300
 
 
 def test_under_nohup_it_goes_on(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
+from hostile_server import allow, counts, hostile
 from knowing import know
 from processes import Session, pyfast
 
@@ -127,18 +128,21 @@ def test_what_is_not_as_it_was_written_is_found(run: Path, harm: Callable[[Path]
 
 def test_a_killed_run_is_whole_and_can_be_verified_while_it_works(tmp_path: Path) -> None:
     questions = tmp_path / "q.jsonl"
-    questions.write_text("".join(f'{{"id": "{i}", "question": "Who is {i}?"}}\n' for i in range(3000)))
-    arguments = (questions, "--system", "direct", "--llm", "instant", "--concurrency", 4)
-    for kill in (True, True, False):
-        session = Session(tmp_path / "run", *arguments)
-        before = session.lines()
-        session.until(lambda session=session, before=before: session.lines() > before + 100)
-        assert failed(verify(tmp_path / "run")) == []
-        if kill:
-            session.send(signal.SIGKILL)
-        session.ended()
-        found = verify(tmp_path / "run")
-        assert failed(found) == [] and ("the same command goes on" in found.checks[2].detail) == kill
+    questions.write_text("".join(f'{{"id": "{i}", "question": "Who is {i}?"}}\n' for i in range(900)))
+    with hostile("--allow", "0") as url:
+        arguments = (questions, "--system", "direct", "--llm", f"openai:m@{url}", "--concurrency", 4)
+        for kill in (True, True, False):
+            allow(url, counts(url)["requests"] + 200)
+            session = Session(tmp_path / "run", *arguments)
+            before = session.lines()
+            session.until(lambda session=session, before=before: session.lines() > before + 100)
+            assert failed(verify(tmp_path / "run")) == []
+            if kill:
+                session.send(signal.SIGKILL)
+            allow(url, 10**6)
+            session.ended()
+            found = verify(tmp_path / "run")
+            assert failed(found) == [] and ("the same command goes on" in found.checks[2].detail) == kill
 
 
 def test_a_run_of_an_older_format_is_upgraded_first(run: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_server import allow, hostile
 from processes import Session
 from runs import DESCRIBED, Watched, answers, ask_about, direct, go, moody, records, traces, winding
 
@@ -165,14 +166,16 @@ def test_a_folder_that_goes_away_ends_the_run(tmp_path: Path, how: str) -> None:
 
 def test_the_command_says_so(tmp_path: Path) -> None:
     questions = tmp_path / "q.jsonl"
-    questions.write_text("".join(f'{{"id": "{i}", "question": "Who is {i}?"}}\n' for i in range(60_000)))
-    session = Session(tmp_path / "run", questions, "--system", "direct", "--llm", "instant")
-    session.until(lambda: session.lines() > 10)
-    (tmp_path / "run").rename(tmp_path / "moved")
-    assert session.ended() == 1
+    questions.write_text("".join(f'{{"id": "{i}", "question": "Who is {i}?"}}\n' for i in range(300)))
+    with hostile("--allow", "100") as url:
+        session = Session(tmp_path / "run", questions, "--system", "direct", "--llm", f"openai:m@{url}")
+        session.until(lambda: session.lines() > 10)
+        (tmp_path / "run").rename(tmp_path / "moved")
+        allow(url, 10**6)
+        assert session.ended() == 1
     assert session.told.count("\n") == 1 and "deleted or moved while the run was in work" in session.told
     written = (tmp_path / "moved" / "answers.jsonl").read_bytes().count(b"\n")
-    assert 10 < written < 60_000 and read_status(tmp_path / "moved").ended >= written
+    assert 10 < written < 300 and read_status(tmp_path / "moved").ended >= written
 
 
 def test_answers_stay_short(small: Index, examples: Path, tmp_path: Path) -> None:
