@@ -70,8 +70,7 @@ def tell(run: Run) -> None:
     """Say what a session of a run did; end the process where it was stopped. Raises `CallError` if all failed."""
     assert run.path is not None and run.session is not None
     session, answers = run.session, run.path / "answers.jsonl"
-    status = run.status
-    if status.ended < status.questions:
+    if session.left:
         _stopped(run.path)
     ended = sum(session.states.values())
     if not ended:

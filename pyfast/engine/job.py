@@ -143,6 +143,7 @@ async def work_on(job: Job, stop: asyncio.Event | None = None, on_event: OnEvent
             on_event(_of_outage(waiting, written, total))
 
         summary = await _answered(job, write, waits, stop, folder, done, failed, lost)
+        summary.left = total - written
         # A stop may come when the last questions are in work: then nothing is left.
         if job.finished is not None and written == total:
             await asyncio.to_thread(job.finished, job.folder / ANSWERS)  # Ctrl-C is heard meanwhile
@@ -162,7 +163,9 @@ async def _in_memory(job: Job, stop: asyncio.Event, on_event: OnEvent) -> Sessio
 
     try:
         waits = lambda waiting: on_event(_of_outage(waiting, len(records), total))  # noqa: E731
-        return SessionResult(await _answered(job, write, waits, stop), records)
+        summary = await _answered(job, write, waits, stop)
+        summary.left = total - len(records)
+        return SessionResult(summary, records)
     except RunError as error:
         error.records = tuple(records)
         raise

@@ -36,6 +36,8 @@ class Summary(UsageTotals):
 
     states: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    left: int = 0
+    """Questions of the run that have not ended: it was stopped"""
     first_failure: str | None = None
     failures: Counter[str] = field(default_factory=Counter)
     """By reason"""
