@@ -47,7 +47,8 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     "packages": ("",),
     # Training, and whole ways with models.
     "models": (
-        *("pyfast/training/", "pyfast/conversation/", "pyfast/systems/", "pyfast/llm/", "pyfast/ops/gatv2"),
+        *("pyfast/training/", "pyfast/conversation/", "pyfast/systems/", "pyfast/llm/", "pyfast/nn.py"),
+        *("pyfast/ops/gatv2", "tests/ops/test_gatv2"),
         *("tests/training/", "tests/systems/", "tests/test_conformance.py", "pyfast/conformance/", "examples/"),
     ),
     # All of the benchmark data, where the core takes one of it.

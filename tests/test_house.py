@@ -31,7 +31,7 @@ STOREYS = [
     {"errors", "_native"},
     {"jsonl", "files", "plugins", "sqlite_files", "token_budget"},
     {"ops", "llm"},
-    {"corpus"},
+    {"corpus", "nn"},
     {"retrieval"},
     {"engine"},
     {"knowledge", "conversation"},

@@ -78,10 +78,10 @@ __global__ void __launch_bounds__(threads) forward_kernel(Gatv2Arrays<T> layer, 
         }
         sum.save(y + layer.row(i, head), layer.channels);
         __syncwarp();
-        layer.edges.each_of_lane(i, [&](std::int64_t edge, bool replaced) {
+        layer.edges.each_of_lane(i, [&](std::int64_t edge, bool absent) {
             const std::int64_t at = edge * layer.heads + head;
-            const float share = replaced ? 0.0f : expf(attention[at] - most) / total;
-            attention[at] = !replaced && dropped(at) ? -share : share;
+            const float share = absent ? 0.0f : expf(attention[at] - most) / total;
+            attention[at] = !absent && dropped(at) ? -share : share;
         });
     }
 }
@@ -123,10 +123,6 @@ Gatv2Arrays<T> gatv2_arrays(const Gatv2Layer<T>& layer, const Gatv2Options& opti
     check_gatv2_size("att", layer.att.size(), row);
     check_gatv2_size("x_src", layer.x_src.size(), sources * row);
     check_gatv2_size("x_dst", layer.x_dst.size(), destinations * row);
-    if (options.self_loops && sources != destinations) {
-        throw Error("self_loops: need as many sources as destinations, got " + std::to_string(sources) + " and " +
-                    std::to_string(destinations));
-    }
     if (destinations == 0 && stored > 0) {
         throw Error("indptr: there are edges, but no destinations");
     }

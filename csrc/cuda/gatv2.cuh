@@ -48,11 +48,12 @@ struct Gatv2Edges {
                 }
             }
         }
-        if (self_loops) {
+        if (self_loops && destination < sources) {
             use(stored + destination, destination);
         }
     }
-    // By a warp: calls use(edge) for each edge of the destination, stored loops too, one lane for each.
+    // By a warp: calls use(edge, absent) for each row of attention that is the destination's, one lane for each;
+    // absent are stored loops, and the loop of a destination that has no source of its number.
     template <class Use>
     __device__ void each_of_lane(std::int64_t destination, const Use& use) const {
         for (std::int64_t edge = indptr[destination] + lane_of_thread(); edge < indptr[destination + 1];
@@ -60,7 +61,7 @@ struct Gatv2Edges {
             use(edge, replaced(source(edge), destination));
         }
         if (self_loops && lane_of_thread() == 0) {
-            use(stored + destination, false);
+            use(stored + destination, destination >= sources);
         }
     }
 };

@@ -77,9 +77,9 @@ __global__ void __launch_bounds__(threads)
             }
         });
         __syncwarp();
-        layer.edges.each_of_lane(i, [&](std::int64_t edge, bool replaced) {
+        layer.edges.each_of_lane(i, [&](std::int64_t edge, bool absent) {
             const std::int64_t at = edge * layer.heads + head;
-            if (!replaced) {
+            if (!absent) {
                 scores[at] = fabsf(flow.attention[at]) * (scores[at] - static_cast<float>(mean));
             }
         });
@@ -181,9 +181,9 @@ __global__ void count_kernel(Gatv2Edges graph, BySource by_source, const std::in
         return;
     }
     for (std::int64_t i = warp_of_grid(); i < graph.destinations; i += warps_of_grid()) {
-        graph.each_of_lane(i, [&](std::int64_t edge, bool replaced) {
+        graph.each_of_lane(i, [&](std::int64_t edge, bool absent) {
             const std::int64_t node = edge < graph.stored ? graph.source(edge) : i;
-            if (!replaced) {
+            if (!absent) {
                 atomicAdd(reinterpret_cast<unsigned long long*>(by_source.begin + node + 1), 1ULL);
             }
         });
@@ -205,9 +205,9 @@ __global__ void place_kernel(Gatv2Edges graph, BySource by_source, const std::in
         return;
     }
     for (std::int64_t i = warp_of_grid(); i < graph.destinations; i += warps_of_grid()) {
-        graph.each_of_lane(i, [&](std::int64_t edge, bool replaced) {
+        graph.each_of_lane(i, [&](std::int64_t edge, bool absent) {
             const std::int64_t node = edge < graph.stored ? graph.source(edge) : i;
-            if (!replaced) {
+            if (!absent) {
                 const unsigned long long place =
                     atomicAdd(reinterpret_cast<unsigned long long*>(by_source.next + node), 1ULL);
                 by_source.found[place] = {static_cast<std::int32_t>(edge), static_cast<std::int32_t>(i)};

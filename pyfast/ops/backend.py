@@ -44,18 +44,19 @@ def on_gpu(backend: Backend, *given: Any) -> bool:
 
     Raises `DeviceError` where it should and cannot, `ArrayError` for another `backend`.
     """
+    there = meant_for_gpu(backend, *given)
+    if there:
+        require_gpu()
+    return there
+
+
+def meant_for_gpu(backend: Backend, *given: Any) -> bool:
+    """The same, whether or not there is one to run on."""
     if backend == "auto":
-        for value in given:
-            if type(value) is not np.ndarray and _is_device_array(value):
-                break
-        else:
-            return False
-    elif backend == "cpu":
-        return False
-    elif backend != "cuda":
+        return any(type(value) is not np.ndarray and _is_device_array(value) for value in given)
+    if backend not in ("cpu", "cuda"):
         raise ArrayError(f"backend: expected 'auto', 'cpu' or 'cuda', got {backend!r}")
-    require_gpu()
-    return True
+    return backend == "cuda"
 
 
 def require_gpu() -> None:
@@ -99,7 +100,7 @@ def _number(device: Any) -> int | None:
 
 
 class Gpu:
-    """The library of an op's arrays, for one call and its derivative: CuPy's, unless one of them is torch's.
+    """The library of an op's arrays, for one call: CuPy's, unless one of them is torch's.
 
     Raises `ArrayError` where the arrays lie on several GPUs, or none lies on one.
     """
@@ -116,7 +117,6 @@ class Gpu:
         except ImportError as error:
             raise DeviceError(f"arrays on a GPU that are not torch's want CuPy: {error}") from None
         self.device = tensors[0].device if tensors else getattr(on_device[0], "device", None)
-        self.pending = _PENDING.get()  # torch calls derivatives in a thread of its own, which has none
         for value in on_device:
             self.must_hold("the arrays", value)
 
@@ -193,7 +193,7 @@ class Gpu:
         """What the native ops of one call want: stream, status word, workspace. At its end faults are raised."""
         status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
         yield self.stream(), self.memory(status)[0], self.memory(memory)
-        pending = _PENDING.get() or self.pending
+        pending = _PENDING.get()
         if pending is None or pending.words is None:
             self.look_at(status)
         else:
@@ -219,6 +219,21 @@ def errors_at_end() -> Iterator[None]:
         words, pending.words = pending.words, None
     for gpu, status in words or ():
         gpu.look_at(status)
+
+
+def errors_pending() -> _Pending | None:
+    """What `errors_wait_for` wants."""
+    return _PENDING.get()
+
+
+@contextmanager
+def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
+    """Within it errors wait as where `pending` is from: torch calls derivatives in a thread of its own."""
+    token = _PENDING.set(_PENDING.get() or pending)
+    try:
+        yield
+    finally:
+        _PENDING.reset(token)
 
 
 def call_gpu(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +13,75 @@ from pyfast.ops.arrays import thread_count
 from pyfast.ops.backend import Backend, Gpu, on_gpu
 from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
+if TYPE_CHECKING:
+    import torch
+
 Array = npt.NDArray[Any]
+Features = TypeVar("Features", npt.NDArray[Any], "torch.Tensor")
+
+
+@overload
+def gatv2(
+    x_src: Features,
+    x_dst: Features,
+    indptr: npt.ArrayLike | torch.Tensor,
+    indices: npt.ArrayLike | torch.Tensor,
+    att: Features,
+    negative_slope: float = 0.2,
+    *,
+    self_loops: bool = False,
+    dropout: float = 0.0,
+    seed: int | None = None,
+    mask: Features | None = None,
+    return_attention: Literal[False] = False,
+    threads: int | None = None,
+    backend: Backend = "auto",
+) -> Features: ...
+
+
+@overload
+def gatv2(
+    x_src: Features,
+    x_dst: Features,
+    indptr: npt.ArrayLike | torch.Tensor,
+    indices: npt.ArrayLike | torch.Tensor,
+    att: Features,
+    negative_slope: float = 0.2,
+    *,
+    self_loops: bool = False,
+    dropout: float = 0.0,
+    seed: int | None = None,
+    mask: Features | None = None,
+    return_attention: Literal[True],
+    threads: int | None = None,
+    backend: Backend = "auto",
+) -> tuple[Features, Features]: ...
+
+
+@overload
+def gatv2(
+    x_src: Features,
+    x_dst: Features,
+    indptr: npt.ArrayLike | torch.Tensor,
+    indices: npt.ArrayLike | torch.Tensor,
+    att: Features,
+    negative_slope: float = 0.2,
+    *,
+    self_loops: bool = False,
+    dropout: float = 0.0,
+    seed: int | None = None,
+    mask: Features | None = None,
+    return_attention: bool,
+    threads: int | None = None,
+    backend: Backend = "auto",
+) -> Any: ...
 
 
 def gatv2(
     x_src: Any,
     x_dst: Any,
-    indptr: npt.ArrayLike,
-    indices: npt.ArrayLike,
+    indptr: Any,
+    indices: Any,
     att: Any,
     negative_slope: float = 0.2,
     *,
@@ -43,19 +104,40 @@ def gatv2(
     sources of i, an edge for each time that one occurs. A destination without sources is 0. NaN and infinities
     go where the equations take them.
 
-    - `self_loops`: each destination has one edge from the source of its own number, in place of those stored.
-      Wants N_src == N_dst. Loop i is edge E + i.
+    - `self_loops`: each destination has one edge from the source of its own number, where there is such a source,
+      in place of those stored. Loop i is edge E + i.
     - `dropout`: each a_ij becomes 0 with this probability, or a_ij / (1 - dropout), by a generator that depends on
       (`seed`, edge, head) only; or where `mask` (bool[edges, H]; E edges, or with loops E + N_dst) is false.
       Without `seed` torch's generator gives one; NumPy arrays want it.
-    - `return_attention`: (y, attention[edges, H]), with dropout applied, 0 for stored loops that were replaced.
+    - `return_attention`: (y, attention[edges, H]), with dropout applied, 0 for stored loops that were replaced and
+      for loops that there are not.
 
     NumPy arrays (float32, float64) give NumPy arrays. Torch tensors (float32, float64, and bfloat16 with sums in
-    float32) give tensors, differentiable once by x_src, x_dst and att; the attention is not. On a GPU (`backend`
-    as in `evidence_graph`; float32 and bfloat16, up to 1,024 channels) tensors give tensors there, and CuPy's
-    arrays CuPy's. Nothing of the size edges x heads x channels is ever made. Bitwise the same for any `threads`.
+    float32; float32 under autocast) give tensors, differentiable by x_src, x_dst and att, and can be compiled.
+    On a GPU (`backend` as in `evidence_graph`; float32 and bfloat16, up to 1,024 channels) tensors give tensors
+    there, and CuPy's arrays CuPy's. Bitwise the same for any `threads`. Nothing of the size edges x heads x
+    channels is ever made, but for a second derivative or one of the attention, which torch computes.
     Raises `ArrayError` on malformed input, `DeviceError` where there is no GPU to run on.
     """
+    torch = sys.modules.get("torch")
+    if torch is not None and any(isinstance(each, torch.Tensor) for each in (x_src, x_dst, att)):
+        from pyfast.ops import gatv2_torch  # a user of tensors has paid for importing torch
+
+        tensors = gatv2_torch.gatv2_torch(
+            x_src,
+            x_dst,
+            indptr,
+            indices,
+            att,
+            negative_slope,
+            self_loops=bool(self_loops),
+            dropout=dropout,
+            seed=seed,
+            mask=mask,
+            threads=threads,
+            backend=backend,
+        )
+        return (tensors[0], gatv2_torch.applied(tensors[1], dropout)) if return_attention else tensors[0]
     there = on_gpu(backend, x_src)
     given = Gatv2Arguments(
         x_src=x_src,
@@ -70,23 +152,11 @@ def gatv2(
         mask=mask,
         threads=thread_count(threads),
     )
-    torch = sys.modules.get("torch")
-    y: Any
-    attention: Any
-    if torch is not None and any(isinstance(each, torch.Tensor) for each in (x_src, x_dst, att)):
-        from pyfast.ops.gatv2_torch import gatv2_torch  # a user of tensors has paid for importing torch
-
-        y, attention = gatv2_torch(given, "cuda" if there else "cpu")
-    elif there:
-        y, attention = gatv2_gpu.gatv2_cupy(given)
-    else:
-        y, attention = gatv2_cpu.gatv2_numpy(given)
-    if not return_attention:
-        return y
     if there:
-        return y, gatv2_gpu.applied(Gpu(y), attention, y.shape[1], dropout)
-    weights = gatv2_cpu.applied(attention, y.shape[1], dropout)
-    return y, weights if torch is None or isinstance(y, np.ndarray) else torch.from_numpy(weights)
+        y, attention = gatv2_gpu.gatv2_cupy(given)
+        return (y, gatv2_gpu.applied(Gpu(y), attention, y.shape[1], dropout)) if return_attention else y
+    y, attention = gatv2_cpu.gatv2_numpy(given)
+    return (y, gatv2_cpu.applied(attention, y.shape[1], dropout)) if return_attention else y
 
 
 def gatv2_reference(
@@ -112,10 +182,11 @@ def gatv2_reference(
     for i in range(n):
         edges = np.arange(starts[i], starts[i + 1])
         if self_loops:
-            edges = np.append(edges[sources[edges] != i], stored + i)
-            neighbours = source[np.append(sources[edges[:-1]], i)]
-        else:
-            neighbours = source[sources[edges]]
+            edges = edges[sources[edges] != i]
+        ends = sources[edges]
+        if self_loops and i < len(source):
+            edges, ends = np.append(edges, stored + i), np.append(ends, i)
+        neighbours = source[ends]
         if len(edges):
             summed = neighbours + destination[i]
             scores = (np.where(summed > 0, summed, negative_slope * summed) * a).sum(axis=2)

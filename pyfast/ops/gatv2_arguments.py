@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyfast.errors import ArrayError
@@ -45,6 +46,11 @@ class Gatv2Arguments:
     def lacks_seed(self) -> bool:
         """Whether dropout has neither a seed nor a mask."""
         return bool(self.dropout) and self.seed is None and self.mask is None
+
+    def mapped(self, use: Callable[[Any], Any]) -> Gatv2Arguments:
+        """The same, each array as `use` gives it."""
+        arrays = {name: use(getattr(self, name)) for name in ("x_src", "x_dst", "indptr", "indices", "att")}
+        return replace(self, mask=None if self.mask is None else use(self.mask), **arrays)
 
     def heads_and_channels(self) -> tuple[int, int]:
         """H and C. Raises `ArrayError` unless the shapes and dtypes of the features fit each other."""

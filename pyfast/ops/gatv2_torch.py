@@ -1,95 +1,332 @@
-"""gatv2 of torch tensors, with its derivative. Imported by nobody who has not imported torch."""
+"""gatv2 of torch tensors, with its derivatives. Imported by nobody who has not imported torch.
+
+`torch.ops.pyfast.gatv2` and `gatv2_backward` are custom ops, for `torch.compile`, autograd and autocast.
+The second derivative, and that of the attention, are of the same equations in torch's own operations.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.autograd.function import once_differentiable
 
 from pyfast.errors import ArrayError
 from pyfast.ops import gatv2_cpu, gatv2_gpu
-from pyfast.ops.backend import Gpu
+from pyfast.ops.arrays import array, thread_count
+from pyfast.ops.backend import Backend, Gpu, errors_pending, errors_wait_for, meant_for_gpu, require_gpu
 from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
 Array = npt.NDArray[Any]
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
-def gatv2_torch(given: Gatv2Arguments, device: Literal["cpu", "cuda"]) -> tuple[torch.Tensor, Any]:
-    """y and the attention of tensors on that device. The attention is as the core gives it, on a GPU a tensor."""
-    place = "a GPU" if device == "cuda" else "the CPU"
-    for name, value in (("x_src", given.x_src), ("x_dst", given.x_dst), ("att", given.att)):
+def gatv2_torch(
+    x_src: Any,
+    x_dst: Any,
+    indptr: Any,
+    indices: Any,
+    att: Any,
+    negative_slope: float,
+    *,
+    self_loops: bool,
+    dropout: float,
+    seed: Any,
+    mask: Any,
+    threads: int | None,
+    backend: Backend,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """y and the attention [edges, H], negative where it is dropped. `torch.compile` reads this function too."""
+    device = "cuda" if meant_for_gpu(backend, x_src) else "cpu"
+    for name, value in (("x_src", x_src), ("x_dst", x_dst), ("att", att)):
         if not isinstance(value, torch.Tensor):
             raise ArrayError(f"{name}: expected a torch.Tensor as the others are, got {type(value).__name__}")
         if value.device.type != device or value.layout != torch.strided:
+            place = "a GPU" if device == "cuda" else "the CPU"
             raise ArrayError(f"{name}: expected a dense tensor on {place}, got {value.layout} on {value.device}")
+    y, attention = _gatv2(
+        x_src,
+        x_dst,
+        _index("indptr", indptr, x_src),
+        _index("indices", indices, x_src),
+        att,
+        _number("negative_slope", negative_slope),
+        self_loops,
+        _number("dropout", dropout),
+        _seed(seed, bool(dropout) and mask is None),
+        None if mask is None else _mask(mask, x_src),
+        0 if threads is None else thread_count(threads),
+    )
+    return y, attention
+
+
+def applied(attention: torch.Tensor, dropout: float) -> torch.Tensor:
+    """The attention as it weighs the sources: 0 where it is dropped."""
+    return torch.where(attention.signbit(), 0.0, attention * (1.0 / (1.0 - dropout)))
+
+
+@torch.library.custom_op("pyfast::gatv2", mutates_args=())
+def _gatv2(
+    x_src: torch.Tensor,
+    x_dst: torch.Tensor,
+    indptr: torch.Tensor,
+    indices: torch.Tensor,
+    att: torch.Tensor,
+    negative_slope: float,
+    self_loops: bool,
+    dropout: float,
+    seed: torch.Tensor | None,
+    mask: torch.Tensor | None,
+    threads: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    layer = Gatv2Arguments(
+        x_src=x_src.contiguous(),
+        x_dst=x_dst.contiguous(),
+        indptr=indptr,
+        indices=indices,
+        att=att.contiguous(),
+        negative_slope=negative_slope,
+        self_loops=self_loops,
+        dropout=dropout,
+        seed=None if seed is None else int(seed),
+        mask=mask,
+        threads=threads or thread_count(None),
+    )
+    _check(layer)
+    if x_src.is_cuda:
+        require_gpu()
+        y, attention = gatv2_gpu.forward(Gpu(x_src, x_dst, indptr, indices, att), layer)
+    else:
+        found, shares = gatv2_cpu.forward(layer.mapped(_numpy))
+        y, attention = _tensor(found, x_dst), torch.from_numpy(shares)
+    return y.view(x_dst.shape), attention.view(-1, att.shape[0])
+
+
+@torch.library.custom_op("pyfast::gatv2_backward", mutates_args=())
+def _gatv2_backward(
+    x_src: torch.Tensor,
+    x_dst: torch.Tensor,
+    indptr: torch.Tensor,
+    indices: torch.Tensor,
+    att: torch.Tensor,
+    attention: torch.Tensor,
+    grad: torch.Tensor,
+    negative_slope: float,
+    self_loops: bool,
+    dropout: float,
+    wanted: list[bool],
+    threads: int,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    layer = Gatv2Arguments(
+        x_src=x_src.contiguous(),
+        x_dst=x_dst.contiguous(),
+        indptr=indptr,
+        indices=indices,
+        att=att.contiguous(),
+        negative_slope=negative_slope,
+        self_loops=self_loops,
+        dropout=dropout,
+        threads=threads or thread_count(None),
+    )
+    by_x_src, by_x_dst, by_att = wanted
+    shares, flow = attention.contiguous(), grad.contiguous()
+    if x_src.is_cuda:
+        gpu = Gpu(x_src, x_dst, indptr, indices, att)
+        found = gatv2_gpu.backward(gpu, layer, shares, flow, (by_x_src, by_x_dst, by_att))
+    else:
+        flat = gatv2_cpu.backward(
+            layer.mapped(_numpy), _numpy(shares).ravel(), _numpy(flow), (by_x_src, by_x_dst, by_att)
+        )
+        found = [_tensor(each, x_dst) for each in flat]
+    x, y, z = (
+        each.view(like.shape) if want else each
+        for each, like, want in zip(found, (x_src, x_dst, att), wanted, strict=True)
+    )
+    return x, y, z
+
+
+@_gatv2.register_fake
+def _(
+    x_src: Any, x_dst: Any, indptr: Any, indices: Any, att: Any, slope: float, self_loops: bool, *_: Any
+) -> tuple[Any, Any]:
+    _check(Gatv2Arguments(x_src=x_src, x_dst=x_dst, indptr=indptr, indices=indices, att=att))
+    edges = indices.shape[0] + (x_dst.shape[0] if self_loops else 0)
+    return x_dst.new_empty(x_dst.shape), x_dst.new_empty((edges, att.shape[0]), dtype=_sums(x_dst))
+
+
+@_gatv2_backward.register_fake
+def _(x_src: Any, x_dst: Any, indptr: Any, indices: Any, att: Any, *rest: Any) -> tuple[Any, ...]:
+    wanted = rest[-2]
+    return tuple(
+        each.new_empty(each.shape if want else 0) for each, want in zip((x_src, x_dst, att), wanted, strict=True)
+    )
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:5], output[1])
+    ctx.settings = inputs[5:8]
+    ctx.threads = inputs[10]
+    ctx.pending = errors_pending()
+    ctx.set_materialize_grads(False)
+
+
+def _derive(ctx: Any, grad: torch.Tensor | None, grad_attention: torch.Tensor | None) -> tuple[Any, ...]:
+    """The gradients by the inputs of `_gatv2`."""
+    x_src, x_dst, indptr, indices, att, attention = ctx.saved_tensors
+    wanted = [ctx.needs_input_grad[at] for at in (0, 1, 4)]
+    settings = ctx.settings
+    found: Any = (None, None, None)
+    if grad_attention is not None:
+        with torch.enable_grad():
+            leaves = [_leaf(each) for each in (x_src, x_dst, att)]
+            y, shares = _equations(leaves[0], leaves[1], indptr, indices, leaves[2], settings, attention)
+        flows = torch.zeros_like(y) if grad is None else grad, grad_attention
+        found = torch.autograd.grad((y, shares), leaves, flows, create_graph=torch.is_grad_enabled())
+    elif grad is not None:
+        with errors_wait_for(ctx.pending):
+            found = _gatv2_backward(
+                x_src, x_dst, indptr, indices, att, attention, grad, *settings, wanted, ctx.threads
+            )
+    by_x_src, by_x_dst, by_att = (each if want else None for each, want in zip(found, wanted, strict=True))
+    return by_x_src, by_x_dst, None, None, by_att, *[None] * 6
+
+
+def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs[:7])
+    ctx.settings, ctx.wanted = inputs[7:10], inputs[10]
+    ctx.set_materialize_grads(False)
+
+
+def _derive_again(ctx: Any, *flows: torch.Tensor | None) -> tuple[Any, ...]:
+    """The gradients by the inputs of `_gatv2_backward`: of the first derivative, by x_src, x_dst, att and grad."""
+    x_src, x_dst, indptr, indices, att, attention, grad = ctx.saved_tensors
+    chosen = [at for at, flow in enumerate(flows) if flow is not None and ctx.wanted[at]]
+    if not chosen:
+        return (None,) * 12
+    with torch.enable_grad():
+        leaves = [_leaf(each) for each in (x_src, x_dst, att, grad)]
+        y, _ = _equations(leaves[0], leaves[1], indptr, indices, leaves[2], ctx.settings, attention)
+        first = torch.autograd.grad(y, [leaves[at] for at in chosen], leaves[3], create_graph=True)
+    by_x_src, by_x_dst, by_att, by_grad = torch.autograd.grad(
+        first,
+        leaves,
+        [flows[at] for at in chosen],
+        create_graph=torch.is_grad_enabled(),
+        materialize_grads=True,
+    )
+    # The attention is a function of the others, and what they do through it is counted above.
+    return by_x_src, by_x_dst, None, None, by_att, None, by_grad, *[None] * 5
+
+
+_gatv2.register_autograd(_derive, setup_context=_keep)
+_gatv2_backward.register_autograd(_derive_again, setup_context=_keep_backward)
+# What PyG's layer comes to under autocast, where a softmax is in float32; and float16 has no sums of its own here.
+for _device in ("cpu", "cuda"):
+    _gatv2.register_autocast(_device, torch.float32)
+
+
+def _equations(
+    x_src: torch.Tensor,
+    x_dst: torch.Tensor,
+    indptr: torch.Tensor,
+    indices: torch.Tensor,
+    att: torch.Tensor,
+    settings: tuple[float, bool, float],
+    attention: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `_gatv2` gives, of operations that torch derives as often as one likes.
+
+    `settings`: slope, self-loops, dropout. The signs of `attention` say what is dropped. Memory: edges x heads x
+    channels.
+    """
+    slope, self_loops, dropout = settings
+    sources, nodes = indices.long(), torch.arange(x_dst.shape[0], device=x_dst.device)
+    destinations = torch.repeat_interleave(nodes, indptr.diff(), output_size=sources.shape[0])
+    absent = torch.zeros_like(sources, dtype=torch.bool)
+    if self_loops:
+        loops = nodes[: x_src.shape[0]]
+        absent = torch.cat([sources == destinations, torch.zeros_like(loops, dtype=torch.bool)])
+        sources, destinations = torch.cat([sources, loops]), torch.cat([destinations, loops])
+    x, centre = x_src.to(_sums(x_src))[sources], x_dst.to(_sums(x_dst))
+    met = x + centre[destinations]
+    scores = (torch.where(met > 0, met, slope * met) * att.to(met.dtype)).sum(2)
+    scores = scores.masked_fill(absent[:, None], -torch.inf)
+    most = scores.new_full(centre.shape[:2], -torch.inf)
+    most = most.scatter_reduce(0, destinations[:, None].expand_as(scores), scores.detach(), "amax")
+    parts = torch.exp(scores - most[destinations])
+    shares = parts / torch.zeros_like(most).index_add(0, destinations, parts)[destinations]
+    dropped = attention.detach()[: len(shares)].signbit()
+    weights = torch.where(dropped, 0.0, shares / (1.0 - dropout))
+    y = torch.zeros_like(centre).index_add(0, destinations, weights[:, :, None] * x)
+    signed = torch.where(dropped, -shares, shares)
+    missing = attention.shape[0] - signed.shape[0]  # loops of destinations that have none
+    return y.to(x_dst.dtype), torch.nn.functional.pad(signed, (0, 0, 0, missing))
+
+
+def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers, to be derived by on their own: one tensor may be given as x_src and as x_dst."""
+    return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+
+
+def _sums(features: torch.Tensor) -> torch.dtype:
+    """The dtype of sums of such features, and of the attention."""
+    return torch.float64 if features.dtype == torch.float64 else torch.float32
+
+
+def _check(layer: Gatv2Arguments) -> None:
+    for name, value in (("x_src", layer.x_src), ("x_dst", layer.x_dst), ("att", layer.att)):
         if value.dtype not in DTYPES:
             raise ArrayError(f"{name}: expected float32, float64 or bfloat16, got {value.dtype}")
-    if given.lacks_seed:
-        given = replace(given, seed=int(torch.randint(2**63 - 1, ())))
-    features = given.x_src, given.x_dst, given.att
-    gpu = Gpu(*features) if device == "cuda" else None
-    layer = gatv2_gpu.with_graph(gpu, given) if gpu is not None else gatv2_cpu.with_graph(given)
-    if gpu is None and isinstance(layer.mask, torch.Tensor):
-        layer = replace(layer, mask=_numpy(layer.mask))
-    y, attention = _GATv2.apply(*features, layer, gpu)
-    return y, attention if device == "cuda" else attention.numpy()
+    layer.heads_and_channels()
 
 
-class _GATv2(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x_src: torch.Tensor,
-        x_dst: torch.Tensor,
-        att: torch.Tensor,
-        layer: Gatv2Arguments,
-        gpu: Gpu | None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        tensors = x_src.contiguous(), x_dst.contiguous(), att.contiguous()
-        layer = _with_features(layer, *tensors)
-        layer.heads_and_channels()
-        if gpu is not None:
-            y, attention = gatv2_gpu.forward(gpu, layer)
-        else:
-            found, shares = gatv2_cpu.forward(_with_features(layer, *map(_numpy, tensors)))
-            y, attention = _tensor(found, x_dst), torch.from_numpy(shares)
-        # torch saves the features itself: it then notices when they are changed in place.
-        ctx.save_for_backward(*tensors)
-        ctx.layer, ctx.gpu = replace(layer, x_src=None, x_dst=None, att=None, mask=None), gpu
-        ctx.attention = attention
-        ctx.mark_non_differentiable(attention)
-        ctx.set_materialize_grads(False)
-        return y.view(x_dst.shape), attention
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor | None, _: Any) -> tuple[Any, ...]:
-        wanted = ctx.needs_input_grad[:3]
-        if grad is None:
-            return (None,) * 5
-        tensors = ctx.saved_tensors
-        flow = grad.contiguous()
-        if ctx.gpu is not None:
-            layer = _with_features(ctx.layer, *tensors)
-            gradients = gatv2_gpu.backward(ctx.gpu, layer, ctx.attention, flow, wanted)
-        else:
-            layer = _with_features(ctx.layer, *map(_numpy, tensors))
-            flat = gatv2_cpu.backward(layer, ctx.attention.numpy(), _numpy(flow), wanted)
-            gradients = [_tensor(each, like) for each, like in zip(flat, tensors, strict=True)]
-        found = [
-            gradient.view(like.shape) if want else None
-            for gradient, like, want in zip(gradients, tensors, wanted, strict=True)
-        ]
-        return (*found, None, None)
+def _index(name: str, value: Any, like: torch.Tensor) -> torch.Tensor:
+    """`value` as int64, or int32 where `indices` are, on the device of `like`: its own memory where that fits."""
+    if not isinstance(value, torch.Tensor):
+        narrow = name == "indices" and str(getattr(value, "dtype", "")).endswith("int32")
+        if like.is_cuda:
+            found: torch.Tensor = Gpu(like).array(name, value, "int32" if narrow else "int64")
+            return found
+        numbers = array(name, value, np.int32 if narrow else np.int64)
+        return torch.from_numpy(np.require(numbers, requirements="W"))  # torch warns of what it might write to
+    if value.dim() != 1 or value.dtype.is_floating_point or value.dtype.is_complex:
+        raise ArrayError(f"{name}: expected integers of one dimension, got {value.dtype}{list(value.shape)}")
+    narrow = name == "indices" and value.dtype == torch.int32
+    return _beside(name, value, like).to(torch.int32 if narrow else torch.int64).contiguous()
 
 
-def _with_features(layer: Gatv2Arguments, x_src: Any, x_dst: Any, att: Any) -> Gatv2Arguments:
-    return replace(layer, x_src=x_src, x_dst=x_dst, att=att)
+def _mask(mask: Any, like: torch.Tensor) -> torch.Tensor:
+    try:
+        found = torch.as_tensor(mask)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArrayError(f"mask: cannot be read as an array: {error}") from error
+    if found.dtype.is_floating_point or found.dtype.is_complex:
+        raise ArrayError(f"mask: expected bool, got {found.dtype}")
+    return _beside("mask", found, like)
+
+
+def _beside(name: str, value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    if value.device != like.device and value.device.type != "cpu":
+        raise ArrayError(f"{name}: must lie where x_src does, on {like.device}, got {value.device}")
+    return value.to(like.device)
+
+
+def _seed(seed: Any, drawn: bool) -> torch.Tensor | None:
+    """The seed as torch.compile can carry it; without one, the next of torch's generator if it is `drawn`."""
+    if seed is None:
+        return torch.randint(2**63 - 1, (), device="cpu") if drawn else None
+    if not isinstance(seed, int | np.integer):
+        raise ArrayError(f"seed: expected an integer, got {seed!r}")
+    signed = (int(seed) + 2**63) % 2**64 - 2**63
+    return torch.tensor(signed, dtype=torch.int64, device="cpu")
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ArrayError(f"{name}: expected a number, got {value!r}") from None
 
 
 def _numpy(tensor: torch.Tensor) -> Array:

@@ -83,7 +83,6 @@ def attention(layer: Layer, kind: str, **options: Any) -> Attention:
 def test_forward_and_backward(way: Way, kind: str) -> None:
     def run(drawn: tuple[Layer, float, bool, float, str]) -> None:
         layer, slope, loops, dropout, how = drawn
-        loops = loops and len(layer.x_src) == len(layer.x_dst)
         options: dict[str, Any] = {"slope": slope, "loops": loops, "dropout": dropout, "seed": 11}
         a = attention(layer, kind, **options)
         if how == "mask":

@@ -140,6 +140,21 @@ void check_type() {
             }
         }
     }
+    // More destinations than sources, and fewer: a loop for each that has a source of its number.
+    for (const std::size_t more : {std::size_t{9}, std::size_t{40}}) {
+        Problem<T> q(24, 2, 17, 4);
+        Problem<T> other(more, 2, 17, 5);
+        q.x_src = other.x_src;
+        for (std::int64_t& index : q.indices) {
+            index %= static_cast<std::int64_t>(more);
+        }
+        q.narrow_indices.assign(q.indices.begin(), q.indices.end());
+        Gatv2Options options;
+        options.self_loops = true;
+        const std::vector<float> expected = run(q, options);
+        options.threads = 3;
+        CHECK(run(q, options) == expected);
+    }
     // Large enough for several threads.
     const Problem<T> q(3000, 2, 40, 1);
     Gatv2Options options;
@@ -201,7 +216,6 @@ void check_errors() {
     refuse("negative_slope", [](auto&) {}, {.negative_slope = std::numeric_limits<double>::infinity()});
     refuse("dropout", [](auto&) {}, {.dropout = 1.0});
     refuse("dropout", [](auto&) {}, {.dropout = std::numeric_limits<double>::quiet_NaN()});
-    refuse("self_loops", [](auto& q) { q.x_src.resize(q.x_src.size() + 10); }, {.self_loops = true});
 
     const Gatv2Layer<float> layer = good.layer();
     std::vector<float> y(good.x_dst.size());

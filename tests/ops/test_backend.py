@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from pyfast import _native, ops
 from pyfast.commands.doctor import doctor
 from pyfast.errors import ArrayError, DeviceError
-from pyfast.ops.backend import GPU_OPS, Gpu, errors_at_end, gpu_problem, on_gpu
+from pyfast.ops.backend import GPU_OPS, Gpu, errors_at_end, errors_pending, errors_wait_for, gpu_problem, on_gpu
 from pyfast.ops.gpu import Forward, bounds
 
 X = csr_array(np.eye(3, dtype=np.float32))
@@ -115,7 +115,7 @@ def test_errors_of_a_derivative_wait_too(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Gpu, "memory", lambda gpu, found: (0, found.size))
 
     def derivative() -> None:
-        with gpu.queue(8):
+        with errors_wait_for(pending), gpu.queue(8):
             pass
 
     def in_a_thread() -> None:
@@ -124,7 +124,7 @@ def test_errors_of_a_derivative_wait_too(monkeypatch: pytest.MonkeyPatch) -> Non
         thread.join()
 
     with errors_at_end():
-        gpu = Gpu(OnDevice())
+        gpu, pending = Gpu(OnDevice()), errors_pending()
         in_a_thread()
         assert not looked
     assert len(looked) == 1

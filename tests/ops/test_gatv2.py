@@ -20,7 +20,6 @@ Array = npt.NDArray[Any]
 
 @given(layer=layers(), slope=st.sampled_from([0.2, 0.0, 1.0, -0.5, 3.0]), loops=st.booleans())
 def test_reference(layer: Layer, slope: float, loops: bool) -> None:
-    loops = loops and len(layer.x_src) == len(layer.x_dst)
     expected, weights = gatv2_reference(*layer, slope, self_loops=loops)
     for dtype, tolerance in ((np.float32, 2e-5), (np.float64, 1e-13)):
         y, attention = ops.gatv2(*layer.astype(dtype), slope, self_loops=loops, return_attention=True)
@@ -109,7 +108,6 @@ def test_graphs_side_by_side() -> None:
 
 @given(layer=layers(), rate=st.sampled_from([0.0, 0.3, 0.9]), loops=st.booleans(), data=st.data())
 def test_given_mask(layer: Layer, rate: float, loops: bool, data: st.DataObject) -> None:
-    loops = loops and len(layer.x_src) == len(layer.x_dst)
     edges = len(layer.indices) + len(layer.x_dst) * loops
     heads = len(layer.att)
     random = np.random.default_rng(data.draw(st.integers(0, 99)))
@@ -234,7 +232,6 @@ def edited(values: Array, at: int, value: int) -> Array:
         ({}, {"dropout": 0.5, "seed": "x"}, "seed"),
         ({}, {"mask": np.ones((11, 2), bool)}, "mask"),
         ({}, {"mask": np.ones((12, 2))}, "mask"),
-        ({}, {"self_loops": True}, "self_loops"),
         ({}, {"threads": 0}, "threads"),
     ],
 )

@@ -20,7 +20,8 @@ struct Gatv2Graph {
 
 struct Gatv2Options {
     double negative_slope = 0.2;
-    // Each destination gets one edge from the source of its own number, in place of those that it has.
+    // Each destination gets one edge from the source of its own number, where there is such a source, in place of
+    // those that it has.
     bool self_loops = false;
     double dropout = 0.0;                // probability to drop an edge's weight of one head, in [0, 1)
     std::uint64_t seed = 0;              // what is dropped is a function of (seed, edge, head)
@@ -57,7 +58,7 @@ inline std::size_t gatv2_edges(const Gatv2Graph& graph, bool self_loops) {
 //     y_i  = sum_j d_ij a_ij x_src_j
 // where d_ij = 1 / (1 - dropout), or 0 where dropped. Without edges y_i = 0.
 // y: [N_dst, heads, channels]. attention: [edges, heads], a_ij, negated where it is dropped, for gatv2_backward;
-// 0 for an edge that a self-loop replaces.
+// 0 for an edge that a self-loop replaces, and for the loop of a destination that has none.
 //
 // T is float, double or bfloat16; scores are subtracted from their largest before exp, which is right to 2 units
 // in the last place of double. O(edges * heads * channels) time; beyond its results it keeps what 32 destinations

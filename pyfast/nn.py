@@ -1,0 +1,230 @@
+"""Layers for torch models: `GATv2Conv`, as torch_geometric has it, over `ops.gatv2`. Needs the extra `torch`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, overload
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "pyfast.nn wants torch: pip install 'pyfast[torch]'", name=error.name, path=error.path
+    ) from None
+
+from pyfast import ops
+from pyfast.errors import ArrayError, InputError
+
+__all__ = ["GATv2Conv"]
+
+
+class GATv2Conv(torch.nn.Module):
+    """The layer of Brody et al. 2022 with the arguments, the weights and the results of PyG's `GATv2Conv`.
+
+    A model changes one import. Weights drawn from one seed are the same, and state dicts go both ways. The
+    attention is `ops.gatv2`: nothing of the size edges x heads x channels is kept, and no sum depends on threads.
+    There are no edge features, and no options of `MessagePassing`.
+
+    Args:
+        in_channels: features of a node, or of (sources, destinations); -1: of what `forward` gets first.
+        out_channels: features that each head gives.
+        heads: attentions side by side.
+        concat: the heads' outputs stand side by side; False: their mean.
+        negative_slope: of LeakyReLU.
+        dropout: the probability to leave out an edge's attention of a head, in training.
+        add_self_loops: each destination has one edge from the source of its number, in place of those given.
+        edge_dim: None; edge features are refused.
+        fill_value: the edge features of self-loops in PyG: without any it has no meaning there, and none here.
+        bias: of the projections and of the output.
+        share_weights: one projection for sources and destinations.
+        residual: adds a projection of the destinations' features.
+
+    Raises:
+        InputError: for edge features.
+
+    Example:
+        >>> import torch
+        >>> from pyfast.nn import GATv2Conv
+        >>> layer = GATv2Conv(16, 8, heads=2)
+        >>> layer(torch.randn(3, 16), torch.tensor([[0, 1], [1, 2]])).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: float | torch.Tensor | str = "mean",
+        bias: bool = True,
+        share_weights: bool = False,
+        residual: bool = False,
+    ) -> None:
+        super().__init__()
+        if edge_dim is not None:
+            raise InputError("edge_dim: edge features cannot be had; torch_geometric.nn.GATv2Conv has them")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.heads = heads
+        self.concat = concat
+        self.negative_slope = negative_slope
+        self.dropout = dropout
+        self.add_self_loops = add_self_loops
+        self.edge_dim = edge_dim
+        self.fill_value = fill_value
+        self.residual = residual
+        self.share_weights = share_weights
+        of_source, of_destination = (in_channels, in_channels) if isinstance(in_channels, int) else in_channels
+        total = out_channels * (heads if concat else 1)
+        self.lin_l = _linear(of_source, heads * out_channels, bias)
+        self.lin_r = self.lin_l if share_weights else _linear(of_destination, heads * out_channels, bias)
+        self.att = torch.nn.Parameter(torch.empty(1, heads, out_channels))
+        self.res = _linear(of_destination, total, False) if residual else None
+        self.bias = torch.nn.Parameter(torch.empty(total)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights anew, as PyG does and in its order."""
+        self.lin_l.reset_parameters()
+        self.lin_r.reset_parameters()
+        if self.res is not None:
+            self.res.reset_parameters()
+        _glorot(self.att)
+        if self.bias is not None:
+            torch.nn.init.zeros_(self.bias)
+
+    @overload
+    def forward(
+        self,
+        x: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        edge_index: torch.Tensor,
+        edge_attr: None = None,
+        return_attention_weights: Literal[False] | None = None,
+    ) -> torch.Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        x: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        edge_index: torch.Tensor,
+        edge_attr: None = None,
+        *,
+        return_attention_weights: Literal[True],
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]: ...
+
+    def forward(
+        self,
+        x: Any,
+        edge_index: torch.Tensor,
+        edge_attr: None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """The destinations' new features.
+
+        Args:
+            x: [N, in_channels], or ([N_src, ...], [N_dst, ...]).
+            edge_index: [2, E] integers, sources over destinations; or destinations x sources as a sparse CSR
+                tensor, which need not be sorted at each call (its values have no meaning).
+            edge_attr: None.
+            return_attention_weights: also give the edges with their self-loops, and what each weighs.
+
+        Returns:
+            [N_dst, heads * out_channels], or [N_dst, out_channels] where heads are averaged; or that and
+            ([2, E'], [E', heads]).
+
+        Raises:
+            ArrayError: malformed edges or features, edge features, attention weights of a sparse tensor.
+        """
+        if edge_attr is not None:
+            raise ArrayError("edge_attr: edge features cannot be had; torch_geometric.nn.GATv2Conv has them")
+        source, destination = (x, x) if isinstance(x, torch.Tensor) else x
+        x_src = self.lin_l(source).view(-1, self.heads, self.out_channels)
+        same = self.share_weights and destination is source
+        x_dst = x_src if same else self.lin_r(destination).view(-1, self.heads, self.out_channels)
+        indptr, indices, order = _by_destination(edge_index, x_dst.shape[0])
+        with_attention = bool(return_attention_weights)
+        found = ops.gatv2(
+            x_src,
+            x_dst,
+            indptr,
+            indices,
+            self.att[0],
+            self.negative_slope,
+            self_loops=self.add_self_loops,
+            dropout=self.dropout if self.training else 0.0,
+            return_attention=with_attention,
+        )
+        y = found[0] if with_attention else found
+        y = y.flatten(1) if self.concat else y.mean(dim=1)
+        if self.res is not None:
+            y = y + self.res(destination)
+        if self.bias is not None:
+            y = y + self.bias
+        if not with_attention:
+            return y
+        if order is None:
+            raise ArrayError("return_attention_weights: expected edge_index as [2, E], got a sparse tensor")
+        attention = found[1]
+        weights = attention[torch.argsort(order)]
+        if not self.add_self_loops:
+            return y, (edge_index, weights)
+        loops = torch.arange(min(x_src.shape[0], x_dst.shape[0]), device=edge_index.device)
+        kept = edge_index[0] != edge_index[1]
+        edges = torch.cat([edge_index[:, kept], loops.expand(2, -1)], dim=1)
+        of_loops = attention[len(order) : len(order) + len(loops)]
+        return y, (edges, torch.cat([weights[kept], of_loops]))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
+
+
+def _by_destination(edge_index: Any, destinations: int) -> tuple[Any, Any, Any]:
+    """The graph by destination: indptr, the sources, and the edge that each place had; None of a sparse tensor."""
+    if not isinstance(edge_index, torch.Tensor):
+        raise ArrayError(f"edge_index: expected a torch.Tensor, got {type(edge_index).__name__}")
+    if edge_index.layout == torch.sparse_csr:
+        return edge_index.crow_indices(), edge_index.col_indices(), None
+    if edge_index.layout != torch.strided or edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        shape = list(edge_index.shape)
+        raise ArrayError(f"edge_index: expected [2, E] or a sparse CSR tensor, got {edge_index.layout}{shape}")
+    if edge_index.dtype.is_floating_point or edge_index.dtype.is_complex:
+        raise ArrayError(f"edge_index: expected integers, got {edge_index.dtype}")
+    targets, order = torch.sort(edge_index[1], stable=True)
+    if targets.device.type == "cpu" and len(targets) and not torch.compiler.is_compiling():
+        for node in (int(targets[0]), int(targets[-1])):
+            if not 0 <= node < destinations:
+                raise ArrayError(f"edge_index: there is no destination {node} among {destinations}")
+    nodes = torch.arange(destinations + 1, device=targets.device, dtype=targets.dtype)
+    return torch.searchsorted(targets, nodes), edge_index[0][order], order
+
+
+class _Linear(torch.nn.Linear):
+    """With weights as PyG draws them."""
+
+    def reset_parameters(self) -> None:
+        _glorot(self.weight)
+        if self.bias is not None:
+            bound = 1.0 / math.sqrt(self.in_features)
+            torch.nn.init.uniform_(self.bias, -bound, bound)
+
+
+class _LazyLinear(torch.nn.LazyLinear, _Linear):
+    """Before it has seen features."""
+
+    cls_to_become = _Linear
+
+
+def _linear(in_channels: int, out_channels: int, bias: bool) -> torch.nn.Linear:
+    if in_channels == -1:
+        return _LazyLinear(out_channels, bias)
+    return _Linear(in_channels, out_channels, bias)
+
+
+def _glorot(weight: torch.Tensor) -> None:
+    bound = math.sqrt(6.0 / (weight.shape[-2] + weight.shape[-1]))
+    torch.nn.init.uniform_(weight, -bound, bound)
