@@ -42,10 +42,6 @@ template <class Vector, class T>
     }
 }
 
-PYFAST_MULTIVERSION void push_doubles(const double* values, std::size_t rows, std::size_t stride,
-                                      const double* from, double* to) {
-    push_dense<Doubles>(values, rows, stride, from, to);
-}
 PYFAST_MULTIVERSION void push_floats(const float* values, std::size_t rows, std::size_t stride, const float* from,
                                      float* to) {
     push_dense<Floats>(values, rows, stride, from, to);
@@ -86,6 +82,11 @@ PYFAST_MULTIVERSION void scale_rows(float* rough, std::size_t n, std::optional<d
 
 }  // namespace
 
+PYFAST_MULTIVERSION void push_rows(const double* values, std::size_t rows, std::size_t stride, const double* from,
+                                   double* to) {
+    push_dense<Doubles>(values, rows, stride, from, to);
+}
+
 void PoolMatrix::read(const PoolEdges& pool, std::optional<double> damping) {
     pool_ = pool;
     const std::size_t n = pool.nodes();
@@ -123,7 +124,7 @@ void PoolMatrix::read(const PoolEdges& pool, std::optional<double> damping) {
 void PoolMatrix::push(const double* from, double* to) const {
     const std::size_t n = pool_.nodes();
     if (dense_) {
-        push_doubles(values_.data(), n, rounded_up(n, lanes_of_doubles), from, to);
+        push_rows(values_.data(), n, rounded_up(n, lanes_of_doubles), from, to);
         return;
     }
     std::fill_n(to, padded(), 0.0);

@@ -18,6 +18,9 @@ using Floats [[gnu::vector_size(lanes_of_floats * sizeof(float))]] = float;
 
 constexpr std::size_t rounded_up(std::size_t n, std::size_t lanes) { return (n + lanes - 1) / lanes * lanes; }
 
+// to_j = sum over rows i of from_i * m_ij, rows in order; a row is `stride` numbers long, a multiple of the lanes.
+void push_rows(const double* values, std::size_t rows, std::size_t stride, const double* from, double* to);
+
 class PoolMatrix {
   public:
     // Reads the pool, which must outlive the matrix. With a damping each row is multiplied by damping / its total
@@ -29,7 +32,7 @@ class PoolMatrix {
 
     [[nodiscard]] std::span<const double> totals() const { return totals_; }
 
-    // to_j = sum over rows i of from_i * m_ij, rows in order: what every node is given by those that lead to it.
+    // to_j = sum over rows i of from_i * m_ij: what every node is given by those that lead to it.
     void push(const double* from, double* to) const;
 
     // The same in half the time, where the matrix is dense.
