@@ -33,6 +33,8 @@ struct Workspace {
     Aligned<double> power;  // of it
     Aligned<double> square;
     std::vector<double> limit;  // of power iteration there
+    std::vector<std::size_t> incoming;  // edges, per node
+    std::vector<std::size_t> free;      // nodes without any, once those before are gone
 
     void trim() {
         matrix.trim();
@@ -120,10 +122,10 @@ bool advance(Workspace& space, Progress& progress) {
     const auto [yy, xy] = products(space.x.data(), space.ax.data(), padded);
     const double mu = std::sqrt(yy);
     progress.mu = mu;
-    progress.first_mu = progress.first_mu > 0.0 ? progress.first_mu : mu;
-    if (!(mu > 1e-100 * progress.first_mu)) {  // weights are not that far apart: its largest eigenvalue is 0
+    if (!(mu > 0.0)) {
         return false;
     }
+    progress.first_mu = progress.first_mu > 0.0 ? progress.first_mu : mu;
     const double shift = 0.25 * mu;
     const double norm = std::sqrt(yy + 2.0 * shift * xy + shift * shift);
     const double residual = step(space.x.data(), space.ax.data(), mu, shift, 1.0 / norm, padded);
@@ -223,7 +225,9 @@ bool leap(Workspace& space, Progress& progress, std::size_t most) {
     const double norm = std::sqrt(products(space.x.data(), space.x.data(), padded).yy);
     std::transform(space.x.begin(), space.x.end(), space.x.begin(), [&](double number) { return number / norm; });
     const Progress before = progress;
-    if (!advance(space, progress) || !(progress.residual < before.residual)) {
+    // An eigenvalue that small is within the rounding of larger ones, which a basis mixes and steps do not.
+    const double least = 1e-10 * progress.first_mu;
+    if (!advance(space, progress) || !(progress.residual < before.residual && progress.mu > least)) {
         progress.mu = before.mu;
         progress.residual = before.residual;
         space.x.swap(space.former);
@@ -231,8 +235,48 @@ bool leap(Workspace& space, Progress& progress, std::size_t most) {
     return !whole;
 }
 
-Convergence iterate(Workspace& space, Progress progress, std::int64_t max_iterations) {
-    const auto given = [&](bool converged) { return Convergence{max_iterations - progress.left, converged}; };
+// Whether a walk along edges comes back; else no eigenvalue is above 0.
+bool has_cycle(Workspace& space, const PoolEdges& pool) {
+    const std::size_t n = pool.nodes();
+    space.incoming.assign(n, 0);
+    for (std::size_t v = 0; v < n; ++v) {
+        const PoolEdges::Row row = pool.row(v);
+        for (std::size_t e = 0; e < row.indices.size(); ++e) {
+            if (row.weights[e] > 0.0f) {
+                const auto w = static_cast<std::size_t>(row.indices[e]);
+                const PoolEdges::Row back = pool.row(w);
+                const auto node = static_cast<std::int32_t>(v);
+                const auto found = std::lower_bound(back.indices.begin(), back.indices.end(), node);
+                if (found != back.indices.end() && *found == node &&
+                    back.weights[static_cast<std::size_t>(found - back.indices.begin())] > 0.0f) {
+                    return true;  // at the first edge, where they lead both ways
+                }
+                ++space.incoming[w];
+            }
+        }
+    }
+    space.free.clear();
+    for (std::size_t v = 0; v < n; ++v) {
+        if (space.incoming[v] == 0) {
+            space.free.push_back(v);
+        }
+    }
+    for (std::size_t at = 0; at < space.free.size(); ++at) {
+        const PoolEdges::Row row = pool.row(space.free[at]);
+        for (std::size_t e = 0; e < row.indices.size(); ++e) {
+            const auto w = static_cast<std::size_t>(row.indices[e]);
+            if (row.weights[e] > 0.0f && --space.incoming[w] == 0) {
+                space.free.push_back(w);
+            }
+        }
+    }
+    return space.free.size() < n;
+}
+
+Convergence iterate(Workspace& space, Progress progress) {
+    const auto given = [&, most = progress.left](bool converged) {
+        return Convergence{most - progress.left, converged};
+    };
     const std::size_t room = std::clamp(basis_numbers / space.matrix.padded(), std::size_t{4}, largest_basis);
     const std::size_t largest = std::min(room, progress.nodes);
     std::size_t size = std::min(smallest_basis, largest);
@@ -240,7 +284,7 @@ Convergence iterate(Workspace& space, Progress progress, std::int64_t max_iterat
     std::int64_t steps = first_steps;
     while (progress.left > 0) {
         if (!advance(space, progress)) {
-            return given(progress.left == max_iterations - 1);  // without edges all vectors are as good
+            return given(false);
         }
         if (progress.residual <= progress.tolerance) {
             return given(true);
@@ -260,6 +304,10 @@ Convergence iterate(Workspace& space, Progress progress, std::int64_t max_iterat
 Convergence solve_pool(Workspace& space, const PoolEdges& pool, const EigenvectorOptions& options,
                        std::span<float> centrality) {
     const std::size_t n = pool.nodes();
+    if (!has_cycle(space, pool)) {
+        std::fill(centrality.begin(), centrality.end(), static_cast<float>(1.0 / std::sqrt(static_cast<double>(n))));
+        return {0, std::none_of(pool.weights.begin(), pool.weights.end(), [](float w) { return w > 0.0f; })};
+    }
     space.matrix.read(pool, std::nullopt);
     const std::size_t padded = space.matrix.padded();
     space.x.assign(padded, 0.0);
@@ -268,7 +316,7 @@ Convergence solve_pool(Workspace& space, const PoolEdges& pool, const Eigenvecto
     // A sum of n terms is rounded so far: no residual need fall below.
     const double rounding = std::numeric_limits<double>::epsilon() * static_cast<double>(n + 16);
     const Progress start{n, std::max(options.tolerance, rounding), options.max_iterations, options.stop};
-    const Convergence convergence = iterate(space, start, options.max_iterations);
+    const Convergence convergence = iterate(space, start);
     const double norm = std::sqrt(products(space.x.data(), space.x.data(), padded).yy);
     for (std::size_t v = 0; v < n; ++v) {
         centrality[v] = static_cast<float>(space.x[v] / norm);

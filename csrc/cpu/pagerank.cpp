@@ -85,7 +85,8 @@ Convergence iterate(const PoolMatrix& matrix, std::span<const std::size_t> stuck
         change = step(vectors.rank.data(), vectors.pushed.data(), vectors.restart.data(),
                       T{1} - damping + damping * resting, vectors.rank.size());
         if (change <= tolerance || change >= before) {
-            return {steps, true};
+            constexpr T rounding = 64 * std::numeric_limits<T>::epsilon();
+            return {steps, change <= std::max(tolerance, rounding)};
         }
     }
     return {most, false};

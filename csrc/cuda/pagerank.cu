@@ -12,6 +12,7 @@ namespace {
 
 constexpr int threads = 128;
 constexpr int warps = threads / lanes;
+constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();  // what a step changes at its end
 constexpr std::int64_t small_pool = 128;  // its vectors lie in shared memory
 
 struct GraphArrays {
@@ -203,7 +204,7 @@ __global__ void pagerank_kernel(GraphArrays graphs, const float* shares, Setting
             ended = change <= settings.tolerance || change >= before;  // the whole block: all have the same sum
         }
         if (converged != nullptr && threadIdx.x == 0) {
-            converged[p] = ended ? 1 : 0;
+            converged[p] = ended && (n == 0 || change <= fmax(settings.tolerance, rounding)) ? 1 : 0;
         }
         double sum = 0.0;
         for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {

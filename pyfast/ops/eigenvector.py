@@ -18,8 +18,8 @@ def eigenvector(
 ) -> Float32:
     """float32[N]: x of lambda * x_v = sum over edges (u, v) of w_uv * x_u, lambda the largest eigenvalue.
 
-    None is negative, and each pool has Euclidean norm 1. A pool without edges: all equal, 1 / sqrt(n). Where the
-    largest eigenvalue has several eigenvectors (components of equal strength): the one nearest to all equal. A
+    None is negative, and each pool has Euclidean norm 1. A pool without edges, or without cycles among them: all
+    equal, 1 / sqrt(n). Where the largest eigenvalue has several eigenvectors (components of equal strength): the one nearest to all equal. A
     self-loop is an edge like any other.
 
     A pool is done where ||A x - mu x|| <= tolerance * mu, mu = ||A x||: x is then the eigenvector of weights that
@@ -28,9 +28,9 @@ def eigenvector(
 
     Power iteration in float64 on A + s * I, s a quarter of the present estimate of lambda, so that bipartite
     graphs converge; after 50 steps, which few pools need, restarted Arnoldi bases find where it would come to.
-    `max_iterations` limits a pool's products with A. A pool that needs more (a directed graph without cycles has
-    no such x) is given what was reached, with a `ConvergenceWarning` that names it. Ctrl-C is heard between
-    products. Raises `ArrayError` on malformed input.
+    `max_iterations` limits a pool's products with A. A pool that needs more is given what was reached, with a
+    `ConvergenceWarning` that names it; so is one whose edges have no cycle, for it has no such x. Ctrl-C is heard
+    between products. Raises `ArrayError` on malformed input.
     """
     centrality, _, converged = call(
         _native.eigenvector,

@@ -22,7 +22,8 @@ struct EigenvectorOptions {
 //
 //   x_v = (1 / lambda) * sum over edges (u, v) of w_uv x_u,   lambda the largest eigenvalue, x >= 0, ||x|| = 1
 //
-// both norms Euclidean. A pool without edges: all equal, 1 / sqrt(n). Where the largest eigenvalue has several
+// both norms Euclidean. Without edges, or without cycles among them, no eigenvalue is above 0: all equal,
+// 1 / sqrt(n). Where the largest eigenvalue has several
 // eigenvectors (components of the same strength): the one nearest to all equal. A self-loop is an edge like any
 // other.
 //
@@ -37,8 +38,7 @@ struct EigenvectorOptions {
 // from which nothing better comes is left again.
 //
 // Gives, for each pool, the products with A that it took, and whether it came to that end within max_iterations of
-// them. If not, what was reached is the result: a directed graph without cycles has no such x, and does not
-// trouble its neighbours. O(edges) a product; memory O(pool) a thread, and with a basis 1 KB a node up to 32 MB.
+// them (without cycles: not). If not, what was reached is the result; neighbours do not notice. O(edges) a product; memory O(pool) a thread, and with a basis 1 KB a node up to 32 MB.
 // Thread-safe; a pool's result depends on nothing but the pool. Throws Error on malformed input, Stopped where
 // `stop` is set.
 PYFAST_API std::vector<Convergence> eigenvector(const Graphs& graphs, const EigenvectorOptions& options,
