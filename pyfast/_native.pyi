@@ -27,9 +27,7 @@ _Features: TypeAlias = npt.NDArray[np.float32 | np.float64 | np.uint16]
 class Error(ValueError):
     """Malformed input."""
 
-def betweenness(
-    g: _Graph, length: str | _Float64, k: int | None, seed: int, threads: int
-) -> _Float32: ...
+def betweenness(g: _Graph, length: str | _Float64, k: int | None, seed: int, threads: int) -> _Float32: ...
 def bridge_expand(
     X: _Forward,
     XT: _Forward,

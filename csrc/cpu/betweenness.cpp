@@ -42,12 +42,13 @@ struct Found {
 
 struct Workspace {
     std::vector<double> lengths;  // per edge
-    std::vector<std::size_t> first_hop;  // per node: its edges in `hop`, which are no self-loops and not of weight 0
+    std::vector<std::size_t>
+        first_hop;  // per node: its edges in `hop`, which are no self-loops and not of weight 0
     std::vector<std::int32_t> hop;
     std::vector<Found> found;
-    Aligned<double> matrix;       // dense: n x padded lengths, infinite where there is no edge
-    Aligned<double> reversed;     // dense: the same of the edges to a node
-    Aligned<double> distance;     // dense: n x padded; else of one source
+    Aligned<double> matrix;    // dense: n x padded lengths, infinite where there is no edge
+    Aligned<double> reversed;  // dense: the same of the edges to a node
+    Aligned<double> distance;  // dense: n x padded; else of one source
     Aligned<double> limit;
     Aligned<std::int64_t> place;
     std::vector<std::pair<double, std::int32_t>> heap;
@@ -440,8 +441,8 @@ void add_sources(Workspace& space, const PoolEdges& pool, const Task& task, std:
     const std::vector<std::int32_t> sources = sources_of(n, options);
     read_lengths(space, pool, options.length, lengths);
     // All distances are worth it for a good part of the sources.
-    const bool dense = n <= small_pool && pool.edges() * 8 >= n * n && sources.size() * 4 >= n &&
-                       all_distances(space, pool);
+    const bool dense =
+        n <= small_pool && pool.edges() * 8 >= n * n && sources.size() * 4 >= n && all_distances(space, pool);
     const bool hops = lengths.empty() && options.length == EdgeLength::hops;
     space.count.resize(n);
     space.level.resize(n);

@@ -32,7 +32,7 @@ struct Workspace {
     Aligned<double> inner;  // A as the basis sees it: rows of its size, rounded up
     Aligned<double> power;  // of it
     Aligned<double> square;
-    std::vector<double> limit;  // of power iteration there
+    std::vector<double> limit;          // of power iteration there
     std::vector<std::size_t> incoming;  // edges, per node
     std::vector<std::size_t> free;      // nodes without any, once those before are gone
 
@@ -221,7 +221,8 @@ bool leap(Workspace& space, Progress& progress, std::size_t most) {
         add(space.x.data(), space.limit[j], space.basis.data() + j * padded, padded);
     }
     // Of one sign, but for rounding and for what is not there yet.
-    std::transform(space.x.begin(), space.x.end(), space.x.begin(), [](double number) { return std::abs(number); });
+    std::transform(space.x.begin(), space.x.end(), space.x.begin(),
+                   [](double number) { return std::abs(number); });
     const double norm = std::sqrt(products(space.x.data(), space.x.data(), padded).yy);
     std::transform(space.x.begin(), space.x.end(), space.x.begin(), [&](double number) { return number / norm; });
     const Progress before = progress;
@@ -305,7 +306,8 @@ Convergence solve_pool(Workspace& space, const PoolEdges& pool, const Eigenvecto
                        std::span<float> centrality) {
     const std::size_t n = pool.nodes();
     if (!has_cycle(space, pool)) {
-        std::fill(centrality.begin(), centrality.end(), static_cast<float>(1.0 / std::sqrt(static_cast<double>(n))));
+        std::fill(centrality.begin(), centrality.end(),
+                  static_cast<float>(1.0 / std::sqrt(static_cast<double>(n))));
         return {0, std::none_of(pool.weights.begin(), pool.weights.end(), [](float w) { return w > 0.0f; })};
     }
     space.matrix.read(pool, std::nullopt);

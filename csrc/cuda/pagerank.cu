@@ -13,7 +13,7 @@ namespace {
 constexpr int threads = 128;
 constexpr int warps = threads / lanes;
 constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();  // what a step changes at its end
-constexpr std::int64_t small_pool = 128;  // its vectors lie in shared memory
+constexpr std::int64_t small_pool = 128;                                  // its vectors lie in shared memory
 
 struct GraphArrays {
     RaggedArrays<std::int32_t> pools;  // offsets only

@@ -19,9 +19,9 @@ constexpr std::size_t slot_size = sizeof(double) + 2 * sizeof(std::int32_t);
 constexpr std::size_t parts_size = 256;  // for the sums of a block's warps
 
 // The terms of a pool, with what the closed form wants of their weights. For `sum`: how many there are, and their
-// sum. For `dot`: the largest, and the sum of the others; what all but x add up to is (largest - x) + that, while of
-// the difference of two sums nothing would be left where x is most of them. Open addressing; there is a slot for
-// each entry of the pool, so that there always is a free one for a new term.
+// sum. For `dot`: the largest, and the sum of the others; what all but x add up to is (largest - x) + that, while
+// of the difference of two sums nothing would be left where x is most of them. Open addressing; there is a slot
+// for each entry of the pool, so that there always is a free one for a new term.
 struct Terms {
     double* sums;
     std::int32_t* terms;   // -1: a free slot
@@ -99,9 +99,8 @@ __device__ void sum_documents(const Terms& terms, const ForwardArrays& x, const 
             const std::int64_t slot = terms.find(x.indices[e]);
             const auto own = static_cast<double>(x.weights[e]);
             const double sum = terms.sums[slot];
-            total += weight == EdgeWeight::sum
-                         ? (terms.counts[slot] - 2.0) * own + sum
-                         : own * ((static_cast<double>(terms.largest[slot]) - own) + sum);
+            total += weight == EdgeWeight::sum ? (terms.counts[slot] - 2.0) * own + sum
+                                               : own * ((static_cast<double>(terms.largest[slot]) - own) + sum);
         }
         total = warp_sum(total);
         if (lane_of_thread() == 0) {

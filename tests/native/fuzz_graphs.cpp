@@ -83,7 +83,8 @@ void fuzz_betweenness(Input& in) {
     std::vector<double> lengths;
     if (in.one_in(4)) {
         for (std::size_t e = 0; e < q.indices.size(); ++e) {
-            lengths.push_back(in.one_in(64) ? static_cast<double>(in.number()) : 1.0 + static_cast<double>(in.below(4)));
+            lengths.push_back(in.one_in(64) ? static_cast<double>(in.number())
+                                            : 1.0 + static_cast<double>(in.below(4)));
         }
         options.lengths = lengths;
     }

@@ -148,7 +148,9 @@ def test_integer_lengths_as_networkx(n: int, seed: int) -> None:
     np.testing.assert_allclose(found, [expected[v] for v in range(n)], rtol=1e-6, atol=1e-9)
 
 
-@given(pools=st.lists(matrices(), min_size=1, max_size=4), seed=st.integers(0, 99), k=st.sampled_from([None, 2, 4]))
+@given(
+    pools=st.lists(matrices(), min_size=1, max_size=4), seed=st.integers(0, 99), k=st.sampled_from([None, 2, 4])
+)
 def test_lengths_and_sampling_of_a_batch(pools: list[np.ndarray], seed: int, k: int | None) -> None:
     """Lengths are of the batch's edges, those of weight 0 and self-loops included; a pool's sources its own."""
     g = graph(pools)

@@ -1,7 +1,7 @@
 """networkx's own tests of betweenness, eigenvector and PageRank, with pyfast's ops in place of its functions.
 
-Its functions become thin adapters, and its test classes run as they are. What is not ours is left out by name, below,
-with the reason; where networkx promises an error, the adapter raises it as networkx would of its own graphs.
+Its functions become thin adapters, and its test classes run as they are. What is not ours is left out by name,
+below, with the reason; where networkx promises an error, the adapter raises it as networkx would.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ def pagerank(
     shares = None if personalization is None else [personalization.get(v, 0.0) for v in G]
     if not len(G):
         return {}
-    return by_node(G, as_networkx(max_iter, lambda: ops.pagerank(weighted(G, weight), alpha, shares, tol, max_iter)))
+    return by_node(
+        G, as_networkx(max_iter, lambda: ops.pagerank(weighted(G, weight), alpha, shares, tol, max_iter))
+    )
 
 
 def as_networkx(max_iter: int, run: Callable[[], np.ndarray]) -> np.ndarray:

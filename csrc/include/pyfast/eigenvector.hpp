@@ -38,9 +38,9 @@ struct EigenvectorOptions {
 // from which nothing better comes is left again.
 //
 // Gives, for each pool, the products with A that it took, and whether it came to that end within max_iterations of
-// them (without cycles: not). If not, what was reached is the result; neighbours do not notice. O(edges) a product; memory O(pool) a thread, and with a basis 1 KB a node up to 32 MB.
-// Thread-safe; a pool's result depends on nothing but the pool. Throws Error on malformed input, Stopped where
-// `stop` is set.
+// them (without cycles: not). If not, what was reached is the result; neighbours do not notice. O(edges) a
+// product; memory O(pool) a thread, and with a basis 1 KB a node up to 32 MB. Thread-safe; a pool's result depends
+// on nothing but the pool. Throws Error on malformed input, Stopped where `stop` is set.
 PYFAST_API std::vector<Convergence> eigenvector(const Graphs& graphs, const EigenvectorOptions& options,
                                                 std::span<float> centrality);
 
