@@ -1,7 +1,6 @@
 // Ops that may take long: without the GIL, and with an ear for Ctrl-C.
 #pragma once
 
-#include <Python.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
@@ -24,7 +23,7 @@ namespace pyfast::python {
 // signal's handler raises stops the work and is thrown.
 template <class Work>
 void stoppable(double operations, const Work& work) {
-    constexpr double short_work = 1e8;  // a tenth of a second
+    constexpr double short_work = 5e8;  // a second at most
     constexpr std::chrono::milliseconds pause{10};
     std::atomic<bool> stop{false};
     const py::gil_scoped_release release;

@@ -66,7 +66,8 @@ struct Workspace {
     }
 };
 
-using Longs [[gnu::vector_size(lanes_of_doubles * sizeof(std::int64_t))]] = std::int64_t;
+constexpr std::size_t lanes = sizeof(Quad) / sizeof(double);  // of which a row has a whole number
+using Longs [[gnu::vector_size(lanes * sizeof(std::int64_t))]] = std::int64_t;
 
 // distance_ij = min(distance_ij, distance_ik + distance_kj) for all k in turn: Floyd and Warshall.
 PYFAST_MULTIVERSION void shorten(double* distance, std::size_t n, std::size_t padded) {
@@ -78,9 +79,9 @@ PYFAST_MULTIVERSION void shorten(double* distance, std::size_t n, std::size_t pa
             if (i == k || first == infinity) {
                 continue;
             }
-            for (std::size_t j = 0; j < padded; j += lanes_of_doubles) {
-                Doubles now;
-                Doubles then;
+            for (std::size_t j = 0; j < padded; j += lanes) {
+                Quad now;
+                Quad then;
                 std::memcpy(&now, row + j, sizeof now);
                 std::memcpy(&then, via + j, sizeof then);
                 then = first + then;
@@ -94,8 +95,8 @@ PYFAST_MULTIVERSION void shorten(double* distance, std::size_t n, std::size_t pa
 // place[v] = the number of nodes nearer than v.
 PYFAST_MULTIVERSION void rank_distances(const double* distance, std::size_t n, std::size_t padded,
                                         std::int64_t* place) {
-    for (std::size_t v = 0; v < padded; v += lanes_of_doubles) {
-        Doubles d;
+    for (std::size_t v = 0; v < padded; v += lanes) {
+        Quad d;
         std::memcpy(&d, distance + v, sizeof d);
         Longs nearer{};
         for (std::size_t u = 0; u < n; ++u) {
@@ -123,10 +124,10 @@ PYFAST_MULTIVERSION void count_dense(const DenseSource& s, double* count, double
         const double* const row = s.lengths + v * s.padded;
         const double distance = s.distance[v];
         const double paths = count[v];
-        for (std::size_t w = 0; w < s.padded; w += lanes_of_doubles) {
-            Doubles length;
-            Doubles limit;
-            Doubles sum;
+        for (std::size_t w = 0; w < s.padded; w += lanes) {
+            Quad length;
+            Quad limit;
+            Quad sum;
             std::memcpy(&length, row + w, sizeof length);
             std::memcpy(&limit, s.limit + w, sizeof limit);
             std::memcpy(&sum, count + w, sizeof sum);
@@ -139,10 +140,10 @@ PYFAST_MULTIVERSION void count_dense(const DenseSource& s, double* count, double
         const double* const row = s.reversed + w * s.padded;
         const double limit = s.limit[w];
         const double part = 1.0 / count[w] + share[w];
-        for (std::size_t v = 0; v < s.padded; v += lanes_of_doubles) {
-            Doubles length;
-            Doubles distance;
-            Doubles sum;
+        for (std::size_t v = 0; v < s.padded; v += lanes) {
+            Quad length;
+            Quad distance;
+            Quad sum;
             std::memcpy(&length, row + v, sizeof length);
             std::memcpy(&distance, s.distance + v, sizeof distance);
             std::memcpy(&sum, share + v, sizeof sum);

@@ -11,11 +11,6 @@ namespace pyfast {
 
 namespace {
 
-// Of 32 bytes: a number times a wider vector goes through memory where registers are no wider than that, and takes
-// twenty times as long.
-using Quad [[gnu::vector_size(4 * sizeof(double))]] = double;
-using Octet [[gnu::vector_size(8 * sizeof(float))]] = float;
-
 // to[0 .. Width vectors) of the product; the sums stay in registers.
 template <class Vector, std::size_t Width, class T>
 [[gnu::always_inline]] inline void push_block(const T* values, std::size_t rows, std::size_t stride, const T* from,

@@ -19,8 +19,8 @@ def eigenvector(
     """float32[N]: x of lambda * x_v = sum over edges (u, v) of w_uv * x_u, lambda the largest eigenvalue.
 
     None is negative, and each pool has Euclidean norm 1. A pool without edges, or without cycles among them: all
-    equal, 1 / sqrt(n). Where the largest eigenvalue has several eigenvectors (components of equal strength): the one nearest to all equal. A
-    self-loop is an edge like any other.
+    equal, 1 / sqrt(n). Where the largest eigenvalue has several eigenvectors (components of equal strength): the
+    one nearest to all equal. A self-loop is an edge like any other.
 
     A pool is done where ||A x - mu x|| <= tolerance * mu, mu = ||A x||: x is then the eigenvector of weights that
     differ by no more than that; where the second eigenvalue is as close as 1 - d to the first, relatively, it is

@@ -1,6 +1,7 @@
 #include "centrality_test.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -135,6 +136,20 @@ void test_centrality() {
         CHECK(run(op, good, 5) == expected);
     }
     check_meaning(good);
+
+    const std::atomic<bool> stop{true};
+    std::vector<float> out(good.nodes());
+    const auto stopped = [&](const auto& op) {
+        try {
+            op();
+        } catch (const pyfast::Stopped&) {
+            return true;
+        }
+        return false;
+    };
+    CHECK(stopped([&] { betweenness(good.view(), {.threads = 2, .stop = &stop}, out); }));
+    CHECK(stopped([&] { eigenvector(good.view(), {.threads = 2, .stop = &stop}, out); }));
+    CHECK(stopped([&] { pagerank(good.view(), {}, {.threads = 2, .stop = &stop}, out); }));
 
     Batch small;
     for (const std::int32_t n : {0, 6, 40, 9}) {
