@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+_Bool: TypeAlias = npt.NDArray[np.bool_]
 _UInt8: TypeAlias = npt.NDArray[np.uint8]
 _UInt64: TypeAlias = npt.NDArray[np.uint64]
 _Int32: TypeAlias = npt.NDArray[np.int32]
@@ -26,7 +27,7 @@ _Features: TypeAlias = npt.NDArray[np.float32 | np.float64 | np.uint16]
 class Error(ValueError):
     """Malformed input."""
 
-def betweenness(g: _Graph, length: str, threads: int) -> _Float32: ...
+def betweenness(g: _Graph, length: str | _Float64, k: int | None, seed: int, threads: int) -> _Float32: ...
 def bridge_expand(
     X: _Forward,
     XT: _Forward,
@@ -66,7 +67,9 @@ def bridge_select(
 def cite(
     columns: dict[str, npt.NDArray[Any]], offsets: _Int64, cited: _Int64, scores: _Float64
 ) -> list[bytes]: ...
-def eigenvector(g: _Graph, tolerance: float, max_iterations: int, threads: int) -> _Float32: ...
+def eigenvector(
+    g: _Graph, tolerance: float, max_iterations: int, threads: int
+) -> tuple[_Float32, _Int64, _Bool]: ...  # centrality; of each pool: iterations, whether it converged
 def evidence_graph(
     X: _Forward,
     pool_offsets: _Int64,
@@ -133,7 +136,7 @@ def narrate(
 ) -> list[str]: ...
 def pagerank(
     g: _Graph, personalization: _Float32, damping: float, tolerance: float, max_iterations: int, threads: int
-) -> _Float32: ...
+) -> tuple[_Float32, _Int64, _Bool]: ...  # rank; of each pool: iterations, whether it converged
 def prune(
     score: _Float32, is_table: _UInt8, pool_offsets: _Int64, min_nodes: int, max_nodes: int, per_kind: int
 ) -> tuple[_Int64, _Int32]: ...  # offsets, nodes
@@ -262,6 +265,7 @@ class cuda:
         tolerance: float,
         max_iterations: int,
         rank: _Memory,
+        converged: _Memory,  # uint8 per pool
         queue: _Queue,
     ) -> None: ...
     @staticmethod

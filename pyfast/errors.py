@@ -74,6 +74,18 @@ class ArrayError(PyfastError, ValueError):
     """An array given to an op has the wrong dtype, shape or content; the message names the argument."""
 
 
+class ConvergenceWarning(UserWarning):
+    """An op that iterates has not reached its tolerance in some pools: their results are what it had by then.
+
+    `warnings.simplefilter("error", ConvergenceWarning)` makes an error of it.
+    """
+
+    def __init__(self, message: str, pools: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.pools = pools
+        """Which of the batch, ascending"""
+
+
 class DeviceError(PyfastError):
     """The GPU that an op is to run on cannot be used: no driver, no device, or a pyfast without its GPU ops."""
 

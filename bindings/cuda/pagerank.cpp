@@ -9,15 +9,17 @@ void bind_pagerank(py::module_& m) {
     m.def(
         "pagerank",
         [](const std::tuple<Memory, Memory, Memory, Memory>& g, const Memory& shares, double damping,
-           double tolerance, std::int64_t max_iterations, const Memory& rank, const QueueMemory& on) {
+           double tolerance, std::int64_t max_iterations, const Memory& rank, const Memory& converged,
+           const QueueMemory& on) {
             const auto& [pool_offsets, indptr, indices, weights] = g;
             const Graphs graphs{at<const std::int64_t>(pool_offsets), at<const std::int64_t>(indptr),
                                 at<const std::int32_t>(indices), at<const float>(weights)};
             const PageRankOptions options{damping, tolerance, max_iterations};
-            pyfast::cuda::pagerank(graphs, at<const float>(shares), options, at<float>(rank), queue(on));
+            pyfast::cuda::pagerank(graphs, at<const float>(shares), options, at<float>(rank),
+                                   at<std::uint8_t>(converged), queue(on));
         },
         Released(), py::arg("g"), py::arg("personalization"), py::arg("damping"), py::arg("tolerance"),
-        py::arg("max_iterations"), py::arg("rank"), py::arg("queue"));
+        py::arg("max_iterations"), py::arg("rank"), py::arg("converged"), py::arg("queue"));
 }
 
 }  // namespace pyfast::python::cuda

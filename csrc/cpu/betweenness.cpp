@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t small_pool = 512;  // one thread's work
+constexpr double most_paths = 0x1p512;   // beyond it numbers of paths want a scale
 
 // What leads on from one source: nodes in the order in which they are settled, and the edges on shortest paths.
 struct ShortestPaths {
@@ -31,11 +33,22 @@ struct ShortestPaths {
     std::vector<std::int32_t> to;
 };
 
+// A node in a breadth-first search.
+struct Found {
+    double count;        // shortest paths to it
+    std::int32_t hops;   // -1: not found
+    std::int32_t place;  // in the order
+};
+
 struct Workspace {
     std::vector<double> lengths;  // per edge
-    Aligned<double> matrix;       // dense: n x padded lengths, infinite where there is no edge
-    Aligned<double> reversed;     // dense: the same of the edges to a node
-    Aligned<double> distance;     // dense: n x padded; else of one source
+    std::vector<std::size_t>
+        first_hop;  // per node: its edges in `hop`, which are no self-loops and not of weight 0
+    std::vector<std::int32_t> hop;
+    std::vector<Found> found;
+    Aligned<double> matrix;    // dense: n x padded lengths, infinite where there is no edge
+    Aligned<double> reversed;  // dense: the same of the edges to a node
+    Aligned<double> distance;  // dense: n x padded; else of one source
     Aligned<double> limit;
     Aligned<std::int64_t> place;
     std::vector<std::pair<double, std::int32_t>> heap;
@@ -47,12 +60,14 @@ struct Workspace {
 
     void trim() {
         pyfast::trim(lengths);
+        pyfast::trim(hop);
         pyfast::trim(paths.to);
         pyfast::trim(heap);
     }
 };
 
-using Longs [[gnu::vector_size(lanes_of_doubles * sizeof(std::int64_t))]] = std::int64_t;
+constexpr std::size_t lanes = sizeof(Quad) / sizeof(double);  // of which a row has a whole number
+using Longs [[gnu::vector_size(lanes * sizeof(std::int64_t))]] = std::int64_t;
 
 // distance_ij = min(distance_ij, distance_ik + distance_kj) for all k in turn: Floyd and Warshall.
 PYFAST_MULTIVERSION void shorten(double* distance, std::size_t n, std::size_t padded) {
@@ -64,9 +79,9 @@ PYFAST_MULTIVERSION void shorten(double* distance, std::size_t n, std::size_t pa
             if (i == k || first == infinity) {
                 continue;
             }
-            for (std::size_t j = 0; j < padded; j += lanes_of_doubles) {
-                Doubles now;
-                Doubles then;
+            for (std::size_t j = 0; j < padded; j += lanes) {
+                Quad now;
+                Quad then;
                 std::memcpy(&now, row + j, sizeof now);
                 std::memcpy(&then, via + j, sizeof then);
                 then = first + then;
@@ -80,8 +95,8 @@ PYFAST_MULTIVERSION void shorten(double* distance, std::size_t n, std::size_t pa
 // place[v] = the number of nodes nearer than v.
 PYFAST_MULTIVERSION void rank_distances(const double* distance, std::size_t n, std::size_t padded,
                                         std::int64_t* place) {
-    for (std::size_t v = 0; v < padded; v += lanes_of_doubles) {
-        Doubles d;
+    for (std::size_t v = 0; v < padded; v += lanes) {
+        Quad d;
         std::memcpy(&d, distance + v, sizeof d);
         Longs nearer{};
         for (std::size_t u = 0; u < n; ++u) {
@@ -109,10 +124,10 @@ PYFAST_MULTIVERSION void count_dense(const DenseSource& s, double* count, double
         const double* const row = s.lengths + v * s.padded;
         const double distance = s.distance[v];
         const double paths = count[v];
-        for (std::size_t w = 0; w < s.padded; w += lanes_of_doubles) {
-            Doubles length;
-            Doubles limit;
-            Doubles sum;
+        for (std::size_t w = 0; w < s.padded; w += lanes) {
+            Quad length;
+            Quad limit;
+            Quad sum;
             std::memcpy(&length, row + w, sizeof length);
             std::memcpy(&limit, s.limit + w, sizeof limit);
             std::memcpy(&sum, count + w, sizeof sum);
@@ -125,10 +140,10 @@ PYFAST_MULTIVERSION void count_dense(const DenseSource& s, double* count, double
         const double* const row = s.reversed + w * s.padded;
         const double limit = s.limit[w];
         const double part = 1.0 / count[w] + share[w];
-        for (std::size_t v = 0; v < s.padded; v += lanes_of_doubles) {
-            Doubles length;
-            Doubles distance;
-            Doubles sum;
+        for (std::size_t v = 0; v < s.padded; v += lanes) {
+            Quad length;
+            Quad distance;
+            Quad sum;
             std::memcpy(&length, row + v, sizeof length);
             std::memcpy(&distance, s.distance + v, sizeof distance);
             std::memcpy(&sum, share + v, sizeof sum);
@@ -138,14 +153,30 @@ PYFAST_MULTIVERSION void count_dense(const DenseSource& s, double* count, double
     }
 }
 
-void read_lengths(Workspace& space, const PoolEdges& pool, EdgeLength length) {
+// `given` holds the pool's own lengths, or nothing.
+void read_lengths(Workspace& space, const PoolEdges& pool, EdgeLength length, std::span<const double> given) {
     space.lengths.resize(pool.edges());
     for (std::size_t v = 0; v < pool.nodes(); ++v) {
         for (std::size_t e = pool.begin(v); e < pool.begin(v + 1); ++e) {
             const auto weight = static_cast<double>(pool.weights[e]);
             const bool counts = weight > 0.0 && static_cast<std::size_t>(pool.indices[e]) != v;
-            space.lengths[e] = !counts ? infinity : length == EdgeLength::hops ? 1.0 : 1.0 / weight;
+            const double known = !given.empty() ? given[e] : length == EdgeLength::hops ? 1.0 : 1.0 / weight;
+            space.lengths[e] = counts ? known : infinity;
         }
+    }
+}
+
+void read_hops(Workspace& space, const PoolEdges& pool) {
+    space.hop.clear();
+    space.first_hop.assign(1, 0);
+    for (std::size_t v = 0; v < pool.nodes(); ++v) {
+        const PoolEdges::Row row = pool.row(v);
+        for (std::size_t e = 0; e < row.indices.size(); ++e) {
+            if (row.weights[e] > 0.0f && static_cast<std::size_t>(row.indices[e]) != v) {
+                space.hop.push_back(row.indices[e]);
+            }
+        }
+        space.first_hop.push_back(space.hop.size());
     }
 }
 
@@ -275,7 +306,7 @@ void add_dependencies(Workspace& space) {
     };
     for (std::size_t at = 0; at < reached; ++at) {
         const auto v = static_cast<std::size_t>(paths.order[at]);
-        if (space.count[v] > 0x1p512) {
+        if (space.count[v] > most_paths) {
             space.count[v] *= 0x1p-512;
             ++space.level[v];
         }
@@ -297,68 +328,188 @@ void add_dependencies(Workspace& space) {
     }
 }
 
+// The same of one source where all edges are 1 long: breadth-first, with `to` of places in the order. False where
+// there are so many paths that their numbers want a scale; nothing is added then.
+bool add_hops_source(Workspace& space, std::size_t n, std::size_t source) {
+    space.found.assign(n, Found{0.0, -1, 0});
+    space.paths.order.resize(n + 1);  // one more than there are, as with `to`: for what nobody reads
+    space.paths.begin.resize(n + 1);
+    space.paths.to.resize(space.hop.size() + 1);
+    Found* const found = space.found.data();
+    std::int32_t* const order = space.paths.order.data();
+    std::int64_t* const begin = space.paths.begin.data();
+    std::int32_t* const to = space.paths.to.data();
+    found[source] = {1.0, 0, 0};
+    order[0] = static_cast<std::int32_t>(source);
+    std::size_t reached = 1;
+    std::size_t end = 0;
+    double most = 1.0;
+    for (std::size_t at = 0; at < reached; ++at) {
+        const auto v = static_cast<std::size_t>(order[at]);
+        const double count = found[v].count;
+        const std::int32_t hops = found[v].hops + 1;
+        most = std::max(most, count);
+        begin[at] = static_cast<std::int64_t>(end);
+        for (std::size_t e = space.first_hop[v]; e < space.first_hop[v + 1]; ++e) {
+            // Without a branch: what an edge leads to is a coin toss for the processor.
+            const std::int32_t node = space.hop[e];
+            Found& next = found[static_cast<std::size_t>(node)];
+            const bool is_new = next.hops < 0;
+            order[reached] = node;
+            next.place = is_new ? static_cast<std::int32_t>(reached) : next.place;
+            next.hops = is_new ? hops : next.hops;
+            reached += is_new ? 1 : 0;
+            const bool leads_on = next.hops == hops;
+            next.count += leads_on ? count : 0.0;
+            to[end] = next.place;
+            end += leads_on ? 1 : 0;
+        }
+    }
+    if (most > most_paths) {
+        return false;
+    }
+    begin[reached] = static_cast<std::int64_t>(end);
+    double* const share = space.share.data();
+    for (std::size_t at = reached; at-- > 1;) {
+        double shares = 0.0;
+        for (auto e = static_cast<std::size_t>(begin[at]); e < static_cast<std::size_t>(begin[at + 1]); ++e) {
+            shares += share[static_cast<std::size_t>(to[e])];
+        }
+        const auto v = static_cast<std::size_t>(order[at]);
+        share[at] = 1.0 / found[v].count + shares;
+        space.sum[v] += found[v].count * shares;
+    }
+    return true;
+}
+
+// The sources of a pool of n nodes, in ascending order: k of them, drawn by the seed, or all.
+std::vector<std::int32_t> sources_of(std::size_t n, const BetweennessOptions& options) {
+    std::vector<std::int32_t> nodes(n);
+    std::iota(nodes.begin(), nodes.end(), 0);
+    if (options.k && static_cast<std::size_t>(*options.k) < n) {
+        const auto k = static_cast<std::size_t>(*options.k);
+        std::uint64_t state = options.seed;
+        for (std::size_t i = 0; i < k; ++i) {
+            state += 0x9E3779B97F4A7C15U;  // SplitMix64
+            std::uint64_t bits = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9U;
+            bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBU;
+            std::swap(nodes[i], nodes[i + (bits ^ (bits >> 31)) % (n - i)]);
+        }
+        nodes.resize(k);
+        std::sort(nodes.begin(), nodes.end());
+    }
+    return nodes;
+}
+
 // Some of one pool's sources.
 struct Task {
     std::size_t pool;
     std::size_t first;
     std::size_t last;
+    bool whole;  // all of them
 };
 
 // A small pool is one task; a larger one at most 64, whatever the number of threads.
-std::vector<Task> tasks_of(const Graphs& graphs) {
+std::vector<Task> tasks_of(const Graphs& graphs, const BetweennessOptions& options) {
     std::vector<Task> tasks;
     for (std::size_t p = 0; p < graphs.size(); ++p) {
         const auto n = static_cast<std::size_t>(graphs.pool_offsets[p + 1] - graphs.pool_offsets[p]);
-        const std::size_t sources = n <= small_pool ? n : std::max((n + 63) / 64, small_pool / 8);
+        const std::size_t sources = options.k ? std::min(n, static_cast<std::size_t>(*options.k)) : n;
+        const std::size_t most = n <= small_pool ? n : std::max((sources + 63) / 64, small_pool / 8);
         std::size_t first = 0;
         do {
-            tasks.push_back({p, first, std::min(first + sources, n)});
-            first += sources;
-        } while (first < n);
+            tasks.push_back({p, first, std::min(first + most, sources), sources <= most});
+            first += most;
+        } while (first < sources);
     }
     return tasks;
 }
 
-void add_sources(Workspace& space, const PoolEdges& pool, EdgeLength length, const Task& task) {
+void check_lengths(std::span<const double> lengths, std::size_t p) {
+    if (!std::all_of(lengths.begin(), lengths.end(), [](double d) { return d > 0.0 && d < infinity; })) {
+        throw Error("length: of pool " + std::to_string(p) + " holds a number that is not finite and above 0");
+    }
+}
+
+void add_sources(Workspace& space, const PoolEdges& pool, const Task& task, std::span<const double> lengths,
+                 const BetweennessOptions& options) {
     const std::size_t n = pool.nodes();
     space.sum.assign(n, 0.0);
+    check_lengths(lengths, task.pool);
     if (n <= 2) {
         return;
     }
-    read_lengths(space, pool, length);
-    const bool dense = n <= small_pool && pool.edges() * 8 >= n * n && all_distances(space, pool);
+    const std::vector<std::int32_t> sources = sources_of(n, options);
+    read_lengths(space, pool, options.length, lengths);
+    // All distances are worth it for a good part of the sources.
+    const bool dense =
+        n <= small_pool && pool.edges() * 8 >= n * n && sources.size() * 4 >= n && all_distances(space, pool);
+    const bool hops = lengths.empty() && options.length == EdgeLength::hops;
     space.count.resize(n);
     space.level.resize(n);
     space.share.resize(n);
-    for (std::size_t source = task.first; source < task.last; ++source) {
+    if (hops && !dense) {
+        read_hops(space, pool);
+    }
+    for (std::size_t s = task.first; s < task.last; ++s) {
+        check_stop(options.stop);
+        const auto source = static_cast<std::size_t>(sources[s]);
         if (dense) {
             add_dense_source(space, n, source);
-        } else {
+        } else if (!hops || !add_hops_source(space, n, source)) {
             find_paths(space, pool, source);
             add_dependencies(space);
         }
     }
 }
 
+// What is left to be divided by, of each node: the number of pairs that it may lie between.
+void write_centrality(std::span<const double> sum, const BetweennessOptions& options, std::span<float> out) {
+    const std::size_t n = sum.size();
+    if (n <= 2) {
+        std::fill(out.begin(), out.end(), 0.0f);
+        return;
+    }
+    const std::vector<std::int32_t> sources = sources_of(n, options);
+    const auto ends = static_cast<double>(n - 2);
+    const bool all = sources.size() == n;
+    const double pairs = static_cast<double>(all ? n - 1 : sources.size()) * ends;
+    std::transform(sum.begin(), sum.end(), out.begin(), [&](double s) { return static_cast<float>(s / pairs); });
+    if (!all) {
+        const double own_pairs = static_cast<double>(sources.size() - 1) * ends;
+        for (const std::int32_t s : sources) {
+            const auto v = static_cast<std::size_t>(s);
+            out[v] = static_cast<float>(sum[v] / own_pairs);  // 0 / 0 = NaN for a single source
+        }
+    }
+}
+
 }  // namespace
 
-void betweenness(const Graphs& graphs, EdgeLength length, int threads, std::span<float> centrality) {
+void betweenness(const Graphs& graphs, const BetweennessOptions& options, std::span<float> centrality) {
     check_batch(graphs, centrality, "centrality");
+    if (!options.lengths.empty() && options.lengths.size() != graphs.indices.size()) {
+        throw Error("length: must hold one number per edge (" + std::to_string(graphs.indices.size()) + "), got " +
+                    std::to_string(options.lengths.size()));
+    }
+    if (options.k && *options.k < 1) {
+        throw Error("k: must be at least 1");
+    }
     const auto write = [&](std::size_t p, std::span<const double> sum) {
-        const auto n = static_cast<double>(sum.size());
-        const double pairs = sum.size() > 2 ? (n - 1.0) * (n - 2.0) : 1.0;
-        const auto out = centrality.subspan(static_cast<std::size_t>(graphs.pool_offsets[p]), sum.size());
-        std::transform(sum.begin(), sum.end(), out.begin(),
-                       [&](double s) { return static_cast<float>(s / pairs); });
+        const auto first = static_cast<std::size_t>(graphs.pool_offsets[p]);
+        write_centrality(sum, options, centrality.subspan(first, sum.size()));
     };
-    const std::vector<Task> tasks = tasks_of(graphs);
+    const std::vector<Task> tasks = tasks_of(graphs, options);
     std::vector<std::vector<double>> parts(tasks.size());  // of pools that are several tasks
     parallel_for(
-        tasks.size(), threads, 1, [] { return Reused<Workspace>(); },
+        tasks.size(), options.threads, 1, [] { return Reused<Workspace>(); },
         [&](Reused<Workspace>& space, std::size_t t) {
             const PoolEdges pool = checked_pool(graphs, tasks[t].pool);
-            add_sources(*space, pool, length, tasks[t]);
-            if (tasks[t].last - tasks[t].first == pool.nodes()) {
+            const auto own = [&](std::span<const double> all) {
+                return all.empty() ? all : all.subspan(static_cast<std::size_t>(pool.indptr[0]), pool.edges());
+            };
+            add_sources(*space, pool, tasks[t], own(options.lengths), options);
+            if (tasks[t].whole) {
                 write(tasks[t].pool, space->sum);
             } else {
                 parts[t] = space->sum;

@@ -9,6 +9,7 @@
 #include "parallel.hpp"
 #include "pyfast/error.hpp"
 #include "pyfast/graphs.hpp"
+#include "pyfast/iteration.hpp"
 #include "reused.hpp"
 
 namespace pyfast {
@@ -31,7 +32,13 @@ inline void check_iteration(double tolerance, std::int64_t max_iterations) {
     }
 }
 
-// Calls body(workspace, pool, first) for each pool that has nodes; `first` is its first node in the batch.
+inline void check_stop(Stop stop) {
+    if (stop != nullptr && stop->load(std::memory_order_relaxed)) {
+        throw Stopped();
+    }
+}
+
+// Calls body(workspace, pool, p) for each pool p that has nodes.
 template <class Workspace, class Body>
 void each_pool(const Graphs& graphs, int threads, const Body& body) {
     parallel_for(
@@ -39,7 +46,7 @@ void each_pool(const Graphs& graphs, int threads, const Body& body) {
         [&](Reused<Workspace>& space, std::size_t p) {
             const PoolEdges pool = checked_pool(graphs, p);
             if (pool.nodes() > 0) {
-                body(*space, pool, static_cast<std::size_t>(graphs.pool_offsets[p]));
+                body(*space, pool, p);
             }
         });
 }

@@ -69,12 +69,13 @@ PYFAST_MULTIVERSION float step(float* rank, const float* pushed, const float* re
 }
 
 // Steps until the last one changed no more than the tolerance, or, where rounding keeps it from that, no less than
-// the one before: but for rounding each changes less. Gives the number of steps.
+// the one before: but for rounding each changes less.
 template <class T>
-std::int64_t iterate(const PoolMatrix& matrix, std::span<const std::size_t> stuck, Vectors<T>& vectors, T damping,
-                     T tolerance, std::int64_t most) {
+Convergence iterate(const PoolMatrix& matrix, std::span<const std::size_t> stuck, Vectors<T>& vectors, T damping,
+                    T tolerance, std::int64_t most, Stop stop) {
     T change = std::numeric_limits<T>::infinity();
     for (std::int64_t steps = 1; steps <= most; ++steps) {
+        check_stop(stop);
         T resting{0};
         for (const std::size_t v : stuck) {
             resting += vectors.rank[v];
@@ -84,10 +85,11 @@ std::int64_t iterate(const PoolMatrix& matrix, std::span<const std::size_t> stuc
         change = step(vectors.rank.data(), vectors.pushed.data(), vectors.restart.data(),
                       T{1} - damping + damping * resting, vectors.rank.size());
         if (change <= tolerance || change >= before) {
-            return steps;
+            constexpr T rounding = 64 * std::numeric_limits<T>::epsilon();
+            return {steps, change <= std::max(tolerance, rounding)};
         }
     }
-    return most;
+    return {most, false};
 }
 
 void set_restart(Aligned<double>& restart, std::span<const float> personalization, std::size_t n) {
@@ -97,8 +99,8 @@ void set_restart(Aligned<double>& restart, std::span<const float> personalizatio
     }
 }
 
-void rank_pool(Workspace& space, const PoolEdges& pool, std::span<const float> personalization,
-               const PageRankOptions& options, std::span<float> rank) {
+Convergence rank_pool(Workspace& space, const PoolEdges& pool, std::span<const float> personalization,
+                      const PageRankOptions& options, std::span<float> rank) {
     const std::size_t n = pool.nodes();
     PoolMatrix& matrix = space.matrix;
     matrix.read(pool, options.damping);
@@ -120,20 +122,24 @@ void rank_pool(Workspace& space, const PoolEdges& pool, std::span<const float> p
         space.rough.rank = space.rough.restart;
         space.rough.pushed.assign(space.rough.rank.size(), 0.0f);
         steps = iterate(matrix, space.stuck, space.rough, static_cast<float>(options.damping),
-                        static_cast<float>(rough), options.max_iterations);
+                        static_cast<float>(rough), options.max_iterations, options.stop)
+                    .iterations;
         fine.rank.assign(space.rough.rank.begin(), space.rough.rank.end());
     }
-    iterate(matrix, space.stuck, fine, options.damping, options.tolerance, options.max_iterations - steps);
+    Convergence convergence = iterate(matrix, space.stuck, fine, options.damping, options.tolerance,
+                                      options.max_iterations - steps, options.stop);
+    convergence.iterations += steps;
     const double sum = std::accumulate(fine.rank.begin(), fine.rank.end(), 0.0);
     for (std::size_t v = 0; v < n; ++v) {
         rank[v] = static_cast<float>(fine.rank[v] / sum);
     }
+    return convergence;
 }
 
 }  // namespace
 
-void pagerank(const Graphs& graphs, std::span<const float> personalization, const PageRankOptions& options,
-              std::span<float> rank) {
+std::vector<Convergence> pagerank(const Graphs& graphs, std::span<const float> personalization,
+                                  const PageRankOptions& options, std::span<float> rank) {
     check_batch(graphs, rank, "rank");
     const std::size_t nodes = graphs.nodes();
     if (!personalization.empty() && personalization.size() != nodes) {
@@ -148,11 +154,14 @@ void pagerank(const Graphs& graphs, std::span<const float> personalization, cons
         throw Error("damping: must lie in [0, 1)");
     }
     check_iteration(options.tolerance, options.max_iterations);
-    each_pool<Workspace>(graphs, options.threads, [&](Workspace& space, const PoolEdges& pool, std::size_t first) {
+    std::vector<Convergence> convergence(graphs.size());
+    each_pool<Workspace>(graphs, options.threads, [&](Workspace& space, const PoolEdges& pool, std::size_t p) {
+        const auto first = static_cast<std::size_t>(graphs.pool_offsets[p]);
         const auto shares =
             personalization.empty() ? personalization : personalization.subspan(first, pool.nodes());
-        rank_pool(space, pool, shares, options, rank.subspan(first, pool.nodes()));
+        convergence[p] = rank_pool(space, pool, shares, options, rank.subspan(first, pool.nodes()));
     });
+    return convergence;
 }
 
 }  // namespace pyfast

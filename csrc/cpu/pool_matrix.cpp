@@ -11,7 +11,7 @@ namespace pyfast {
 
 namespace {
 
-// to[0 .. Width registers) of the product; the sums stay in registers.
+// to[0 .. Width vectors) of the product; the sums stay in registers.
 template <class Vector, std::size_t Width, class T>
 [[gnu::always_inline]] inline void push_block(const T* values, std::size_t rows, std::size_t stride, const T* from,
                                               T* to) {
@@ -26,29 +26,26 @@ template <class Vector, std::size_t Width, class T>
     std::memcpy(to, sums, sizeof sums);
 }
 
+// The stride is an even number of vectors.
 template <class Vector, class T>
 [[gnu::always_inline]] inline void push_dense(const T* values, std::size_t rows, std::size_t stride, const T* from,
                                               T* to) {
     constexpr std::size_t lanes = sizeof(Vector) / sizeof(T);
     std::size_t first = 0;
-    for (; first + 4 * lanes <= stride; first += 4 * lanes) {
-        push_block<Vector, 4>(values + first, rows, stride, from, to + first);
+    for (; first + 8 * lanes <= stride; first += 8 * lanes) {
+        push_block<Vector, 8>(values + first, rows, stride, from, to + first);
     }
     switch ((stride - first) / lanes) {
-        case 3: push_block<Vector, 3>(values + first, rows, stride, from, to + first); break;
+        case 6: push_block<Vector, 6>(values + first, rows, stride, from, to + first); break;
+        case 4: push_block<Vector, 4>(values + first, rows, stride, from, to + first); break;
         case 2: push_block<Vector, 2>(values + first, rows, stride, from, to + first); break;
-        case 1: push_block<Vector, 1>(values + first, rows, stride, from, to + first); break;
         default: break;
     }
 }
 
-PYFAST_MULTIVERSION void push_doubles(const double* values, std::size_t rows, std::size_t stride,
-                                      const double* from, double* to) {
-    push_dense<Doubles>(values, rows, stride, from, to);
-}
 PYFAST_MULTIVERSION void push_floats(const float* values, std::size_t rows, std::size_t stride, const float* from,
                                      float* to) {
-    push_dense<Floats>(values, rows, stride, from, to);
+    push_dense<Octet>(values, rows, stride, from, to);
 }
 
 double scale(std::optional<double> damping, double total) {
@@ -85,6 +82,11 @@ PYFAST_MULTIVERSION void scale_rows(float* rough, std::size_t n, std::optional<d
 }
 
 }  // namespace
+
+PYFAST_MULTIVERSION void push_rows(const double* values, std::size_t rows, std::size_t stride, const double* from,
+                                   double* to) {
+    push_dense<Quad>(values, rows, stride, from, to);
+}
 
 void PoolMatrix::read(const PoolEdges& pool, std::optional<double> damping) {
     pool_ = pool;
@@ -123,7 +125,7 @@ void PoolMatrix::read(const PoolEdges& pool, std::optional<double> damping) {
 void PoolMatrix::push(const double* from, double* to) const {
     const std::size_t n = pool_.nodes();
     if (dense_) {
-        push_doubles(values_.data(), n, rounded_up(n, lanes_of_doubles), from, to);
+        push_rows(values_.data(), n, rounded_up(n, lanes_of_doubles), from, to);
         return;
     }
     std::fill_n(to, padded(), 0.0);

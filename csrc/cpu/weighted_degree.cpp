@@ -16,13 +16,14 @@ namespace pyfast {
 namespace {
 
 struct Workspace {
-    // What the closed forms need of a term: {S_t, base + df_t}, by the term's id in the index. What is not above
-    // `base` is an earlier pool's, so nothing has to be cleared between pools.
+    // What the closed forms need of a term: {sum of its weights, base + number of them}, by the term's id in the
+    // index. What is not above `base` is an earlier pass's, so nothing has to be cleared between them.
     using Term [[gnu::vector_size(2 * sizeof(double))]] = double;
 
     std::vector<Row> rows;
     Zeroed<Term> terms;
     double base = 0.0;
+    std::vector<double> totals;  // per document
     PoolGraph graph;
 
     void trim() {
@@ -43,38 +44,73 @@ void degree_from_edges(Workspace& space, const WeightedDegreeOptions& options, s
     }
 }
 
-PYFAST_MULTIVERSION void degree_in_closed_form(Workspace& space, EdgeWeight weight, std::span<float> degree) {
+// A term's entry as the pool has it so far. Without a branch: whether a term is new is a coin toss for the
+// processor.
+[[gnu::always_inline]] inline Workspace::Term known(const Workspace::Term& term, double base) {
+    return Workspace::Term{term[1], term[1]} > base ? term : Workspace::Term{0.0, base};
+}
+
+// The sum of part(e) over the entries of a row: four sums in flight, for one alone would wait for each addition.
+template <class Part>
+[[gnu::always_inline]] inline double total_of(const Row& row, const Part& part) {
+    std::array<double, 4> totals{};
+    std::size_t e = 0;
+    for (; e + 4 <= row.terms.size(); e += 4) {
+        for (std::size_t k = 0; k < 4; ++k) {
+            totals[k] += part(e + k);
+        }
+    }
+    for (; e < row.terms.size(); ++e) {
+        totals[0] += part(e);
+    }
+    return (totals[0] + totals[1]) + (totals[2] + totals[3]);
+}
+
+PYFAST_MULTIVERSION void degree_of_sum(Workspace& space, std::span<float> degree) {
     using Term = Workspace::Term;
     Term* const terms = space.terms.data();
     const double base = space.base;
     for (const Row& row : space.rows) {
         for (std::size_t e = 0; e < row.terms.size(); ++e) {
             Term& term = terms[row.terms[e]];
-            // Without a branch: whether a term is new is a coin toss for the processor.
-            const Term known = Term{term[1], term[1]} > base ? term : Term{0.0, base};
-            term = known + Term{static_cast<double>(row.weights[e]), 1.0};
+            term = known(term, base) + Term{static_cast<double>(row.weights[e]), 1.0};
         }
     }
     space.base += static_cast<double>(degree.size());
     for (std::size_t i = 0; i < degree.size(); ++i) {
         const Row& row = space.rows[i];
-        const auto part = [&](std::size_t e) {
+        degree[i] = static_cast<float>(total_of(row, [&](std::size_t e) {
             const Term term = terms[row.terms[e]];
-            const auto x = static_cast<double>(row.weights[e]);
-            return weight == EdgeWeight::sum ? (term[1] - base - 2.0) * x + term[0] : x * (term[0] - x);
-        };
-        std::array<double, 4> totals{};  // in flight: one sum alone would wait for each addition
-        std::size_t e = 0;
-        for (; e + 4 <= row.terms.size(); e += 4) {
-            for (std::size_t k = 0; k < 4; ++k) {
-                totals[k] += part(e + k);
-            }
-        }
-        for (; e < row.terms.size(); ++e) {
-            totals[0] += part(e);
-        }
-        degree[i] = static_cast<float>((totals[0] + totals[1]) + (totals[2] + totals[3]));
+            return (term[1] - base - 2.0) * static_cast<double>(row.weights[e]) + term[0];
+        }));
     }
+}
+
+// What the others hold of a term is added up from both ends of the pool, and never S_t - x_it, of which nothing is
+// left where x_it is most of S_t.
+PYFAST_MULTIVERSION void degree_of_dot(Workspace& space, std::span<float> degree) {
+    using Term = Workspace::Term;
+    Term* const terms = space.terms.data();
+    const auto others = [&](const Row& row) {
+        const double base = space.base;
+        return total_of(row, [&](std::size_t e) {
+            Term& term = terms[row.terms[e]];
+            const Term before = known(term, base);
+            const auto x = static_cast<double>(row.weights[e]);
+            term = before + Term{x, 1.0};
+            return x * before[0];
+        });
+    };
+    const std::size_t n = degree.size();
+    space.totals.resize(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        space.totals[i] = others(space.rows[i]);
+    }
+    space.base += static_cast<double>(n);
+    for (std::size_t i = n; i-- > 0;) {
+        degree[i] = static_cast<float>(space.totals[i] + others(space.rows[i]));
+    }
+    space.base += static_cast<double>(n);
 }
 
 }  // namespace
@@ -110,7 +146,11 @@ void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeO
                 space.rows.push_back(checked_row(x, document));
             }
         }
-        degree_in_closed_form(space, options.weight, out);
+        if (options.weight == EdgeWeight::sum) {
+            degree_of_sum(space, out);
+        } else {
+            degree_of_dot(space, out);
+        }
     });
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int threads = 128;
 constexpr int warps = threads / lanes;
-constexpr std::int64_t small_pool = 128;  // its vectors lie in shared memory
+constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();  // what a step changes at its end
+constexpr std::int64_t small_pool = 128;                                  // its vectors lie in shared memory
 
 struct GraphArrays {
     RaggedArrays<std::int32_t> pools;  // offsets only
@@ -178,8 +179,9 @@ __device__ double step(const Incoming& incoming, std::int64_t first, std::int64_
     return block_sum(change, parts);
 }
 
+// `converged` is null, or has room for each pool.
 __global__ void pagerank_kernel(GraphArrays graphs, const float* shares, Settings settings, Incoming incoming,
-                                Vectors large, float* rank, const std::int32_t* status) {
+                                Vectors large, float* rank, std::uint8_t* converged, const std::int32_t* status) {
     if (*status != 0) {
         return;
     }
@@ -195,12 +197,14 @@ __global__ void pagerank_kernel(GraphArrays graphs, const float* shares, Setting
         turn(graphs, incoming, first, first + n);
         begin_walk(graphs, shares, first, n, vectors, parts);
         double change = HUGE_VAL;
-        for (std::int64_t steps = 0; steps < settings.most; ++steps) {
+        bool ended = n == 0;
+        for (std::int64_t steps = 0; steps < settings.most && !ended; ++steps) {
             const double before = change;
             change = step(incoming, first, n, vectors, settings.damping, parts);
-            if (change <= settings.tolerance || change >= before) {
-                break;  // the whole block: all have the same sum
-            }
+            ended = change <= settings.tolerance || change >= before;  // the whole block: all have the same sum
+        }
+        if (converged != nullptr && threadIdx.x == 0) {
+            converged[p] = ended && (n == 0 || change <= fmax(settings.tolerance, rounding)) ? 1 : 0;
         }
         double sum = 0.0;
         for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
@@ -264,7 +268,7 @@ std::size_t pagerank_workspace(std::size_t nodes, std::size_t edges) {
 }
 
 void pagerank(const Graphs& graphs, std::span<const float> personalization, const PageRankOptions& options,
-              std::span<float> rank, const Queue& queue) {
+              std::span<float> rank, std::span<std::uint8_t> converged, const Queue& queue) {
     const GraphArrays arrays = graph_arrays(graphs);
     const std::size_t nodes = graphs.nodes();
     if (rank.size() != nodes) {
@@ -273,6 +277,9 @@ void pagerank(const Graphs& graphs, std::span<const float> personalization, cons
     if (!personalization.empty() && personalization.size() != nodes) {
         throw Error("personalization: must hold one number per node (" + std::to_string(nodes) + "), got " +
                     std::to_string(personalization.size()));
+    }
+    if (!converged.empty() && converged.size() != graphs.size()) {
+        throw Error("converged: must hold one number per pool (" + std::to_string(graphs.size()) + ")");
     }
     check_options(options);
     check_queue(queue, pagerank_workspace(nodes, graphs.indices.size()));
@@ -291,7 +298,7 @@ void pagerank(const Graphs& graphs, std::span<const float> personalization, cons
     GPU_LAUNCH(pagerank_kernel, blocks, threads, 0, stream, arrays,
                personalization.empty() ? nullptr : personalization.data(),
                Settings{options.damping, options.tolerance, options.max_iterations}, layout.incoming,
-               layout.vectors, rank.data(), queue.status);
+               layout.vectors, rank.data(), converged.empty() ? nullptr : converged.data(), queue.status);
     check_launch("pagerank");
 }
 

@@ -18,18 +18,22 @@ constexpr std::size_t blocks_at_once = 264;  // whose tables lie in the workspac
 constexpr std::size_t slot_size = sizeof(double) + 2 * sizeof(std::int32_t);
 constexpr std::size_t parts_size = 256;  // for the sums of a block's warps
 
-// The terms of a pool: how many documents hold each, and the sum of its weights. Open addressing; there is a slot
+// The terms of a pool, with what the closed form wants of their weights. For `sum`: how many there are, and their
+// sum. For `dot`: the largest, and the sum of the others; what all but x add up to is (largest - x) + that, while
+// of the difference of two sums nothing would be left where x is most of them. Open addressing; there is a slot
 // for each entry of the pool, so that there always is a free one for a new term.
 struct Terms {
     double* sums;
-    std::int32_t* terms;  // -1: a free slot
-    std::int32_t* counts;
-    std::int64_t mask;  // slots - 1; the slots are a power of two
+    std::int32_t* terms;   // -1: a free slot
+    std::int32_t* counts;  // for `sum`
+    float* largest;        // for `dot`, in the same place
+    std::int64_t mask;     // slots - 1; the slots are a power of two
 
     __device__ Terms(void* memory, std::int64_t slots)
         : sums(static_cast<double*>(memory)),
           terms(reinterpret_cast<std::int32_t*>(sums + slots)),
           counts(terms + slots),
+          largest(reinterpret_cast<float*>(terms + slots)),
           mask(slots - 1) {}
     [[nodiscard]] __device__ std::int64_t first_slot(std::int32_t term) const {
         return static_cast<std::int64_t>(static_cast<std::uint32_t>(term) * 0x9E3779B9U >> 8) & mask;
@@ -38,18 +42,23 @@ struct Terms {
         for (std::int64_t slot = threadIdx.x; slot <= mask; slot += blockDim.x) {
             sums[slot] = 0.0;
             terms[slot] = -1;
-            counts[slot] = 0;
+            counts[slot] = 0;  // and 0.0f
         }
     }
     // No two threads may add the same term at a time.
-    __device__ void add(std::int32_t term, float weight) const {
+    __device__ void add(std::int32_t term, float weight, EdgeWeight kind) const {
         std::int64_t slot = first_slot(term);
         for (std::int32_t found = atomicCAS(terms + slot, -1, term); found != -1 && found != term;
              found = atomicCAS(terms + slot, -1, term)) {
             slot = (slot + 1) & mask;
         }
-        sums[slot] += static_cast<double>(weight);
-        ++counts[slot];
+        if (kind == EdgeWeight::sum) {
+            sums[slot] += static_cast<double>(weight);
+            ++counts[slot];
+        } else {
+            sums[slot] += static_cast<double>(fminf(weight, largest[slot]));
+            largest[slot] = fmaxf(weight, largest[slot]);
+        }
     }
     // The slot of a term that is there.
     [[nodiscard]] __device__ std::int64_t find(std::int32_t term) const {
@@ -68,12 +77,12 @@ struct Rank {
 };
 
 __device__ void add_documents(const Terms& terms, const ForwardArrays& x, const PoolArrays& pools,
-                              std::int64_t first, std::int64_t last) {
+                              EdgeWeight weight, std::int64_t first, std::int64_t last) {
     for (std::int64_t v = first; v < last; ++v) {
         const std::int32_t document = pools.values[v];
         const std::int64_t end = x.offset(document + 1);
         for (std::int64_t e = x.offset(document) + threadIdx.x; e < end; e += blockDim.x) {
-            terms.add(x.indices[e], x.weights[e]);
+            terms.add(x.indices[e], x.weights[e], weight);
         }
         __syncthreads();  // a term is once in a document: its sum grows document by document
     }
@@ -90,7 +99,8 @@ __device__ void sum_documents(const Terms& terms, const ForwardArrays& x, const 
             const std::int64_t slot = terms.find(x.indices[e]);
             const auto own = static_cast<double>(x.weights[e]);
             const double sum = terms.sums[slot];
-            total += weight == EdgeWeight::sum ? (terms.counts[slot] - 2.0) * own + sum : own * (sum - own);
+            total += weight == EdgeWeight::sum ? (terms.counts[slot] - 2.0) * own + sum
+                                               : own * ((static_cast<double>(terms.largest[slot]) - own) + sum);
         }
         total = warp_sum(total);
         if (lane_of_thread() == 0) {
@@ -114,7 +124,7 @@ __global__ void degree_kernel(ForwardArrays x, PoolArrays pools, EdgeWeight weig
         const std::int64_t last = pools.offsets[p + 1];
         terms.clear();
         __syncthreads();
-        add_documents(terms, x, pools, first, last);
+        add_documents(terms, x, pools, weight, first, last);
         sum_documents(terms, x, pools, weight, first, last, degree);
         __syncthreads();
         if (rank.semantic != nullptr) {

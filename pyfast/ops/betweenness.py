@@ -8,34 +8,67 @@ import numpy as np
 import numpy.typing as npt
 
 from pyfast import _native
-from pyfast.ops.arrays import Float32, call, thread_count
+from pyfast.errors import ArrayError
+from pyfast.ops.arrays import Float32, array, call, thread_count
 from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
 
 EdgeLength = Literal["inverse", "hops"]
 
 
-def betweenness(g: EvidenceGraph, length: EdgeLength = "inverse", threads: int | None = None) -> Float32:
+def betweenness(
+    g: EvidenceGraph,
+    length: EdgeLength | npt.ArrayLike = "inverse",
+    threads: int | None = None,
+    k: int | None = None,
+    seed: int = 0,
+) -> Float32:
     """float32[N]: of each node v of a pool of n, the mean over ordered pairs (s, t) of other nodes of
 
     (number of shortest paths from s to t through v) / (number of shortest paths from s to t),
 
     0 for a pair without a path: the sum divided by (n - 1) * (n - 2), and 0 where n <= 2.
 
-    `length` of an edge: "inverse", 1 / weight, for weights are strengths; or "hops", 1. Edges of weight 0 and
-    self-loops are on no path. Paths whose lengths differ by at most 1e-10 of them count as equally long. Raises
-    `ArrayError` on malformed input.
+    `length` of an edge: "inverse", 1 / weight, for weights are strengths; "hops", 1; or float64[E], one number for
+    each of `g.indices`, finite and above 0 (a length of 0 would leave open which of two nodes comes first). Edges
+    of weight 0 and self-loops are on no path, whatever their length. Paths whose lengths differ by at most 1e-10
+    of them count as equally long.
+
+    With `k` only that many nodes of each pool are sources s, drawn without replacement by `seed`, the same for
+    pools of the same size (Brandes and Pich 2007); the mean is over their pairs, as networkx has it: of a node
+    that is one of them it leaves (k - 1) * (n - 2), of the others k * (n - 2). Where k is 1 its source gets NaN:
+    nothing is known of it. A pool of at most k nodes is computed as without.
+
+    Ctrl-C is heard between sources. Raises `ArrayError` on malformed input.
     """
-    return call(_native.betweenness, g=graph_arrays(g), length=length, threads=thread_count(threads))
+    arrays = graph_arrays(g)
+    if not isinstance(length, str):
+        length = array("length", length, np.float64)
+        if len(length) != len(arrays[2]):
+            raise ArrayError(f"length: expected a number for each of {len(arrays[2])} edges, got {len(length)}")
+    return call(_native.betweenness, g=arrays, length=length, k=k, seed=seed, threads=thread_count(threads))
 
 
-def betweenness_reference(weights: npt.ArrayLike, length: EdgeLength = "inverse") -> npt.NDArray[Any]:
-    """The same for one pool's adjacency matrix, in float64: Brandes's algorithm, as he wrote it."""
+def betweenness_reference(
+    weights: npt.ArrayLike,
+    length: EdgeLength | npt.ArrayLike = "inverse",
+    k: int | None = None,
+    seed: int = 0,
+) -> npt.NDArray[Any]:
+    """The same for one pool's adjacency matrix, in float64: Brandes's algorithm, as he wrote it.
+
+    `length` may be a matrix.
+    """
     edges = np.asarray(weights, dtype=np.float64)
     n = len(edges)
     out = np.zeros(n)
     neighbours = [[w for w in range(n) if edges[v, w] > 0 and w != v] for v in range(n)]
-    cost = np.where(edges > 0, 1.0 if length == "hops" else 1.0 / np.where(edges > 0, edges, 1.0), np.inf)
-    for s in range(n):
+    if isinstance(length, str):
+        lengths = np.ones((n, n)) if length == "hops" else 1.0 / np.where(edges > 0, edges, 1.0)
+    else:
+        lengths = np.asarray(length, dtype=np.float64)
+    cost = np.where(edges > 0, lengths, np.inf)
+    sources = sources_reference(n, k, seed)
+    for s in sources:
         distance = np.full(n, np.inf)
         distance[s] = 0.0
         waiting, order = set(range(n)), []
@@ -65,4 +98,23 @@ def betweenness_reference(weights: npt.ArrayLike, length: EdgeLength = "inverse"
             dependency[v] = sum(paths[v] / paths[w] * (1.0 + dependency[w]) for w in on_path[v])
         dependency[s] = 0.0
         out += dependency
-    return out / ((n - 1) * (n - 2)) if n > 2 else out
+    if n <= 2:
+        return out
+    own = np.isin(np.arange(n), sources) & (len(sources) < n)
+    pairs = (np.where(len(sources) < n, len(sources), n - 1) - own) * (n - 2)
+    return np.divide(out, pairs, out=np.full(n, np.nan), where=pairs > 0)
+
+
+def sources_reference(n: int, k: int | None, seed: int) -> list[int]:
+    """The sources of a pool of n nodes, ascending: the first k of a shuffle whose numbers are SplitMix64's."""
+    nodes = list(range(n))
+    if k is None or k >= n:
+        return nodes
+    state = seed
+    for i in range(k):
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        bits = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB % 2**64
+        j = i + (bits ^ (bits >> 31)) % (n - i)
+        nodes[i], nodes[j] = nodes[j], nodes[i]
+    return sorted(nodes[:k])

@@ -194,8 +194,10 @@ def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) 
 
 def pagerank(
     graph: tuple[Any, Any, Any, Any], damping: float, shares: Any, tolerance: float, max_iterations: int
-) -> Any:
-    """The rank of each node of (pool_offsets, indptr, indices, weights)."""
+) -> tuple[Any, Any]:
+    """The rank of each node of (pool_offsets, indptr, indices, weights); and of each pool, on the host, whether it
+    converged. Waits for the stream to know that where it is not sure beforehand.
+    """
     gpu = Gpu(*graph)
     with gpu.current():
         kinds = ("pool_offsets", "int64"), ("indptr", "int64"), ("indices", "int32"), ("weights", "float32")
@@ -205,6 +207,8 @@ def pagerank(
         if shares is not None and len(given) != nodes:
             raise ArrayError(f"personalization: expected {nodes} numbers, got {len(given)}")
         rank = gpu.empty(nodes, "float32")
+        converged = gpu.empty(max(len(arrays[0]) - 1, 0), "uint8")
+        converged[...] = 1
         pool_offsets, indptr, indices, weights = (gpu.memory(each) for each in arrays)
         workspace = call_gpu(_native.cuda.pagerank_workspace, node_count=nodes, edge_count=len(arrays[2]))
         with gpu.queue(workspace) as queue:
@@ -216,9 +220,12 @@ def pagerank(
                 tolerance=tolerance,
                 max_iterations=max_iterations,
                 rank=gpu.memory(rank),
+                converged=gpu.memory(converged),
                 queue=queue,
             )
-        return rank
+        # A step changes ranks by 2 in all at most, and by `damping` less each time.
+        surely = tolerance > 0 and 2 * damping**max_iterations <= tolerance
+        return rank, np.ones(0, np.uint8) if surely else gpu.numpy(converged)
 
 
 Lists = tuple[Any, Any]

@@ -11,6 +11,7 @@ from pyfast import _native
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import Float32, array, call, thread_count
 from pyfast.ops.backend import Backend, on_gpu
+from pyfast.ops.convergence import warn_of
 from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
 
 
@@ -34,15 +35,19 @@ def pagerank(
     an edge like any other.
 
     Power iteration in float64; a pool's last step is the one that changes its ranks by at most `tolerance`, added
-    up over the pool, or step number `max_iterations`. What is left of the error is then at most
-    tolerance * damping / (1 - damping). `backend` as in `evidence_graph`: "auto" follows the graph's arrays.
+    up over the pool. What is left of the error is then at most tolerance * damping / (1 - damping). A step shrinks
+    it by `damping` at least: with the defaults 118 are enough for any graph. A pool that needs more than
+    `max_iterations` is given what was reached, with a `ConvergenceWarning` that names it. Ctrl-C is heard between
+    steps. `backend` as in `evidence_graph`: "auto" follows the graph's arrays.
     Raises `ArrayError` on malformed input, and `DeviceError` as that does.
     """
     if on_gpu(backend, getattr(g, "weights", None)):
         from pyfast.ops import gpu
 
         arrays_there = g.pool_offsets, g.indptr, g.indices, g.weights
-        on_device: Float32 = gpu.pagerank(arrays_there, damping, personalization, tolerance, max_iterations)
+        on_device: Float32
+        on_device, converged = gpu.pagerank(arrays_there, damping, personalization, tolerance, max_iterations)
+        warn_of("pagerank", converged, max_iterations)
         return on_device
     arrays = graph_arrays(g)
     if personalization is None:
@@ -51,7 +56,7 @@ def pagerank(
         shares = array("personalization", personalization, np.float32)
         if len(shares) != len(arrays[1]) - 1:
             raise ArrayError(f"personalization: expected {len(arrays[1]) - 1} numbers, got {len(shares)}")
-    return call(
+    rank, _, converged = call(
         _native.pagerank,
         g=arrays,
         personalization=shares,
@@ -60,6 +65,8 @@ def pagerank(
         max_iterations=max_iterations,
         threads=thread_count(threads),
     )
+    warn_of("pagerank", converged, max_iterations)
+    return rank
 
 
 def pagerank_reference(

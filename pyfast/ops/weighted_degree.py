@@ -29,8 +29,9 @@ def weighted_degree(
     """float32[N]: for each node the sum of its edges' weights in the unpruned evidence graph of its pool.
 
     With df_t the pool's documents that hold t and S_t the sum of their weights, "sum" gives
-    sum over t in i of (df_t - 2) * x_it + S_t, and "dot" sum of x_it * (S_t - x_it): O(nnz). "min" and a
-    `numba.cfunc` go over the edges. `weight` and `idf` are those of `evidence_graph`.
+    sum over t in i of (df_t - 2) * x_it + S_t, and "dot" sum of x_it * (S_t - x_it), where the difference is
+    added up from the other documents: O(nnz). "min" and a `numba.cfunc` go over the edges. `weight` and `idf` are
+    those of `evidence_graph`.
     `backend` as in `evidence_graph`; a GPU has the degrees of "sum" and "dot".
     Raises `ArrayError` and `DeviceError` as that does.
     """

@@ -134,11 +134,20 @@ def evidence_graph(
 def pagerank(
     device: Device, g: EvidenceGraph, damping: float = 0.85, personalization: Array | None = None
 ) -> Array:
+    return pagerank_within(device, g, damping, personalization, 1000)[0]
+
+
+def pagerank_within(
+    device: Device, g: EvidenceGraph, damping: float, personalization: Array | None, max_iterations: int
+) -> tuple[Array, Array]:
+    """The ranks, and of each pool whether it converged."""
     nodes, edges = len(g.indptr) - 1, len(g.indices)
     workspace = _size(device, "pagerank", nodes, edges)
     shares = np.zeros(0, np.float32) if personalization is None else personalization
     graph = [g.pool_offsets, g.indptr, g.indices, g.weights]
-    return _call(device, "pagerank", workspace, *graph, shares, damping, Out((nodes,), np.float32))[0]
+    out = Out((nodes,), np.float32), Out((max(len(g.pool_offsets) - 1, 0),), np.uint8)
+    rank, converged = _call(device, "pagerank", workspace, *graph, shares, damping, max_iterations, *out)
+    return rank, converged
 
 
 def _stream(stream: Stream) -> list[Argument]:

@@ -26,6 +26,13 @@ def test_pagerank(way: Way) -> None:
     way.every(st.tuples(st.lists(matrices(), max_size=4), st.sampled_from([0.0, 0.5, 0.85]), restarts), check)
 
 
+def test_pagerank_tells_what_did_not_converge(way: Way) -> None:
+    g = graph([random_matrix(5, 0.5, seed=1), np.zeros((2, 2)), np.zeros((0, 0))])
+    for steps, expected in ((2, [0, 1, 1]), (1000, [1, 1, 1])):
+        _, converged = device_ops.pagerank_within(way.device, g, 0.85, None, steps)
+        np.testing.assert_array_equal(converged, expected)
+
+
 def test_pagerank_of_larger_pools(way: Way) -> None:
     """Below and above what shared memory has room for."""
     sizes = [1, 31, 33, 128, 129] if way.examples > 10 else [5, 33]

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from pool_problems import Problem, problems, random_problem
+from scipy.sparse import csr_array
 
 from conftest import Way
 from pyfast import ops
 from pyfast.ops.evidence_graph import EdgeWeight
+from pyfast.ops.weighted_degree import weighted_degree_reference
 
 # Around what blocks, warps and tables have room for.
 LARGE = random_problem([0, 1, 2, 31, 33, 64, 130], per_row=12)
@@ -48,6 +50,14 @@ def test_weighted_degree(way: Way, weight: EdgeWeight) -> None:
         np.testing.assert_array_equal(degree, ops.weighted_degree(q.X, q.offsets, q.docs, weight))
 
     way.every(problems(), check)
+
+
+@pytest.mark.parametrize("weight", ["sum", "dot"])
+def test_weighted_degree_of_weights_far_apart(way: Way, weight: EdgeWeight) -> None:
+    """Where one weight is nearly all of a term's sum, the rest of the sum counts all the same."""
+    X = csr_array(np.array([[1e15, 1e-3], [1e-6, 1.0], [1e-6, 0.0]], dtype=np.float32))
+    degree = device_ops.weighted_degree(way.device, X, np.array([0, 3]), np.array([0, 1, 2], np.int32), weight)
+    np.testing.assert_allclose(degree, weighted_degree_reference(X, [0, 1, 2], weight), rtol=1e-6)
 
 
 def test_weighted_degree_of_larger_pools(way: Way) -> None:

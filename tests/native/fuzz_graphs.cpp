@@ -69,25 +69,45 @@ bool shares(const std::vector<float>& centrality) {
     return std::all_of(centrality.begin(), centrality.end(), [](float c) { return c >= 0.0f && c <= 1.001f; });
 }
 
+bool in_time(const std::vector<pyfast::Convergence>& pools, std::int64_t most) {
+    return std::all_of(pools.begin(), pools.end(),
+                       [&](const pyfast::Convergence& pool) { return pool.iterations <= most; });
+}
+
 }  // namespace
 
 void fuzz_betweenness(Input& in) {
     const Pools q(in);
-    const auto length = in.coin() ? pyfast::EdgeLength::inverse : pyfast::EdgeLength::hops;
+    pyfast::BetweennessOptions options{.threads = q.threads};
+    options.length = in.coin() ? pyfast::EdgeLength::inverse : pyfast::EdgeLength::hops;
+    std::vector<double> lengths;
+    if (in.one_in(4)) {
+        for (std::size_t e = 0; e < q.indices.size(); ++e) {
+            lengths.push_back(in.one_in(64) ? static_cast<double>(in.number())
+                                            : 1.0 + static_cast<double>(in.below(4)));
+        }
+        options.lengths = lengths;
+    }
+    if (in.one_in(4)) {
+        options.k = in.setting(12);
+        options.seed = in.bits(4);
+    }
     std::vector<float> centrality = q.room(in);
-    betweenness(q.view(), length, q.threads, centrality);
-    REQUIRE(shares(centrality));
+    betweenness(q.view(), options, centrality);
+    // A single source tells nothing of itself.
+    REQUIRE(options.k == 1 || shares(centrality));
 }
 
 void fuzz_eigenvector(Input& in) {
     const Pools q(in);
     pyfast::EigenvectorOptions options{.threads = q.threads};
     if (in.one_in(4)) {
-        options = {static_cast<double>(in.number()), in.setting(50), q.threads};
+        options = {static_cast<double>(in.number()), in.setting(500), q.threads};
     }
     std::vector<float> centrality = q.room(in);
-    eigenvector(q.view(), options, centrality);
+    const std::vector<pyfast::Convergence> pools = eigenvector(q.view(), options, centrality);
     REQUIRE(shares(centrality));
+    REQUIRE(in_time(pools, options.max_iterations));
 }
 
 void fuzz_pagerank(Input& in) {
@@ -98,9 +118,10 @@ void fuzz_pagerank(Input& in) {
     }
     const bool personal = in.coin();
     std::vector<float> rank = q.room(in);
-    pagerank(q.view(), personal ? std::span<const float>(q.personalization) : std::span<const float>(), options,
-             rank);
+    const std::vector<pyfast::Convergence> pools = pagerank(
+        q.view(), personal ? std::span<const float>(q.personalization) : std::span<const float>(), options, rank);
     REQUIRE(shares(rank));
+    REQUIRE(in_time(pools, options.max_iterations));
 }
 
 }  // namespace fuzz

@@ -212,8 +212,8 @@ void fuzz_weighted_degree(Input& in) {
         for (std::int64_t e = graph.indptr.span()[v]; e < graph.indptr.span()[v + 1]; ++e) {
             expected += static_cast<double>(graph.weights.span()[static_cast<std::size_t>(e)]);
         }
-        // Not exact for weights as far apart as 1e-30 and 1e16, which only float's sums of edges lose.
-        REQUIRE(std::abs(static_cast<double>(degree[v]) - expected) <= 1e-4 * expected + 1e-9);
+        // The edges are sums in float, of products that may fall below what it holds.
+        REQUIRE(std::abs(static_cast<double>(degree[v]) - expected) <= 1e-5 * expected + 1e-40);
     }
 }
 

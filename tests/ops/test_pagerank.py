@@ -1,5 +1,7 @@
 """pagerank against its reference (a linear solve), networkx and igraph."""
 
+import warnings
+
 import igraph
 import networkx
 import numpy as np
@@ -7,10 +9,11 @@ import pytest
 from graph_problems import graph, matrices, parts, random_matrix, weights_of
 from hypothesis import given
 from hypothesis import strategies as st
+from interruption import Interrupted, interrupted
 from pool_problems import Problem
 
 from pyfast import ops
-from pyfast.errors import ArrayError
+from pyfast.errors import ArrayError, ConvergenceWarning
 from pyfast.ops.pagerank import pagerank_reference
 
 
@@ -80,7 +83,36 @@ def test_the_tolerance_bounds_the_error() -> None:
     for tolerance in (1e-1, 1e-3, 1e-5):
         error = np.abs(ops.pagerank(graph([matrix]), 0.9, tolerance=tolerance) - exact).sum()
         assert error <= tolerance * 0.9 / (1 - 0.9) + 1e-6
-    assert np.abs(ops.pagerank(graph([matrix]), 0.9, max_iterations=1) - exact).sum() > 1e-3
+
+
+def test_too_few_iterations_are_told() -> None:
+    matrix = random_matrix(60, 0.05, seed=3, symmetric=False)
+    g = graph([np.zeros((4, 4)), matrix, np.zeros((0, 0)), matrix[:30, :30]])
+    with pytest.warns(ConvergenceWarning, match="pagerank.*max_iterations=3") as told:
+        rank = ops.pagerank(g, 0.9, max_iterations=3)
+    assert [warning.message.pools for warning in told] == [(1, 3)] and told[0].filename == __file__
+    assert np.abs(parts(g, rank)[1] - pagerank_reference(matrix, 0.9)).sum() > 1e-3
+
+
+def test_rounding_is_an_end_and_a_standstill_is_not() -> None:
+    """With a tolerance of 0 the last step is one that rounding keeps from changing less."""
+    matrix = random_matrix(60, 0.05, seed=3, symmetric=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        found = ops.pagerank(graph([matrix]), tolerance=0)
+    np.testing.assert_allclose(found, pagerank_reference(matrix), rtol=1e-6)
+    star = np.zeros((20, 20))
+    star[0, 1:] = star[1:, 0] = 1.0
+    with pytest.warns(ConvergenceWarning):  # it goes to and fro, and loses 1e-16 of that in a step
+        ops.pagerank(graph([star]), 1 - 2**-53)
+
+
+def test_ctrl_c() -> None:
+    """What a signal's handler raises comes out of the op, long before its end."""
+    star = np.zeros((200, 200))
+    star[0, 1:] = star[1:, 0] = 1.0
+    with pytest.raises(Interrupted), interrupted():
+        ops.pagerank(graph([star]), 1 - 1e-12, max_iterations=2**31 - 1)
 
 
 BAD = [

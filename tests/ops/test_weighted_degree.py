@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pool_problems import Problem, problems, random_problem, scipy_graph
+from scipy.sparse import csr_array
 
 from pyfast import ops
 from pyfast.errors import ArrayError
@@ -45,6 +46,24 @@ def test_is_the_row_sum_of_the_evidence_graph(real: Problem, weight: EdgeWeight)
     rows = np.repeat(np.arange(len(real.docs)), np.diff(graph.indptr))
     expected = np.bincount(rows, graph.weights, minlength=len(real.docs))
     np.testing.assert_allclose(degree, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", ["sum", "dot"])
+@given(seed=st.integers(0, 2**32), documents=st.integers(2, 12))
+def test_weights_as_far_apart_as_they_may_be(weight: EdgeWeight, seed: int, documents: int) -> None:
+    """Where one weight is nearly all of a term's sum, the rest of the sum counts all the same."""
+    random = np.random.default_rng(seed)
+    held = random.random((documents, 8)) < 0.5
+    X = csr_array(np.where(held, 10.0 ** random.uniform(-20, 15.9, held.shape), 0.0).astype(np.float32))
+    pool = np.arange(documents)
+    found = ops.weighted_degree(X, [0, documents], pool, weight)
+    np.testing.assert_allclose(found, weighted_degree_reference(X, pool, weight), rtol=1e-6, atol=1e-37)
+
+
+def test_dot_beside_a_weight_that_is_nearly_all() -> None:
+    X = csr_array(np.array([[1e15, 1e-3], [1e-6, 1.0], [1e-6, 0.0]], dtype=np.float32))
+    found = ops.weighted_degree(X, [0, 3], [0, 1, 2], "dot")
+    np.testing.assert_allclose(found, [2e9 + 1e-3, 1e9 + 1e-12 + 1e-3, 1e9 + 1e-12], rtol=1e-6)
 
 
 @pytest.mark.parametrize("weight", ["", "max", None, 3])

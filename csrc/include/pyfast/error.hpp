@@ -1,5 +1,6 @@
-// The one exception type of the library's own: bad input; the message opens with the argument's name. An op that
-// threw may have written to its output, and has left no other trace. Beside it there is only std::bad_alloc.
+// The library's exception for bad input; the message opens with the argument's name. An op that threw may have
+// written to its output, and has left no other trace. Beside it there are std::bad_alloc and, of ops that can be
+// stopped, Stopped (iteration.hpp).
 #pragma once
 
 #include <stdexcept>

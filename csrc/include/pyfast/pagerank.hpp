@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "pyfast/api.hpp"
 #include "pyfast/graphs.hpp"
+#include "pyfast/iteration.hpp"
 
 namespace pyfast {
 
@@ -14,6 +16,7 @@ struct PageRankOptions {
     double tolerance = 1e-8;  // a step that changes a pool's ranks by no more than this, added up, is the last
     std::int64_t max_iterations = 1000;
     int threads = 1;
+    Stop stop = nullptr;  // not looked at on a GPU
 };
 
 // rank[v], for every node of every pool; a pool's ranks add up to 1:
@@ -26,10 +29,11 @@ struct PageRankOptions {
 // proportion to it; a pool whose numbers are all 0: uniform. A self-loop is an edge like any other.
 //
 // Power iteration in double; O(edges) a step and O(pool) memory a thread. A step shrinks what is left of the error
-// by the damping at least: with the default 115 steps are enough, whatever the graph. After max_iterations
-// what was reached is the result. Thread-safe; a pool's result depends on nothing but the pool.
-// Throws Error on malformed input.
-PYFAST_API void pagerank(const Graphs& graphs, std::span<const float> personalization,
-                         const PageRankOptions& options, std::span<float> rank);
+// by the damping at least: with the default 118 steps are enough, whatever the graph. Gives, for each pool, the
+// steps that it took, and whether the last one changed no more than the tolerance (or than rounding does, 1e-14);
+// if not, what was reached after max_iterations is the result. Thread-safe; a pool's result depends on nothing but
+// the pool. Throws Error on malformed input, Stopped where `stop` is set.
+PYFAST_API std::vector<Convergence> pagerank(const Graphs& graphs, std::span<const float> personalization,
+                                             const PageRankOptions& options, std::span<float> rank);
 
 }  // namespace pyfast

@@ -112,8 +112,10 @@ void pagerank_(Arguments& a) {
     const auto personalization = a.array<const float>();
     pyfast::PageRankOptions options;
     options.damping = a.real();
+    options.max_iterations = a.integer<std::int64_t>();
     const auto rank = a.array<float>();
-    pagerank(graphs, personalization, options, rank, queue(a));
+    const auto converged = a.array<std::uint8_t>();
+    pagerank(graphs, personalization, options, rank, converged, queue(a));
 }
 
 }  // namespace

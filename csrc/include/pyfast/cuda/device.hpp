@@ -10,7 +10,7 @@
 // it, whenever the caller synchronises anyway, tells of all the ops before:
 //
 //     evidence_graph_count(x, pools, {}, options, indptr, queue);
-//     pagerank(graphs, {}, {}, rank, queue);
+//     pagerank(graphs, {}, {}, rank, {}, queue);
 //     cudaMemcpyAsync(&status, queue.status, ...); cudaStreamSynchronize(stream);
 //     pyfast::cuda::raise(status);
 //

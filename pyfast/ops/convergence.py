@@ -1,0 +1,25 @@
+"""Pools in which an iteration did not come to its end."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pyfast.errors import ConvergenceWarning
+
+
+def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
+    """A `ConvergenceWarning` to the caller of the op, where not all pools have converged.
+
+    Its text is the same whichever they are, so that Python shows it once for each place that calls.
+    """
+    pools = np.flatnonzero(~converged.astype(bool))
+    if len(pools):
+        message = (
+            f"{op}: not converged in some pools (the warning's `pools`) with max_iterations={max_iterations}; "
+            "take more, or a larger tolerance"
+        )
+        warnings.warn(ConvergenceWarning(message, tuple(pools.tolist())), stacklevel=3)
