@@ -43,6 +43,9 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     "knowledge": (*PROCESSES, "pyfast/knowledge/", "pyfast/systems/subqrag", "tests/knowledge/", "tests/systems/"),
     # The C++ library under sanitizers, and its fuzzer.
     "native": ("CMakeLists.txt", "csrc/cpu/", "csrc/include/", "tests/native/"),
+    # The same with other compilers, and for another processor; all ways of building it with --all alone.
+    "compilers": ("CMakeLists.txt", "csrc/cpu/", "csrc/include/", "tests/native/"),
+    "matrix": (),
     # The wheel and the installed C++ library: whatever has changed.
     "packages": ("",),
     # Training, and whole ways with models.

@@ -13,8 +13,14 @@ namespace {
 
 // GCC's and Clang's portable vectors: one register, two or four, as the processor has them.
 template <class A>
-struct VectorOf {
-    typedef A type [[gnu::vector_size(64)]];
+struct VectorOf;
+template <>
+struct VectorOf<float> {
+    typedef float type [[gnu::vector_size(64)]];
+};
+template <>
+struct VectorOf<double> {
+    typedef double type [[gnu::vector_size(64)]];
 };
 template <class A>
 using Vector = typename VectorOf<A>::type;
@@ -105,9 +111,9 @@ template <class T>
 [[gnu::always_inline]] inline void spread_rows(Shape shape, const T* x, Lanes<Gatv2Sum<T>>* row) {
     using A = Gatv2Sum<T>;
     for (std::size_t h = 0; h < shape.heads; ++h, x += shape.channels, row += shape.chunks) {
-        each_vector(x, shape.channels, [&](std::size_t v, const Vector<A>& feature) [[gnu::always_inline]] {
-            write<A>(feature, row[v]);
-        });
+        each_vector(x, shape.channels,
+                    [&](std::size_t v, const Vector<A>& feature)
+                        __attribute__((always_inline)) { write<A>(feature, row[v]); });
     }
 }
 
@@ -124,7 +130,7 @@ template <class T, class A>
             const Lanes<A>* negatives = att.negative + h * shape.chunks;
             Vector<A> sum{};
             each_vector(row + h * shape.channels, shape.channels,
-                        [&](std::size_t v, Vector<A>& feature) [[gnu::always_inline]] {
+                        [&](std::size_t v, Vector<A>& feature) __attribute__((always_inline)) {
                             __builtin_prefetch(next + h * shape.channels + v * lanes);
                             Vector<A> middle;
                             Vector<A> positive;
@@ -149,7 +155,7 @@ template <class T, class A>
             const A weight = *weights++;
             Lanes<A>* sums = sum + h * shape.chunks;
             each_vector(row + h * shape.channels, shape.channels,
-                        [&](std::size_t v, const Vector<A>& feature) [[gnu::always_inline]] {
+                        [&](std::size_t v, const Vector<A>& feature) __attribute__((always_inline)) {
                             Vector<A> here;
                             read(sums[v], here);
                             here += weight * feature;
@@ -169,7 +175,7 @@ template <class T, class A>
             const Lanes<A>* flows = grad + h * shape.chunks;
             Vector<A> sum{};
             each_vector(row + h * shape.channels, shape.channels,
-                        [&](std::size_t v, const Vector<A>& feature) [[gnu::always_inline]] {
+                        [&](std::size_t v, const Vector<A>& feature) __attribute__((always_inline)) {
                             __builtin_prefetch(next + h * shape.channels + v * lanes);
                             Vector<A> flow;
                             read(flows[v], flow);
@@ -196,7 +202,7 @@ template <class T, class A>
             Lanes<A>* sums = destination + h * shape.chunks;
             Lanes<A>* att_sums = of_att + h * shape.chunks;
             each_vector(row + h * shape.channels, shape.channels,
-                        [&](std::size_t v, Vector<A>& feature) [[gnu::always_inline]] {
+                        [&](std::size_t v, Vector<A>& feature) __attribute__((always_inline)) {
                             Vector<A> middle;
                             Vector<A> positive;
                             Vector<A> negative;
@@ -237,7 +243,7 @@ template <class T, class A>
             Lanes<A>* sums = source + h * shape.chunks;
             const std::size_t first = h * shape.channels;
             each_vector(row + first, shape.channels,
-                        [&](std::size_t v, Vector<A>& feature) [[gnu::always_inline]] {
+                        [&](std::size_t v, Vector<A>& feature) __attribute__((always_inline)) {
                             __builtin_prefetch(next + first + v * lanes);
                             Vector<A> middle;
                             Vector<A> positive;
@@ -252,7 +258,7 @@ template <class T, class A>
                             write<A>(sum, sums[v]);
                         });
             each_vector(grad_row + first, shape.channels,
-                        [&](std::size_t v, const Vector<A>& flow) [[gnu::always_inline]] {
+                        [&](std::size_t v, const Vector<A>& flow) __attribute__((always_inline)) {
                             __builtin_prefetch(next_grad + first + v * lanes);
                             Vector<A> sum;
                             read(sums[v], sum);

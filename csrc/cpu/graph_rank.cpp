@@ -24,8 +24,10 @@ void graph_rank(std::span<const float> semantic, std::span<const float> structur
         if (begin == end) {
             continue;
         }
-        const auto [sem_min, sem_max] = std::minmax_element(semantic.begin() + begin, semantic.begin() + end);
-        const auto [str_min, str_max] = std::minmax_element(structural.begin() + begin, structural.begin() + end);
+        const auto sems = semantic.subspan(begin, end - begin);
+        const auto strs = structural.subspan(begin, end - begin);
+        const auto [sem_min, sem_max] = std::minmax_element(sems.begin(), sems.end());
+        const auto [str_min, str_max] = std::minmax_element(strs.begin(), strs.end());
         const double sem_low = *sem_min;
         const double str_low = *str_min;
         const double sem_range = *sem_max - sem_low;

@@ -17,7 +17,7 @@ namespace pyfast {
 // Threads take pools in order, `grain` at a time. Of several errors the one of the lowest pool is thrown.
 template <class Make, class Body>
 void parallel_for(std::size_t n, int threads, std::size_t grain, const Make& make, const Body& body) {
-    const std::size_t wanted = std::max(threads, 1);
+    const auto wanted = static_cast<std::size_t>(std::max(threads, 1));
     const std::size_t workers = std::min(wanted, (n + grain - 1) / std::max<std::size_t>(grain, 1));
     std::atomic<std::size_t> next{0};
     std::mutex guard;
@@ -42,7 +42,8 @@ void parallel_for(std::size_t n, int threads, std::size_t grain, const Make& mak
             next.store(n);
         }
     };
-    std::vector<std::jthread> others;
+    std::vector<std::thread> others;
+    others.reserve(workers);
     try {
         for (std::size_t w = 1; w < workers; ++w) {
             others.emplace_back(work);
@@ -51,7 +52,9 @@ void parallel_for(std::size_t n, int threads, std::size_t grain, const Make& mak
         // No more threads to be had: those that run do all of the work.
     }
     work();
-    others.clear();  // joins
+    for (std::thread& other : others) {
+        other.join();
+    }
     if (error) {
         std::rethrow_exception(error);
     }

@@ -4,9 +4,11 @@
 #include <bit>
 #include <cstdint>
 
+#include "pyfast/api.hpp"
+
 namespace pyfast {
 
-struct bfloat16 {
+struct PYFAST_API bfloat16 {
     std::uint16_t bits;
 };
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <type_traits>
 
+#include "pyfast/api.hpp"
 #include "pyfast/bfloat16.hpp"
 
 namespace pyfast {
@@ -65,8 +66,8 @@ inline std::size_t gatv2_edges(const Gatv2Graph& graph, bool self_loops) {
 // need, per thread. NaN and infinities go where the equations take them. Thread-safe; bitwise the same for any
 // number of threads and on any x86-64. Throws Error on malformed input.
 template <class T>
-void gatv2(const Gatv2Layer<T>& layer, const Gatv2Options& options, std::span<T> y,
-           std::span<Gatv2Sum<T>> attention);
+PYFAST_API void gatv2(const Gatv2Layer<T>& layer, const Gatv2Options& options, std::span<T> y,
+                      std::span<Gatv2Sum<T>> attention);
 
 // Of the sum of y * grad, by x_src, x_dst and att; one that is left empty is not computed.
 template <class T>
@@ -79,8 +80,8 @@ struct Gatv2Gradients {
 // The gradients, from the `attention` that gatv2 gave with the same layer and options (of which seed and mask are
 // not read again: attention has them). Memory: edges * (heads sums + 16 bytes), and 1/32 of x_dst for att.
 template <class T>
-void gatv2_backward(const Gatv2Layer<T>& layer, const Gatv2Options& options,
-                    std::span<const Gatv2Sum<T>> attention, std::span<const T> grad,
-                    const Gatv2Gradients<T>& gradients);
+PYFAST_API void gatv2_backward(const Gatv2Layer<T>& layer, const Gatv2Options& options,
+                               std::span<const Gatv2Sum<T>> attention, std::span<const T> grad,
+                               const Gatv2Gradients<T>& gradients);
 
 }  // namespace pyfast
