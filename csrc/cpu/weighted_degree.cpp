@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "checked_offsets.hpp"
 #include "multiversion.hpp"
 #include "parallel.hpp"
 #include "pool_graph.hpp"
@@ -21,11 +22,13 @@ struct Workspace {
     using Term [[gnu::vector_size(2 * sizeof(double))]] = double;
 
     std::vector<Row> rows;
+    RowMemory memory;  // of rows that are not read where they lie
     Zeroed<Term> terms;
     double base = 0.0;
     PoolGraph graph;
 
     void trim() {
+        memory.trim();
         terms.trim();
         graph.trim();
     }
@@ -46,10 +49,11 @@ void degree_from_edges(Workspace& space, const WeightedDegreeOptions& options, s
 PYFAST_MULTIVERSION void degree_in_closed_form(Workspace& space, EdgeWeight weight, std::span<float> degree) {
     using Term = Workspace::Term;
     Term* const terms = space.terms.data();
+    const std::uint32_t keep = space.terms.keep();
     const double base = space.base;
     for (const Row& row : space.rows) {
         for (std::size_t e = 0; e < row.terms.size(); ++e) {
-            Term& term = terms[row.terms[e]];
+            Term& term = terms[static_cast<std::uint32_t>(row.terms[e]) & keep];
             // Without a branch: whether a term is new is a coin toss for the processor.
             const Term known = Term{term[1], term[1]} > base ? term : Term{0.0, base};
             term = known + Term{static_cast<double>(row.weights[e]), 1.0};
@@ -59,7 +63,7 @@ PYFAST_MULTIVERSION void degree_in_closed_form(Workspace& space, EdgeWeight weig
     for (std::size_t i = 0; i < degree.size(); ++i) {
         const Row& row = space.rows[i];
         const auto part = [&](std::size_t e) {
-            const Term term = terms[row.terms[e]];
+            const Term term = terms[static_cast<std::uint32_t>(row.terms[e]) & keep];
             const auto x = static_cast<double>(row.weights[e]);
             return weight == EdgeWeight::sum ? (term[1] - base - 2.0) * x + term[0] : x * (term[0] - x);
         };
@@ -79,9 +83,10 @@ PYFAST_MULTIVERSION void degree_in_closed_form(Workspace& space, EdgeWeight weig
 
 }  // namespace
 
-void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeOptions& options,
+void weighted_degree(const Forward& x, const Pools& given, const WeightedDegreeOptions& options,
                      std::span<float> degree) {
-    check_offsets(pools.offsets, pools.values.size(), "pool_offsets");
+    const auto offsets = checked_offsets(given.offsets, given.values.size(), "pool_offsets");
+    const Pools pools{offsets, given.values};
     if (degree.size() != pools.values.size()) {
         throw Error("degree: must hold one number per node");
     }
@@ -106,8 +111,10 @@ void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeO
         if (options.idf == Idf::pool) {
             space.rows = space.graph.terms.rows;
         } else {
+            check_documents(x, documents);
+            space.memory.clear();
             for (const std::int32_t document : documents) {
-                space.rows.push_back(checked_row(x, document));
+                space.rows.push_back(checked_row(x, document, space.memory));
             }
         }
         degree_in_closed_form(space, options.weight, out);

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from pyfast import _native
-from pyfast.ops.arrays import Float32, Int32, Int64, Ragged, array, call, forward, ragged, thread_count
+from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, array, call, forward, ragged, thread_count
 
 
 def bridge_expand(
-    X: csr_array,
-    XT: csr_array,
+    X: Csr,
+    XT: Csr,
     seed_offsets: npt.ArrayLike,
     seed_ids: npt.ArrayLike,
     question_terms: Ragged,
@@ -52,7 +51,7 @@ def bridge_expand(
 
 
 def bridge_expand_reference(
-    X: csr_array, seed: int, question_terms: npt.ArrayLike, k: int = 10
+    X: Csr, seed: int, question_terms: npt.ArrayLike, k: int = 10
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The same for one seed, by a product with the whole index in float64: (documents, similarities)."""
     rows = X.astype(np.float64)

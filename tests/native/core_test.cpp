@@ -132,7 +132,8 @@ Problem transpose(const Problem& q) {
     out.terms = static_cast<std::int64_t>(q.indptr.size()) - 1;
     for (std::int32_t term = 0; term < q.terms; ++term) {
         for (std::int32_t document = 0; document < out.terms; ++document) {
-            const pyfast::Row row = pyfast::checked_row(q.forward(), document);
+            pyfast::RowMemory memory;
+            const pyfast::Row row = pyfast::checked_row(q.forward(), document, memory);
             const auto at = std::lower_bound(row.terms.begin(), row.terms.end(), term);
             if (at != row.terms.end() && *at == term) {
                 out.indices.push_back(document);
@@ -466,7 +467,8 @@ int read_past_the_end() {
     std::iota(indices.begin(), indices.end(), 0);
     const std::vector<float> weights(19);  // the library must trust the length that it is told
     const pyfast::Forward x{indptr, {}, indices, {weights.data(), 20}, 20};
-    return static_cast<int>(pyfast::checked_row(x, 0).weights[0]);
+    pyfast::RowMemory memory;
+    return static_cast<int>(pyfast::checked_row(x, 0, memory).weights[0]);
 }
 
 int race() {
