@@ -186,7 +186,7 @@ _KINDS: dict[re.Pattern[str], tuple[str, Callable[[Any], bool]]] = {
 
 
 def thread_count(threads: int | None) -> int:
-    """How many threads an op may use: the argument; else PYFAST_THREADS of the environment; else the first number of
+    """How many threads an op may use: the argument; else PYFAST_THREADS of the environment; else the first one of
     OMP_NUM_THREADS; else torch's setting, where torch is imported; else the cores that this process may use.
 
     Never more than the machine has cores, or than 16 where it has fewer; the core holds to the same. Raises

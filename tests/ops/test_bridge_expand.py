@@ -81,7 +81,7 @@ def test_malformed_transposed_index(case: str) -> None:
     XT = X.T.tocsr()
     getattr(XT, part)[place] = value
     XT.has_canonical_format = True
-    with pytest.raises(ArrayError, match=r"^XT: "):
+    with pytest.raises(ArrayError, match=r"^XT[.:]"):
         ops.bridge_expand(X, XT, [0, 3], [0, 1, 2], ([0, 0], []))
     for a, b in zip(good, ops.bridge_expand(X, X.T.tocsr(), [0, 3], [0, 1, 2], ([0, 0], [])), strict=True):
         assert np.array_equal(a, b)
