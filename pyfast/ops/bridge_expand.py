@@ -25,8 +25,8 @@ def bridge_expand(
     Nearest by sum of x_st * x_jt over the terms outside the question: what a second hop needs shares with a
     document of the first what the question does not say. Documents that share nothing are left out, and so is the
     seed. `seed_offsets` [Q + 1] and `seed_ids` [S] give each question's seeds; `question_terms`, (offsets[Q + 1],
-    term ids), its words. `XT` is X transposed, as CSR: terms x documents (in
-    place where its ids have 32 bits; `X.T.tocsr()` may give it 64, which are copied).
+    term ids), its words. `XT` is X transposed, as CSR: terms x documents (`X.T.tocsr()` may give it ids of 64
+    bits, of which each call converts the rows that it reads).
 
     `largest_norm`: at least the largest Euclidean norm of a row of X (1 where rows are l2-normalised); found by a
     pass over all of X where it is not given. `max_entries` bounds the entries of XT read for a seed, and some of
