@@ -72,6 +72,26 @@ def read_only(numbers: Any) -> Any:
     return view
 
 
+class ReadOnly(np.ndarray[Any, np.dtype[Any]]):
+    """Read-only memory as NumPy before 2.1 has it: it cannot be exported by DLPack."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("Cannot export readonly array since signalling readonly is unsupported by DLPack.")
+
+
+def test_read_only_arrays_of_an_older_numpy() -> None:
+    def old(numbers: Any) -> Any:
+        return read_only(numbers).view(ReadOnly)
+
+    x, att = np.ones((3, 2, 4), np.float32), np.ones((2, 4), np.float32)
+    y = ops.gatv2(old(x), old(x), old([0, 1, 2, 3]), old([0, 1, 2]), old(att))
+    assert np.array_equal(y, ops.gatv2(x, x, [0, 1, 2, 3], [0, 1, 2], att))
+    assert np.array_equal(
+        ops.weighted_degree(PROBLEM.X, old(PROBLEM.offsets), old(PROBLEM.docs)),
+        ops.weighted_degree(PROBLEM.X, PROBLEM.offsets, PROBLEM.docs),
+    )
+
+
 NUMBERS = np.arange(8, dtype=np.float32)
 BYTES = bytes(range(8))
 
