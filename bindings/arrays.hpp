@@ -45,8 +45,16 @@ inline Forward forward(const ForwardArrays& x) {
     } else {
         out.indptr64 = view<std::int64_t>(indptr, "X.indptr");
     }
-    out.indices = view<std::int32_t>(indices, "X.indices");
-    out.weights = view<float>(data, "X.data");
+    if (indices.dtype().equal(py::dtype::of<std::int64_t>())) {
+        out.indices64 = view<std::int64_t>(indices, "X.indices");
+    } else {
+        out.indices = view<std::int32_t>(indices, "X.indices");
+    }
+    if (data.dtype().equal(py::dtype::of<double>())) {
+        out.weights64 = view<double>(data, "X.data");
+    } else {
+        out.weights = view<float>(data, "X.data");
+    }
     out.terms = terms;
     return out;
 }

@@ -13,7 +13,8 @@ _Int64: TypeAlias = npt.NDArray[np.int64]
 _Float32: TypeAlias = npt.NDArray[np.float32]
 _Float64: TypeAlias = npt.NDArray[np.float64]
 
-_Forward: TypeAlias = tuple[_Int32 | _Int64, _Int32, _Float32, int]  # indptr, indices, data, number of columns
+# indptr, indices, data, number of columns
+_Forward: TypeAlias = tuple[_Int32 | _Int64, _Int32 | _Int64, npt.NDArray[np.float32 | np.float64], int]
 _Graph: TypeAlias = tuple[_Int64, _Int64, _Int32, _Float32]  # pool_offsets, indptr, indices, weights
 _Pools: TypeAlias = tuple[_Int64, _Int32, _Float32]  # offsets, documents, scores
 _Lists: TypeAlias = tuple[_Int64, _Int64]  # offsets, segments

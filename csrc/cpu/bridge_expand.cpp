@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "checked_offsets.hpp"
 #include "parallel.hpp"
 #include "pyfast/error.hpp"
 #include "reused.hpp"
@@ -36,7 +37,7 @@ struct Workspace {
     struct Term {
         std::int32_t id;
         float weight;
-        Row entries;  // the documents that hold it
+        std::size_t size;  // entries of the transposed index: the documents that hold it
     };
     struct Candidate {
         float met;  // its similarity as far as terms were taken up
@@ -48,6 +49,8 @@ struct Workspace {
     std::vector<float> met;               // by document; 0 between seeds
     std::vector<std::int32_t> documents;  // whose `met` is not 0
     std::vector<Term> terms;
+    RowMemory seed;           // of rows that are not read where they lie
+    RowMemory other;          // the same, of one row at a time
     std::vector<float> best;  // a min-heap
     std::vector<Candidate> candidates;
     std::vector<Neighbour> neighbours;
@@ -57,6 +60,8 @@ struct Workspace {
         pyfast::trim(met);
         pyfast::trim(documents);
         pyfast::trim(candidates);
+        seed.trim();
+        other.trim();
     }
 };
 
@@ -66,34 +71,41 @@ void choose_terms(Workspace& space, const Forward& transposed, const Row& seed,
     space.terms.clear();
     for (std::size_t e = 0; e < seed.terms.size(); ++e) {
         const std::int32_t term = seed.terms[e];
-        if (seed.weights[e] > 0.0f && std::find(masked.begin(), masked.end(), term) == masked.end()) {
-            space.terms.push_back({term, seed.weights[e], row_of(transposed, term, "XT")});
+        const float weight = seed.weights[e];
+        if (weight > 0.0f && std::find(masked.begin(), masked.end(), term) == masked.end()) {
+            space.terms.push_back({term, weight, extent_of(transposed, term, "XT").size});
         }
     }
     const auto worth = [](const Workspace::Term& t) {
         const auto w = static_cast<double>(t.weight);
-        return w * w / static_cast<double>(t.entries.terms.size() + 1);
+        return w * w / static_cast<double>(t.size + 1);
     };
     std::sort(space.terms.begin(), space.terms.end(), [&](const auto& a, const auto& b) {
         return worth(a) != worth(b) ? worth(a) > worth(b) : a.id < b.id;
     });
 }
 
-// Adds the term's share to every document that holds it. Returns the k-th best `met` among them, or `bar` if that
-// is larger: so much the k-th best document has at least.
-float take_up(Workspace& space, const Workspace::Term& term, std::size_t k, float bar) {
+[[noreturn]] void changed() { throw Error("X, XT: changed during the call; arrays must stand still"); }
+
+// Adds the term's share to every document that holds it, `entries`. Returns the k-th best `met` among them, or
+// `bar` if that is larger: so much the k-th best document has at least.
+float take_up(Workspace& space, float weight, const Row& entries, std::size_t k, float bar) {
     space.best.clear();
     const std::size_t before = space.documents.size();
-    space.documents.resize(before + term.entries.terms.size());
+    space.documents.resize(before + entries.terms.size());
     std::int32_t* fresh = space.documents.data() + before;
-    for (std::size_t e = 0; e < term.entries.terms.size(); ++e) {
+    float* const all_met = space.met.data();
+    for (std::size_t e = 0; e < entries.terms.size(); ++e) {
         constexpr std::size_t ahead = 16;
-        if (e + ahead < term.entries.terms.size()) {
-            __builtin_prefetch(&space.met[static_cast<std::size_t>(term.entries.terms[e + ahead])], 1);
+        if (e + ahead < entries.terms.size()) {
+            __builtin_prefetch(all_met + entries.terms[e + ahead], 1);
         }
-        const std::int32_t document = term.entries.terms[e];
-        float& met = space.met[static_cast<std::size_t>(document)];
-        const float now = met + term.weight * term.entries.weights[e];
+        const std::int32_t document = entries.terms[e];
+        if (static_cast<std::uint32_t>(document) >= space.met.size()) {
+            changed();
+        }
+        float& met = all_met[document];
+        const float now = met + weight * entries.weights[e];
         *fresh = document;
         fresh += met == 0.0f && now > 0.0f ? 1 : 0;
         met = now;
@@ -114,8 +126,11 @@ float take_up(Workspace& space, const Workspace::Term& term, std::size_t k, floa
 double similarity(const Workspace& space, const Row& row) {
     double total = 0.0;
     for (std::size_t e = 0; e < row.terms.size(); ++e) {
-        total += static_cast<double>(space.weight[static_cast<std::size_t>(row.terms[e])]) *
-                 static_cast<double>(row.weights[e]);
+        const auto term = static_cast<std::uint32_t>(row.terms[e]);
+        if (term >= space.weight.size()) {
+            changed();
+        }
+        total += static_cast<double>(space.weight[term]) * static_cast<double>(row.weights[e]);
     }
     return total;
 }
@@ -127,7 +142,8 @@ void find_neighbours(Workspace& space, const Forward& x, const Forward& transpos
         std::fill(space.weight.begin(), space.weight.end(), 0.0f);
         std::fill(space.met.begin(), space.met.end(), 0.0f);
     }
-    const Row row = checked_row(x, seed);
+    space.seed.clear();
+    const Row row = checked_row(x, seed, space.seed);
     const auto k = static_cast<std::size_t>(options.k);
     choose_terms(space, transposed, row, masked);
     double left = 0.0;  // the squared norm of the terms that are not taken up
@@ -146,13 +162,13 @@ void find_neighbours(Workspace& space, const Forward& x, const Forward& transpos
         if (reach() < enough * bar) {
             break;
         }
-        const auto size = static_cast<std::int64_t>(term.entries.terms.size());
+        const auto size = static_cast<std::int64_t>(term.size);
         if (size > entries) {
             continue;
         }
         entries -= size;
-        check_row(term.entries, transposed.terms, "XT", term.id);
-        bar = take_up(space, term, k, bar);
+        space.other.clear();
+        bar = take_up(space, term.weight, checked_row(transposed, term.id, space.other, "XT"), k, bar);
         left -= static_cast<double>(term.weight) * static_cast<double>(term.weight);
     }
 
@@ -184,7 +200,8 @@ void find_neighbours(Workspace& space, const Forward& x, const Forward& transpos
             static_cast<double>((1.0f + slack) * (met + more)) < space.neighbours.front().similarity) {
             break;
         }
-        const Row other = checked_row(x, document);
+        space.other.clear();
+        const Row other = checked_row(x, document, space.other);
         entries -= static_cast<std::int64_t>(other.terms.size());
         space.neighbours.push_back({similarity(space, other), document});
         std::push_heap(space.neighbours.begin(), space.neighbours.end(), better);
@@ -206,11 +223,12 @@ float norm_of(const Forward& x, int threads) {
     const auto documents = static_cast<std::size_t>(x.documents());
     std::vector<double> largest((documents + block - 1) / block);
     parallel_for(
-        largest.size(), threads, 1, [] { return 0; },
-        [&](int, std::size_t b) {
+        largest.size(), threads, 1, [] { return RowMemory(); },
+        [&](RowMemory& memory, std::size_t b) {
             for (std::size_t d = b * block; d < std::min(documents, (b + 1) * block); ++d) {
                 double squares = 0.0;
-                for (const float w : checked_row(x, static_cast<std::int32_t>(d)).weights) {
+                memory.clear();
+                for (const float w : checked_row(x, static_cast<std::int32_t>(d), memory).weights) {
                     squares += static_cast<double>(w) * static_cast<double>(w);
                 }
                 largest[b] = std::max(largest[b], squares);
@@ -222,10 +240,12 @@ float norm_of(const Forward& x, int threads) {
 
 }  // namespace
 
-RankedPools bridge_expand(const Forward& x, const Forward& transposed, const Ragged<std::int32_t>& seeds,
-                          const Ragged<std::int32_t>& question_terms, const BridgeExpandOptions& options) {
-    check_offsets(seeds.offsets, seeds.values.size(), "seed_offsets");
-    check_offsets(question_terms.offsets, question_terms.values.size(), "question_terms");
+RankedPools bridge_expand(const Forward& x, const Forward& transposed, const Ragged<std::int32_t>& given,
+                          const Ragged<std::int32_t>& questions, const BridgeExpandOptions& options) {
+    const auto seed_offsets = checked_offsets(given.offsets, given.values.size(), "seed_offsets");
+    const Ragged<std::int32_t> seeds{seed_offsets, given.values};
+    const auto question_offsets = checked_offsets(questions.offsets, questions.values.size(), "question_terms");
+    const Ragged<std::int32_t> question_terms{question_offsets, questions.values};
     if (question_terms.size() != seeds.size()) {
         throw Error("question_terms: " + std::to_string(question_terms.size()) + " lists for " +
                     std::to_string(seeds.size()) + " lists of seeds");

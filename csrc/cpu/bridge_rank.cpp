@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "checked_offsets.hpp"
 #include "parallel.hpp"
 #include "pool_graph.hpp"
 #include "pyfast/error.hpp"
@@ -144,11 +145,12 @@ void rank_pool(Workspace& space, std::span<const float> semantic, const BridgeRa
 
 }  // namespace
 
-void bridge_rank(const Forward& x, const Pools& pools, std::span<const float> semantic,
-                 const Ragged<std::int32_t>& question_terms, const BridgeRankOptions& options,
-                 std::span<float> score) {
-    check_offsets(pools.offsets, pools.values.size(), "pool_offsets");
-    check_offsets(question_terms.offsets, question_terms.values.size(), "question_terms");
+void bridge_rank(const Forward& x, const Pools& given, std::span<const float> semantic,
+                 const Ragged<std::int32_t>& questions, const BridgeRankOptions& options, std::span<float> score) {
+    const auto offsets = checked_offsets(given.offsets, given.values.size(), "pool_offsets");
+    const Pools pools{offsets, given.values};
+    const auto question_offsets = checked_offsets(questions.offsets, questions.values.size(), "question_terms");
+    const Ragged<std::int32_t> question_terms{question_offsets, questions.values};
     if (question_terms.size() != pools.size()) {
         throw Error("question_terms: " + std::to_string(question_terms.size()) + " lists for " +
                     std::to_string(pools.size()) + " pools");

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "checked_offsets.hpp"
 #include "pyfast/error.hpp"
 
 namespace pyfast {
@@ -30,10 +31,11 @@ bool linked(const Row& passage, const Cells& cells, std::int32_t table_row) {
 
 }  // namespace
 
-void bridge_select(const Forward& x, const Pools& pools, std::span<const float> semantic,
+void bridge_select(const Forward& x, const Pools& given, std::span<const float> semantic,
                    std::span<const std::uint8_t> is_table, const Cells& cells, float beta,
                    std::span<float> boosted) {
-    check_offsets(pools.offsets, pools.values.size(), "pool_offsets");
+    const auto offsets = checked_offsets(given.offsets, given.values.size(), "pool_offsets");
+    const Pools pools{offsets, given.values};
     if (static_cast<std::int64_t>(cells.offsets.size()) != x.documents() + 1) {
         throw Error("cells.value_offsets: must hold one more number than X has documents");
     }
@@ -45,6 +47,7 @@ void bridge_select(const Forward& x, const Pools& pools, std::span<const float> 
     check_finite(semantic, "semantic");
     check_finite({&beta, 1}, "beta");
     std::copy(semantic.begin(), semantic.end(), boosted.begin());
+    RowMemory memory;
     for (std::size_t p = 0; p < pools.size(); ++p) {
         std::optional<std::size_t> top_passage;
         std::optional<std::size_t> top_table;
@@ -59,7 +62,8 @@ void bridge_select(const Forward& x, const Pools& pools, std::span<const float> 
             boosted[*top_table] += beta;
         }
         if (top_passage) {
-            const Row passage = checked_row(x, pools.values[*top_passage]);
+            memory.clear();
+            const Row passage = checked_row(x, pools.values[*top_passage], memory);
             if (!top_table || !linked(passage, cells, pools.values[*top_table])) {
                 boosted[*top_passage] += beta;
             }

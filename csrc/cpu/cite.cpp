@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "checked_offsets.hpp"
 #include "pyfast/error.hpp"
 
 namespace pyfast {
@@ -187,15 +188,15 @@ void check_columns(const Segments& s) {
 
 Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::span<const double> scores) {
     check_columns(segments);
-    check_offsets(cited.offsets, cited.values.size(), "offsets");
+    const auto offsets = checked_offsets(cited.offsets, cited.values.size(), "offsets");
     if (scores.size() != cited.values.size()) {
         throw Error("scores: must hold one number per segment that is cited");
     }
     Texts out;
     Writer writer(segments, out.bytes);
     for (std::size_t p = 0; p < cited.size(); ++p) {
-        const auto first = static_cast<std::size_t>(cited.offsets[p]);
-        const auto last = static_cast<std::size_t>(cited.offsets[p + 1]);
+        const auto first = static_cast<std::size_t>(offsets[p]);
+        const auto last = static_cast<std::size_t>(offsets[p + 1]);
         out.bytes += '[';
         for (std::size_t v = first; v < last; ++v) {
             out.bytes += v > first ? "," : "";

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "checked_offsets.hpp"
 #include "parallel.hpp"
 #include "pool_graph.hpp"
 #include "pyfast/error.hpp"
@@ -151,16 +152,19 @@ struct Block {
 
 }  // namespace
 
-Graph evidence_graph(const Forward& x, const Pools& pools, const Ragged<std::int32_t>& masked,
+Graph evidence_graph(const Forward& x, const Pools& given, const Ragged<std::int32_t>& mask_terms,
                      const EvidenceGraphOptions& options) {
-    check_offsets(pools.offsets, pools.values.size(), "pool_offsets");
-    if (!masked.offsets.empty()) {
-        check_offsets(masked.offsets, masked.values.size(), "mask_terms");
-        if (masked.size() != pools.size()) {
-            throw Error("mask_terms: " + std::to_string(masked.size()) + " lists for " +
+    const auto offsets = checked_offsets(given.offsets, given.values.size(), "pool_offsets");
+    const Pools pools{offsets, given.values};
+    std::vector<std::int64_t> mask_offsets;
+    if (!mask_terms.offsets.empty()) {
+        mask_offsets = checked_offsets(mask_terms.offsets, mask_terms.values.size(), "mask_terms");
+        if (mask_terms.size() != pools.size()) {
+            throw Error("mask_terms: " + std::to_string(mask_terms.size()) + " lists for " +
                         std::to_string(pools.size()) + " pools");
         }
     }
+    const Ragged<std::int32_t> masked{mask_offsets, mask_terms.values};
     if (!(options.threshold >= 0.0f) || std::isinf(options.threshold)) {
         throw Error("threshold: must be a finite number of at least 0");
     }

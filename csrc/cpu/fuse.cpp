@@ -4,14 +4,15 @@
 #include <cmath>
 #include <numeric>
 
+#include "checked_offsets.hpp"
 #include "pyfast/error.hpp"
 
 namespace pyfast {
 
 namespace {
 
-// In float, so that a list's scores are the same numbers wherever they are normalised.
-void normalise(std::span<const float> scores, float* out) {
+// In place, and in float, so that a list's scores are the same numbers wherever they are normalised.
+void normalise(std::span<float> scores) {
     if (scores.empty()) {
         return;
     }
@@ -21,7 +22,7 @@ void normalise(std::span<const float> scores, float* out) {
     if (!std::isfinite(range)) {
         throw Error("semantic: the scores of one list are too far apart");
     }
-    std::transform(scores.begin(), scores.end(), out,
+    std::transform(scores.begin(), scores.end(), scores.begin(),
                    [&](float score) { return range > 0.0f ? (score - low) / range + 0.0f : 1.0f; });  // never -0
 }
 
@@ -29,33 +30,34 @@ void normalise(std::span<const float> scores, float* out) {
 
 RankedPools fuse(std::span<const std::int64_t> list_offsets, const Pools& lists, std::span<const float> scores,
                  std::int64_t k) {
-    check_offsets(lists.offsets, lists.values.size(), "pool_offsets");
-    check_offsets(list_offsets, lists.size(), "list_offsets");
+    const auto offsets = checked_offsets(lists.offsets, lists.values.size(), "pool_offsets");
+    const auto groups = checked_offsets(list_offsets, lists.size(), "list_offsets");
     if (scores.size() != lists.values.size()) {
         throw Error("semantic: must hold one number per document of the lists");
     }
-    check_finite(scores, "semantic");
+    // What is sorted by must not change meanwhile.
+    const std::vector<std::int32_t> documents(lists.values.begin(), lists.values.end());
+    std::vector<float> normalised(scores.begin(), scores.end());
+    check_finite(normalised, "semantic");
     if (k < 1) {
         throw Error("k: must be at least 1");
     }
-    std::vector<float> normalised(scores.size());
-    for (std::size_t i = 0; i < lists.size(); ++i) {
-        const auto first = static_cast<std::size_t>(lists.offsets[i]);
-        const auto size = static_cast<std::size_t>(lists.offsets[i + 1]) - first;
-        normalise(scores.subspan(first, size), normalised.data() + first);
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+        const auto first = static_cast<std::size_t>(offsets[i]);
+        normalise(std::span(normalised).subspan(first, static_cast<std::size_t>(offsets[i + 1]) - first));
     }
     RankedPools out;
     std::vector<std::size_t> ranked;       // entries of a pool's lists, best first
     std::vector<std::size_t> by_document;  // their ranks, those of one document side by side
     std::vector<std::uint8_t> repeated;    // by rank: its document came before
-    for (std::size_t p = 0; p + 1 < list_offsets.size(); ++p) {
-        const auto first = static_cast<std::size_t>(lists.offsets[static_cast<std::size_t>(list_offsets[p])]);
-        const auto last = static_cast<std::size_t>(lists.offsets[static_cast<std::size_t>(list_offsets[p + 1])]);
+    for (std::size_t p = 0; p + 1 < groups.size(); ++p) {
+        const auto first = static_cast<std::size_t>(offsets[static_cast<std::size_t>(groups[p])]);
+        const auto last = static_cast<std::size_t>(offsets[static_cast<std::size_t>(groups[p + 1])]);
         ranked.resize(last - first);
         std::iota(ranked.begin(), ranked.end(), first);
         std::stable_sort(ranked.begin(), ranked.end(),
                          [&](std::size_t a, std::size_t b) { return normalised[a] > normalised[b]; });
-        const auto document = [&](std::size_t rank) { return lists.values[ranked[rank]]; };
+        const auto document = [&](std::size_t rank) { return documents[ranked[rank]]; };
         by_document.resize(ranked.size());
         std::iota(by_document.begin(), by_document.end(), std::size_t{0});
         std::sort(by_document.begin(), by_document.end(), [&](std::size_t a, std::size_t b) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "checked_offsets.hpp"
 #include "pyfast/error.hpp"
 #include "pyfast/pools.hpp"
 
@@ -9,7 +10,7 @@ namespace pyfast {
 
 void graph_rank(std::span<const float> semantic, std::span<const float> structural,
                 std::span<const std::int64_t> pool_offsets, float alpha, std::span<float> score) {
-    check_offsets(pool_offsets, semantic.size(), "pool_offsets");
+    const auto offsets = checked_offsets(pool_offsets, semantic.size(), "pool_offsets");
     if (structural.size() != semantic.size() || score.size() != semantic.size()) {
         throw Error("structural: must hold as many numbers as semantic");
     }
@@ -18,9 +19,9 @@ void graph_rank(std::span<const float> semantic, std::span<const float> structur
     }
     check_finite(semantic, "semantic");
     check_finite(structural, "structural");
-    for (std::size_t p = 0; p + 1 < pool_offsets.size(); ++p) {
-        const auto begin = static_cast<std::size_t>(pool_offsets[p]);
-        const auto end = static_cast<std::size_t>(pool_offsets[p + 1]);
+    for (std::size_t p = 0; p + 1 < offsets.size(); ++p) {
+        const auto begin = static_cast<std::size_t>(offsets[p]);
+        const auto end = static_cast<std::size_t>(offsets[p + 1]);
         if (begin == end) {
             continue;
         }

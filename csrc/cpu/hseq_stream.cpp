@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "checked_offsets.hpp"
 #include "live_places.hpp"
 #include "parallel.hpp"
 #include "reused.hpp"
@@ -117,22 +120,40 @@ void check_stream(const Stream& stream) {
     }
 }
 
+// Lists of segments with offsets of their own, which nobody changes.
+class Lists {
+  public:
+    Lists(const Ragged<std::int64_t>& given, const char* name)
+        : offsets_(checked_offsets(given.offsets, given.values.size(), name)), values_(given.values) {}
+
+    [[nodiscard]] std::size_t size() const { return offsets_.size() - 1; }
+    [[nodiscard]] Segments operator[](std::size_t c) const { return Ragged<std::int64_t>{offsets_, values_}[c]; }
+
+  private:
+    std::vector<std::int64_t> offsets_;
+    Segments values_;
+};
+
 // A stream and cursors on it, checked as far as that costs nothing.
 class Walk {
   public:
     Walk(const Stream& stream, const Cursors& cursors)
-        : stream_(stream), cursors_(cursors), live_(stream.tombstones.live, stream.order.segments.size()) {
+        : stream_(stream),
+          cursors_(cursors),
+          selected_(cursors.selected, "selected"),
+          prior_(cursors.prior, "priors"),
+          live_(stream.tombstones.live, stream.order.segments.size()) {
         check_stream(stream);
-        check_offsets(cursors.selected.offsets, cursors.selected.values.size(), "selected");
-        check_offsets(cursors.prior.offsets, cursors.prior.values.size(), "priors");
-        check_same_lists(cursors.selected.size(), cursors.place.size(), "selected");
-        check_same_lists(cursors.prior.size(), cursors.place.size(), "priors");
+        check_same_lists(selected_.size(), cursors.place.size(), "selected");
+        check_same_lists(prior_.size(), cursors.place.size(), "priors");
     }
+
+    [[nodiscard]] Segments selected(std::size_t c) const { return selected_[c]; }
 
     // Learns what cursor c has, and makes room for more.
     void know(Known& known, std::size_t c, std::size_t more) const {
-        const Segments prior = cursors_.prior[c];
-        const Segments selected = cursors_.selected[c];
+        const Segments prior = prior_[c];
+        const Segments selected = selected_[c];
         known.start(prior.size() + selected.size() + more);
         for (const std::int64_t segment : prior) {
             checked(segment, stream_.size, "priors");
@@ -150,7 +171,7 @@ class Walk {
     // Calls take(segment) for the first `width` segments of cursor c's window; returns the place behind them.
     template <class Take>
     std::int64_t walk(const Known& known, std::size_t c, std::int64_t width, const Take& take) const {
-        const Segments prior = cursors_.prior[c];
+        const Segments prior = prior_[c];
         const Segments order = stream_.order.segments;
         const std::int64_t from = cursors_.place[c];
         if (from < 0 || from > ssize(prior.size() + order.size())) {
@@ -164,6 +185,7 @@ class Walk {
                 return ssize(place);
             }
             const std::int64_t segment = prior[place];
+            checked(segment, stream_.size, "priors");
             const auto& mask = stream_.tombstones.mask;
             if ((known.marks(segment) & Known::taken) == 0 &&
                 (mask.empty() || mask[static_cast<std::size_t>(segment)] == 0)) {
@@ -198,6 +220,8 @@ class Walk {
   private:
     const Stream& stream_;
     const Cursors& cursors_;
+    Lists selected_;
+    Lists prior_;
     LivePlaces<const std::uint64_t> live_;
 };
 
@@ -228,11 +252,12 @@ SegmentLists each_list(std::size_t n, std::size_t work, int threads, const Make&
     return lists;
 }
 
-void check_order(const Order& order) {
-    check_offsets(order.starts, order.segments.size(), "order");
+// Where each level starts in the order.
+std::vector<std::int64_t> checked_starts(const Order& order) {
     if (order.starts.size() > levels + 1) {
         throw Error("order: has more levels than there are");
     }
+    return checked_offsets(order.starts, order.segments.size(), "order");
 }
 
 // The hierarchy's columns, each entry checked when it is read.
@@ -386,7 +411,10 @@ void check_subtree_ends(std::span<const std::int64_t> parent, std::span<const st
     });
 }
 
-OwnedOrder level_order(std::span<const std::uint8_t> level, std::span<const std::uint8_t> priority) {
+OwnedOrder level_order(std::span<const std::uint8_t> given, std::span<const std::uint8_t> priorities) {
+    // Read once: what is counted is what is written, though another thread should change the column meanwhile.
+    const std::vector<std::uint8_t> level(given.begin(), given.end());
+    const std::vector<std::uint8_t> priority(priorities.begin(), priorities.end());
     std::array<std::size_t, levels> counts{};
     for (std::size_t i = 0; i < level.size(); ++i) {
         if (level[i] >= levels) {
@@ -419,7 +447,7 @@ OwnedOrder level_order(std::span<const std::uint8_t> level, std::span<const std:
 }
 
 OwnedTombstones mark_deleted(const Order& order, std::span<const std::uint8_t> mask) {
-    check_order(order);
+    checked_starts(order);
     const std::size_t places = order.segments.size();
     using Live = LivePlaces<std::uint64_t>;
     OwnedTombstones out{Buffer<std::uint8_t>(mask.size()), Buffer<std::uint64_t>(Live::words(places))};
@@ -438,7 +466,7 @@ OwnedTombstones mark_deleted(const Order& order, std::span<const std::uint8_t> m
 OwnedTombstones delete_segments(const Hierarchy& hierarchy, const Order& order, const Tombstones& before,
                                 std::span<const std::int64_t> segments) {
     const Tree tree(hierarchy);
-    check_order(order);
+    const auto starts = checked_starts(order);
     check_stream({tree.size(), order, before});
     const std::size_t places = order.segments.size();
     using Live = LivePlaces<std::uint64_t>;
@@ -458,10 +486,10 @@ OwnedTombstones delete_segments(const Hierarchy& hierarchy, const Order& order, 
         const std::int64_t end = tree.end(segment);
         std::fill(mask.begin() + segment, mask.begin() + end, std::uint8_t{1});
         // The segments of one level that lie in it stand side by side in the order.
-        for (std::size_t k = 0; k + 1 < order.starts.size(); ++k) {
+        for (std::size_t k = 0; k + 1 < starts.size(); ++k) {
             const auto begin = order.segments.begin();
-            const auto low = std::lower_bound(begin + order.starts[k], begin + order.starts[k + 1], segment);
-            const auto high = std::lower_bound(low, begin + order.starts[k + 1], end);
+            const auto low = std::lower_bound(begin + starts[k], begin + starts[k + 1], segment);
+            const auto high = std::lower_bound(low, begin + starts[k + 1], end);
             live.clear(static_cast<std::size_t>(low - begin), static_cast<std::size_t>(high - begin));
         }
     }
@@ -485,16 +513,16 @@ Refreshed refresh(const Stream& stream, const Cursors& cursors, const Ragged<std
         throw Error("past: must not be negative");
     }
     const Walk walk(stream, cursors);
-    check_offsets(chosen.offsets, chosen.values.size(), "chosen");
-    check_same_lists(chosen.size(), walk.size(), "chosen");
+    const Lists lists(chosen, "chosen");
+    check_same_lists(lists.size(), walk.size(), "chosen");
     Refreshed out{Buffer<std::int64_t>(walk.size()), {}};
     const auto place = out.place.span();
     out.selected = each_list(walk.size(), walk.work(past), threads, [&](Known& known, std::size_t c, auto& list) {
-        const Segments selected = cursors.selected[c];
-        walk.know(known, c, chosen[c].size());
+        const Segments selected = walk.selected(c);
+        walk.know(known, c, lists[c].size());
         place[c] = walk.walk(known, c, past, [](std::int64_t) {});
         list.insert(list.end(), selected.begin(), selected.end());
-        for (const std::int64_t segment : chosen[c]) {
+        for (const std::int64_t segment : lists[c]) {
             checked(segment, stream.size, "chosen");
             if ((known.add(segment, Known::taken) & Known::taken) == 0) {
                 list.push_back(segment);
@@ -508,28 +536,28 @@ SegmentLists neighbors(const Hierarchy& hierarchy, std::span<const std::uint8_t>
                        const Ragged<std::int64_t>& segments, const Ragged<std::int64_t>& excluded, Neighbors kind,
                        std::int64_t limit, int threads) {
     const Tree tree(hierarchy);
-    check_offsets(segments.offsets, segments.values.size(), "segments");
+    const Lists asked(segments, "segments");
     if (!mask.empty() && ssize(mask.size()) != tree.size()) {
         throw Error("tombstones: must have one entry for each of " + std::to_string(tree.size()) + " segments");
     }
+    std::optional<Lists> selected;
     if (excluded.size() != 0) {
-        check_offsets(excluded.offsets, excluded.values.size(), "selected");
-        check_same_lists(excluded.size(), segments.size(), "selected");
+        check_same_lists(selected.emplace(excluded, "selected").size(), asked.size(), "selected");
     }
     if (limit < 0) {
         throw Error("limit: must not be negative");
     }
     const std::size_t work = 16 * segments.values.size();
-    return each_list(segments.size(), work, threads, [&](Known& known, std::size_t g, auto& list) {
-        const Segments out = excluded.size() != 0 ? excluded[g] : Segments{};
+    return each_list(asked.size(), work, threads, [&](Known& known, std::size_t g, auto& list) {
+        const Segments out = selected ? (*selected)[g] : Segments{};
         known.start(out.size());
         for (const std::int64_t segment : out) {
             checked(segment, tree.size(), "selected");
             known.add(segment, Known::taken);
         }
-        const bool may_repeat = segments[g].size() > 1;
+        const bool may_repeat = asked[g].size() > 1;
         std::int64_t room = limit;
-        for (const std::int64_t segment : segments[g]) {
+        for (const std::int64_t segment : asked[g]) {
             checked(segment, tree.size(), "segments");
             if (room == 0) {
                 continue;

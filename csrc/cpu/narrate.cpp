@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "checked_offsets.hpp"
 #include "multiversion.hpp"
 #include "pyfast/error.hpp"
 
@@ -34,8 +35,9 @@ std::size_t prefix(std::string_view text, std::int64_t characters) {
 
 }  // namespace
 
-Texts narrate(const Ragged<std::uint8_t>& lines, const Pools& pools, std::int64_t characters) {
-    check_offsets(pools.offsets, pools.values.size(), "pool_offsets");
+Texts narrate(const Ragged<std::uint8_t>& lines, const Pools& given, std::int64_t characters) {
+    const auto offsets = checked_offsets(given.offsets, given.values.size(), "pool_offsets");
+    const Pools pools{offsets, given.values};
     if (characters < 0) {
         throw Error("characters: must not be negative");
     }

@@ -13,11 +13,18 @@
 
 namespace pyfast {
 
+// No call has more threads than this, whatever it is asked for: the machine's cores, and always 16, so that what
+// is tried on a small machine is what runs on a large one.
+inline std::size_t most_threads() {
+    static const std::size_t most = std::max(16U, std::thread::hardware_concurrency());
+    return most;
+}
+
 // Calls body(workspace, p) for p in 0..n-1; every thread makes one workspace of its own with make().
 // Threads take pools in order, `grain` at a time. Of several errors the one of the lowest pool is thrown.
 template <class Make, class Body>
 void parallel_for(std::size_t n, int threads, std::size_t grain, const Make& make, const Body& body) {
-    const auto wanted = static_cast<std::size_t>(std::max(threads, 1));
+    const std::size_t wanted = std::min(static_cast<std::size_t>(std::max(threads, 1)), most_threads());
     const std::size_t workers = std::min(wanted, (n + grain - 1) / std::max<std::size_t>(grain, 1));
     std::atomic<std::size_t> next{0};
     std::mutex guard;

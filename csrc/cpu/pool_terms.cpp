@@ -10,10 +10,12 @@ namespace pyfast {
 
 void PoolTerms::gather(const Forward& x, std::span<const std::int32_t> documents,
                        std::span<const std::int32_t> masked, Idf idf) {
+    check_documents(x, documents);
     rows.clear();
+    memory_.clear();
     begin.assign(1, 0);
     for (const std::int32_t document : documents) {
-        rows.push_back(checked_row(x, document));
+        rows.push_back(checked_row(x, document, memory_));
         begin.push_back(begin.back() + rows.back().terms.size());
     }
     check_masked(x, masked);
@@ -27,15 +29,17 @@ void PoolTerms::gather(const Forward& x, std::span<const std::int32_t> documents
         base_ = 0;
     }
     std::int32_t* const table = table_.data();
+    const std::uint32_t keep = table_.keep();
     const std::int32_t base = base_;
     std::int32_t last = base;
     // The number of a term, new or known, without a branch: which of the two is a coin toss for the processor.
     const auto number_of = [&](std::int32_t term) {
-        const std::int32_t known = table[term];
+        std::int32_t& place = table[static_cast<std::uint32_t>(term) & keep];
+        const std::int32_t known = place;
         const std::int32_t is_new = known <= base ? 1 : 0;
         last += is_new;
         const std::int32_t mine = known + ((last - known) & -is_new);
-        table[term] = mine;
+        place = mine;
         return mine - base;
     };
     for (const std::int32_t term : masked) {
@@ -83,6 +87,7 @@ void PoolTerms::weigh() {
 }
 
 void PoolTerms::trim() {
+    memory_.trim();
     pyfast::trim(weighed_);
     pyfast::trim(number);
     pyfast::trim(df);

@@ -15,6 +15,7 @@ class PoolTerms {
   public:
     // Reads and checks the pool's rows. Masked terms count as held by no document: their df is 0.
     // With Idf::pool the rows are then weighed by the pool's own idf, masked terms and all.
+    // What it numbers is numbered for good: `number` and `df` go together whatever becomes of the index meanwhile.
     void gather(const Forward& x, std::span<const std::int32_t> documents, std::span<const std::int32_t> masked,
                 Idf idf = Idf::corpus);
 
@@ -37,6 +38,7 @@ class PoolTerms {
     // From the index's term ids to base_ plus the pool's numbers. What is not above base_ is an earlier pool's, so
     // nothing is cleared between pools, and a pool costs what its own entries cost.
     Zeroed<std::int32_t> table_;
+    RowMemory memory_;            // of rows that are not read where they lie
     std::vector<double> idf_;     // of each number
     std::vector<float> weighed_;  // entries by the pool's own idf, row by row
     std::int32_t base_ = 0;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "multiversion.hpp"
 #include "pyfast/error.hpp"
@@ -54,6 +56,62 @@ PYFAST_MULTIVERSION RowFaults find_faults(const std::int32_t* terms, const float
     return {disorder != 0, unusable != 0};
 }
 
+void check_columns(bool inside, const char* name, std::int32_t i, std::int64_t columns) {
+    if (!inside) {
+        throw Error(std::string(name) + ".indices: a column id of row " + std::to_string(i) +
+                    " is not from 0 and below " + std::to_string(columns));
+    }
+}
+
+// Puts `terms` in order, and adds up the weights of those that are there several times, in the row's order.
+template <class Weight>
+void put_in_order(std::vector<std::int32_t>& terms, const Weight* weights, std::vector<float>& out,
+                  std::vector<std::uint64_t>& keys) {
+    keys.resize(terms.size());  // the term, then its place
+    for (std::size_t e = 0; e < keys.size(); ++e) {
+        keys[e] = static_cast<std::uint64_t>(terms[e]) << 32 | e;
+    }
+    std::sort(keys.begin(), keys.end());
+    std::size_t kept = 0;
+    for (std::size_t e = 0; e < keys.size();) {
+        const std::uint64_t term = keys[e] >> 32;
+        double sum = 0.0;
+        for (; e < keys.size() && keys[e] >> 32 == term; ++e) {
+            sum += static_cast<double>(weights[keys[e] & 0xFFFFFFFF]);
+        }
+        terms[kept] = static_cast<std::int32_t>(term);
+        out[kept++] = static_cast<float>(sum);
+    }
+    terms.resize(kept);
+    out.resize(kept);
+}
+
+// A row in memory of its own: as narrow and in such order as ops want it.
+template <class Id, class Weight>
+Row made_row(std::span<const Id> ids, std::span<const Weight> weights, std::int64_t columns, RowMemory& memory,
+             const char* name, std::int32_t i) {
+    if (ids.size() > std::numeric_limits<std::uint32_t>::max()) {
+        throw Error(std::string(name) + ": row " + std::to_string(i) + " has more than 2^32 entries");
+    }
+    auto& [terms, made] = memory.next();
+    terms.resize(ids.size());
+    made.resize(ids.size());
+    bool inside = true;
+    bool in_order = true;
+    for (std::size_t e = 0; e < ids.size(); ++e) {
+        const Id id = ids[e];
+        inside &= id >= 0 && static_cast<std::int64_t>(id) < columns;
+        terms[e] = static_cast<std::int32_t>(id);
+        in_order &= e == 0 || terms[e] > terms[e - 1];
+        made[e] = static_cast<float>(weights[e]);
+    }
+    check_columns(inside, name, i, columns);
+    if (!in_order) {
+        put_in_order(terms, weights.data(), made, memory.keys);
+    }
+    return {terms, made};
+}
+
 }  // namespace
 
 void check_documents(const Forward& x, std::span<const std::int32_t> documents, const char* name) {
@@ -65,35 +123,51 @@ void check_documents(const Forward& x, std::span<const std::int32_t> documents, 
     }
 }
 
-Row row_of(const Forward& x, std::int32_t i, const char* name) {
+Extent extent_of(const Forward& x, std::int32_t i, const char* name) {
+    const std::size_t entries = x.indices64.empty() ? x.indices.size() : x.indices64.size();
+    const std::size_t weights = x.weights64.empty() ? x.weights.size() : x.weights64.size();
+    if (entries != weights) {
+        throw Error(std::string(name) + ".data: " + std::to_string(weights) + " weights for " +
+                    std::to_string(entries) + " indices");
+    }
+    if (i < 0 || i >= x.documents()) {
+        throw Error(std::string(name) + ": there is no row " + std::to_string(i) + " among " +
+                    std::to_string(x.documents()));
+    }
     const std::int64_t begin = x.offset(i);
     const std::int64_t end = x.offset(i + 1);
-    if (begin < 0 || end < begin || end > static_cast<std::int64_t>(x.indices.size()) ||
-        x.indices.size() != x.weights.size()) {
-        throw Error(std::string(name) + ": row " + std::to_string(i) + " spans entries " + std::to_string(begin) +
-                    " to " + std::to_string(end) + " of " + std::to_string(x.indices.size()));
+    if (begin < 0 || end < begin || end > static_cast<std::int64_t>(entries)) {
+        throw Error(std::string(name) + ".indptr: row " + std::to_string(i) + " spans entries " +
+                    std::to_string(begin) + " to " + std::to_string(end) + " of " + std::to_string(entries));
     }
-    return {x.indices.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
-            x.weights.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))};
+    return {static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)};
 }
 
-void check_row(const Row& row, std::int64_t columns, const char* name, std::int32_t i) {
-    const RowFaults faults = find_faults(row.terms.data(), row.weights.data(), row.terms.size());
-    if (faults.order || (!row.terms.empty() && (row.terms.front() < 0 || row.terms.back() >= columns))) {
-        throw Error(std::string(name) + ": the column ids of row " + std::to_string(i) +
-                    " are not strictly increasing from 0 and below " + std::to_string(columns) +
-                    "; call sum_duplicates()");
+Row checked_row(const Forward& x, std::int32_t i, RowMemory& memory, const char* name) {
+    const auto [begin, size] = extent_of(x, i, name);
+    const bool wide_ids = !x.indices64.empty();
+    const bool wide_weights = !x.weights64.empty();
+    const auto made = [&](const auto& ids, const auto& weights) {
+        return made_row(ids.subspan(begin, size), weights.subspan(begin, size), x.terms, memory, name, i);
+    };
+    Row row;
+    if (wide_ids) {
+        row = wide_weights ? made(x.indices64, x.weights64) : made(x.indices64, x.weights);
+    } else if (wide_weights) {
+        row = made(x.indices, x.weights64);
+    } else {
+        row = {x.indices.subspan(begin, size), x.weights.subspan(begin, size)};
     }
+    RowFaults faults = find_faults(row.terms.data(), row.weights.data(), row.terms.size());
+    if (faults.order) {
+        row = made(x.indices, x.weights);
+        faults = find_faults(row.terms.data(), row.weights.data(), row.terms.size());
+    }
+    check_columns(row.terms.empty() || (row.terms.front() >= 0 && row.terms.back() < x.terms), name, i, x.terms);
     if (faults.weight) {
-        throw Error(std::string(name) + ": a weight of row " + std::to_string(i) +
+        throw Error(std::string(name) + ".data: a weight of row " + std::to_string(i) +
                     " is negative, NaN or above 1e16");
     }
-}
-
-Row checked_row(const Forward& x, std::int32_t document) {
-    check_documents(x, {&document, 1});
-    const Row row = row_of(x, document, "X");
-    check_row(row, x.terms, "X", document);
     return row;
 }
 

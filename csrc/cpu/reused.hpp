@@ -5,6 +5,11 @@
 #include <mutex>
 #include <vector>
 
+#if __has_include(<unistd.h>)
+#include <pthread.h>
+#define PYFAST_HAS_FORK
+#endif
+
 namespace pyfast {
 
 // Borrows a T that nobody uses at the moment, or makes one; gives it back when it goes out of scope.
@@ -42,7 +47,14 @@ class Reused {
 
   private:
     struct Store {
-        Store() { idle.reserve(64); }
+        Store() {
+            idle.reserve(64);
+#ifdef PYFAST_HAS_FORK
+            // A fork waits until no other thread holds the lock: in the child nobody would give it back.
+            pthread_atfork([] { store().guard.lock(); }, [] { store().guard.unlock(); },
+                           [] { store().guard.unlock(); });
+#endif
+        }
         std::mutex guard;
         std::vector<std::unique_ptr<T>> idle;
     };

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "checked_offsets.hpp"
 #include "multiversion.hpp"
 #include "parallel.hpp"
 #include "pool_graph.hpp"
@@ -21,12 +22,14 @@ struct Workspace {
     using Term [[gnu::vector_size(2 * sizeof(double))]] = double;
 
     std::vector<Row> rows;
+    RowMemory memory;  // of rows that are not read where they lie
     Zeroed<Term> terms;
     double base = 0.0;
     std::vector<double> totals;  // per document
     PoolGraph graph;
 
     void trim() {
+        memory.trim();
         terms.trim();
         graph.trim();
     }
@@ -69,10 +72,11 @@ template <class Part>
 PYFAST_MULTIVERSION void degree_of_sum(Workspace& space, std::span<float> degree) {
     using Term = Workspace::Term;
     Term* const terms = space.terms.data();
+    const std::uint32_t keep = space.terms.keep();
     const double base = space.base;
     for (const Row& row : space.rows) {
         for (std::size_t e = 0; e < row.terms.size(); ++e) {
-            Term& term = terms[row.terms[e]];
+            Term& term = terms[static_cast<std::uint32_t>(row.terms[e]) & keep];
             term = known(term, base) + Term{static_cast<double>(row.weights[e]), 1.0};
         }
     }
@@ -80,7 +84,7 @@ PYFAST_MULTIVERSION void degree_of_sum(Workspace& space, std::span<float> degree
     for (std::size_t i = 0; i < degree.size(); ++i) {
         const Row& row = space.rows[i];
         degree[i] = static_cast<float>(total_of(row, [&](std::size_t e) {
-            const Term term = terms[row.terms[e]];
+            const Term term = terms[static_cast<std::uint32_t>(row.terms[e]) & keep];
             return (term[1] - base - 2.0) * static_cast<double>(row.weights[e]) + term[0];
         }));
     }
@@ -91,10 +95,11 @@ PYFAST_MULTIVERSION void degree_of_sum(Workspace& space, std::span<float> degree
 PYFAST_MULTIVERSION void degree_of_dot(Workspace& space, std::span<float> degree) {
     using Term = Workspace::Term;
     Term* const terms = space.terms.data();
+    const std::uint32_t keep = space.terms.keep();
     const auto others = [&](const Row& row) {
         const double base = space.base;
         return total_of(row, [&](std::size_t e) {
-            Term& term = terms[row.terms[e]];
+            Term& term = terms[static_cast<std::uint32_t>(row.terms[e]) & keep];
             const Term before = known(term, base);
             const auto x = static_cast<double>(row.weights[e]);
             term = before + Term{x, 1.0};
@@ -115,9 +120,10 @@ PYFAST_MULTIVERSION void degree_of_dot(Workspace& space, std::span<float> degree
 
 }  // namespace
 
-void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeOptions& options,
+void weighted_degree(const Forward& x, const Pools& given, const WeightedDegreeOptions& options,
                      std::span<float> degree) {
-    check_offsets(pools.offsets, pools.values.size(), "pool_offsets");
+    const auto offsets = checked_offsets(given.offsets, given.values.size(), "pool_offsets");
+    const Pools pools{offsets, given.values};
     if (degree.size() != pools.values.size()) {
         throw Error("degree: must hold one number per node");
     }
@@ -142,8 +148,10 @@ void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeO
         if (options.idf == Idf::pool) {
             space.rows = space.graph.terms.rows;
         } else {
+            check_documents(x, documents);
+            space.memory.clear();
             for (const std::int32_t document : documents) {
-                space.rows.push_back(checked_row(x, document));
+                space.rows.push_back(checked_row(x, document, space.memory));
             }
         }
         if (options.weight == EdgeWeight::sum) {

@@ -1,6 +1,8 @@
 // A table with an entry per term of the vocabulary.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -17,20 +19,25 @@ namespace pyfast {
 template <class T>
 class Zeroed {
   public:
-    // Room for an entry per term; what was in a smaller table is gone. Throws Error where there can be no such
-    // term.
+    // Room for an entry per term, a power of two of them; what was in a smaller table is gone. Throws Error where
+    // there can be no such term.
     void make_room(std::int64_t terms) {
         constexpr std::int64_t most = std::int64_t{1} << 31;  // ids have 32 bits
         if (terms < 0 || terms > most) {
             throw Error("X: a vocabulary of " + std::to_string(terms) + " terms; expected 0 to 2147483648");
         }
-        if (static_cast<std::size_t>(terms) > size_) {
-            make(static_cast<std::size_t>(terms));
+        const std::size_t size = std::bit_ceil(static_cast<std::size_t>(std::max<std::int64_t>(terms, 1)));
+        if (size > size_) {
+            make(size);
         }
     }
     void clear() { make(size_); }
 
     [[nodiscard]] T* data() { return memory_.get(); }
+
+    // Of any term at all, `term & keep()` lies inside: terms were checked, but another thread may have changed the
+    // caller's array since.
+    [[nodiscard]] std::uint32_t keep() const { return static_cast<std::uint32_t>(size_ - 1); }
 
     // Frees more than 256 MB.
     void trim() {

@@ -80,6 +80,9 @@ ForwardArrays forward_arrays(const Forward& x) {
     if (x.indptr64.empty() == x.indptr32.empty()) {
         throw Error("X.indptr: must be given, and once");
     }
+    if (!x.indices64.empty() || !x.weights64.empty()) {
+        throw Error("X: a GPU has term ids of 32 bits and weights in float");
+    }
     if (x.indices.size() != x.weights.size()) {
         throw Error("X.data: " + std::to_string(x.weights.size()) + " for " + std::to_string(x.indices.size()) +
                     " indices");

@@ -124,7 +124,8 @@ Counts read_question(const Index& index, const std::string& question) {
 
 // The cosine of a document and the question: the semantic score here. Any retriever's scores will do.
 float cosine(const Index& index, std::int32_t document, Counts& question) {
-    const pyfast::Row row = checked_row(index.view(), document);
+    pyfast::RowMemory memory;
+    const pyfast::Row row = checked_row(index.view(), document, memory);
     float sum = 0.0f;
     for (std::size_t e = 0; e < row.terms.size(); ++e) {
         const auto shared = question.find(row.terms[e]);

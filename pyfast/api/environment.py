@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from pyfast import __version__, _native
 from pyfast.ops import __all__ as exported
+from pyfast.ops.arrays import available_cores
 from pyfast.ops.backend import GPU_OPS, gpu_name, gpu_problem
 
 _PACKAGES = {
@@ -68,7 +68,7 @@ def describe_environment() -> Environment:
         pyfast=__version__,
         python=platform.python_version(),
         machine=platform.machine(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=available_cores(),
         has_gpu_ops=hasattr(_native, "cuda"),
         gpus=tuple(gpu_name(_native.cuda, number)[0] for number in devices),
         gpu_problem=problem,

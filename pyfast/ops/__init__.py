@@ -2,7 +2,8 @@
 
 A *pool* is the retrieved list of one question. A batch is ragged: pool p is
 `doc_ids[pool_offsets[p]:pool_offsets[p + 1]]`, rows of the forward index `X` (`scipy.sparse.csr_array`,
-documents x terms, float32 TF-IDF weights). The result of a pool is bitwise the same alone, in any batch, and
+documents x terms, float32 TF-IDF weights). Arrays are read where they lie, never written to, and must stand still
+until the op returns. The result of a pool is bitwise the same alone, in any batch, and
 with any number of `threads`. So it is for `narrate` and `cite`, which write what is read of pools, and for
 `hseq_stream`, which has questions go through the segments of a corpus. `gatv2` takes any graph, as NumPy arrays or
 torch tensors.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import operator
 import os
-import threading
+import re
+import sys
+import warnings
 from collections.abc import Callable, Sequence, Sized
+from functools import cache
 from itertools import accumulate, chain
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import SparseEfficiencyWarning, csr_array, csr_matrix
 
 from pyfast import _native
 from pyfast.errors import ArrayError
@@ -17,30 +23,26 @@ from pyfast.errors import ArrayError
 Int32: TypeAlias = npt.NDArray[np.int32]
 Int64: TypeAlias = npt.NDArray[np.int64]
 Float32: TypeAlias = npt.NDArray[np.float32]
+Csr: TypeAlias = csr_array | csr_matrix
 Ragged: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
 """A ragged list of lists: (offsets int64[n + 1], values)."""
-ForwardArrays: TypeAlias = tuple[Int32 | Int64, Int32, Float32, int]
+ForwardArrays: TypeAlias = tuple[Int32 | Int64, Int32 | Int64, npt.NDArray[np.float32 | np.float64], int]
+MOST_THREADS = max(os.cpu_count() or 1, 16)
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-# SciPy releases the GIL while it sorts, and another thread would sort the same rows at the same time.
-_ORDERING = threading.Lock()
 
 
 def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
     """`value` (NumPy, DLPack, the buffer protocol, or a sequence) as a contiguous 1-D array of `dtype`.
 
     It is the caller's own memory where dtype and strides fit, read-only or not, and else a copy. Floats are never
-    truncated to integers, and integers that do not fit are refused.
+    truncated to integers, integers that do not fit are refused, and so is a mask where ids are wanted.
     """
     try:
         if isinstance(value, bytes):  # to NumPy a text
             given: npt.NDArray[Any] = np.frombuffer(value, np.uint8)
-        elif isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
-            given = np.asarray(value)
         else:
-            given = np.from_dlpack(value)
+            given = as_numpy(value)
     except Exception as error:  # of whatever kind the other library's are
         described = f"{type(value).__module__}.{type(value).__qualname__}"
         if hasattr(value, "dtype") and hasattr(value, "device"):
@@ -51,6 +53,8 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
         raise ArrayError(f"{name}: expected one dimension, got shape {given.shape}")
     if given.dtype == wanted:
         return np.ascontiguousarray(given)
+    if given.dtype.kind == "b" and wanted.kind == "i":
+        raise ArrayError(f"{name}: expected {wanted}, got a mask (bool); np.flatnonzero(mask) gives its ids")
     if given.size == 0:
         return np.empty(0, wanted)
     if given.dtype.kind not in ("iub" if wanted.kind in "iu" else "iubf"):
@@ -63,12 +67,21 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
         return np.ascontiguousarray(given, dtype=wanted)
 
 
-def forward(x: Any, name: str = "X") -> ForwardArrays:
-    """A SciPy CSR array (documents x terms) as the core reads it.
+def as_numpy(value: Any) -> npt.NDArray[Any]:
+    """NumPy's view of an array, its own or one that speaks DLPack or the buffer protocol; of a sequence, a copy.
 
-    The core wants each row's term ids in order. Where they are not (scikit-learn leaves them so), they are put in
-    order in place, once, as SciPy's own solvers do: it is the same matrix, and a copy at each call would cost
-    more than the op.
+    Raises whatever the other library does.
+    """
+    # Not its own by DLPack: before 2.1 NumPy exports no memory that is read-only.
+    foreign = not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__")
+    return np.from_dlpack(value) if foreign else np.asarray(value)
+
+
+def forward(x: Any, name: str = "X") -> ForwardArrays:
+    """A SciPy CSR array or matrix (documents x terms) as the core reads it: its own arrays, which are left alone.
+
+    The core converts, and puts in order, those rows that it reads. Arrays of a dtype or stride that it cannot read
+    are copied.
     """
     if getattr(x, "format", None) != "csr":
         raise ArrayError(f"{name}: expected a scipy.sparse csr_array, got {type(x).__name__}")
@@ -78,32 +91,32 @@ def forward(x: Any, name: str = "X") -> ForwardArrays:
         dtype = getattr(getattr(x, part), "dtype", None)
         if dtype is None or dtype.kind not in kinds:
             raise ArrayError(f"{name}.{part}: expected {'integers' if kinds == 'i' else 'floats'}, got {dtype}")
-    if not getattr(x, "_has_canonical_format", False):  # SciPy's property would look for itself, see _in_order
-        with _ORDERING:
-            x = _in_order(x, name)
-    indptr = np.asarray(x.indptr)
-    if indptr.dtype not in (np.int32, np.int64):
-        raise ArrayError(f"{name}.indptr: expected int64 or int32, got {indptr.dtype}")
+    offset = x.indptr.dtype.type
+    if offset not in (np.int32, np.int64):
+        raise ArrayError(f"{name}.indptr: expected int64 or int32, got {x.indptr.dtype}")
     return (
-        np.ascontiguousarray(indptr),
-        array(f"{name}.indices", x.indices, np.int32),
-        array(f"{name}.data", x.data, np.float32),
+        _entries(f"{name}.indptr", x.indptr, offset, offset),
+        _entries(f"{name}.indices", x.indices, np.int32, np.int64),
+        _entries(f"{name}.data", x.data, np.float32, np.float64),
         int(x.shape[1]),
     )
 
 
-def _in_order(x: Any, name: str) -> Any:
-    """`x`, or a copy where it cannot be written to, with each row's term ids in order and once."""
-    indptr = np.asarray(x.indptr)
-    nnz = min(len(x.indices), len(x.data))
-    # SciPy checks the ends only, and would follow the rest wherever it points.
-    if indptr.ndim != 1 or not len(indptr) or indptr[0] < 0 or indptr[-1] > nnz or np.any(np.diff(indptr) < 0):
-        raise ArrayError(f"{name}.indptr: expected offsets that never decrease, within the {nnz} entries")
-    if not x.has_canonical_format:
-        if not (x.indices.flags.writeable and x.data.flags.writeable and x.indptr.flags.writeable):
-            x = x.copy()
-        x.sum_duplicates()
-    return x
+def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.generic]) -> npt.NDArray[Any]:
+    scattered = isinstance(part, np.ndarray) and part.ndim == 1 and not part.flags.c_contiguous
+    if part.dtype != narrow or scattered:
+        tell_cost(name, f"{part.dtype}{', not contiguous' if scattered else ''}", np.dtype(narrow).name)
+    return array(name, part, wide if part.dtype == wide else narrow)
+
+
+@cache
+def tell_cost(name: str, given: str, wanted: str) -> None:
+    """Warn, once in a process, of what each call has to convert."""
+    warnings.warn(
+        f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) ends that",
+        SparseEfficiencyWarning,
+        stacklevel=5,  # who called the op
+    )
 
 
 def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> tuple[Int64, Int32]:
@@ -136,15 +149,71 @@ def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     except _native.Error as error:
         raise ArrayError(str(error)) from None
     except TypeError:  # the arrays have their types by now: pybind11 could not read a number or a string
-        plain = [a for a in kwargs.values() if not isinstance(a, np.ndarray | tuple)]
-        raise ArrayError(f"{op.__name__}: a setting has the wrong type or is out of range: {plain}") from None
+        raise ArrayError(unreadable(op, kwargs)) from None
+
+
+def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
+    """Which setting the native op cannot take, and what it expects: by the signature that pybind11 writes."""
+    (signature,) = ast.parse(f"def {str(op.__doc__).splitlines()[0]}: ...").body
+    assert isinstance(signature, ast.FunctionDef)
+    for parameter in signature.args.args:
+        wanted = ast.unparse(parameter.annotation) if parameter.annotation else ""
+        kinds = {} if "numpy" in wanted else {kind: fits for kind, fits in _KINDS.items() if kind.search(wanted)}
+        value = settings.get(parameter.arg)
+        if kinds and not any(fits(value) for _, fits in kinds.values()):
+            expected = " or ".join(name for name, _ in kinds.values())
+            return f"{parameter.arg}: expected {expected}, got {value!r}"
+    return f"{op.__name__}: a setting has the wrong type or is out of range: {settings}"
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return not isinstance(value, str | bytes) and float(value) is not None
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+_KINDS: dict[re.Pattern[str], tuple[str, Callable[[Any], bool]]] = {
+    re.compile(r"\b(int|SupportsInt)\b"): (
+        "an integer of at most 64 bits",
+        lambda value: hasattr(value, "__index__") and -(2**63) <= operator.index(value) < 2**63,
+    ),
+    re.compile(r"\b(float|SupportsFloat)\b"): ("a number", _is_number),
+    re.compile(r"\bstr\b"): ("a text", lambda value: isinstance(value, str)),
+    re.compile(r"\b(None|Optional)\b"): ("None", lambda value: value is None),
+}
+"""What pybind11 says of a type, what that is to a reader, and whether a value is one"""
 
 
 def thread_count(threads: int | None) -> int:
-    """The argument, else the environment's PYFAST_THREADS, else the cores that this process may use."""
+    """How many threads an op may use: the argument; else PYFAST_THREADS of the environment; else the first one of
+    OMP_NUM_THREADS; else torch's setting, where torch is imported; else the cores that this process may use.
+
+    Never more than the machine has cores, or than 16 where it has fewer; the core holds to the same. Raises
+    `ArrayError` for what is no number of at least 1; in OMP_NUM_THREADS, which is not pyfast's, it is passed over.
+    """
     if threads is None:
-        setting = os.environ.get("PYFAST_THREADS", "")
-        threads = int(setting) if setting.isdigit() else len(os.sched_getaffinity(0))
+        threads = _threads_set() or available_cores()
     if not isinstance(threads, int | np.integer) or threads < 1:
         raise ArrayError(f"threads: expected an integer of at least 1, got {threads!r}")
-    return int(threads)
+    return min(int(threads), MOST_THREADS)
+
+
+def _threads_set() -> int:
+    """What the environment, or else torch, says; 0 where nothing does."""
+    if own := os.environ.get("PYFAST_THREADS", "").strip():
+        if not own.isdecimal() or int(own) < 1:
+            raise ArrayError(f"PYFAST_THREADS: expected an integer of at least 1, got {own!r}")
+        return int(own)
+    shared = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if shared.isdecimal() and int(shared):
+        return int(shared)
+    torch: Any = sys.modules.get("torch")
+    return int(torch.get_num_threads()) if hasattr(torch, "get_num_threads") else 0
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -20,7 +20,7 @@ import numpy as np
 
 from pyfast import _native
 from pyfast.errors import ArrayError, DeviceError
-from pyfast.ops.arrays import P, T, array
+from pyfast.ops.arrays import P, T, array, unreadable
 
 Backend: TypeAlias = Literal["auto", "cpu", "cuda"]
 Memory: TypeAlias = tuple[int, int]
@@ -167,7 +167,7 @@ class Gpu:
         kind = str(found.dtype).removeprefix("torch.")
         if kind == dtype:
             return found.contiguous() if self.torch else self.library.ascontiguousarray(found)
-        if dtype.startswith(("int", "uint")) and "float" in kind:
+        if (dtype.startswith(("int", "uint")) and "float" in kind) or (dtype.startswith("int") and kind == "bool"):
             raise ArrayError(f"{name}: expected {dtype}, got {kind}")
         if dtype == "int32" and len(found) and not -(2**31) <= int(found.min()) <= int(found.max()) < 2**31:
             raise ArrayError(f"{name}: holds a number that does not fit {dtype}")
@@ -248,4 +248,4 @@ def call_gpu(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     except _native.cuda.DeviceError as error:
         raise DeviceError(str(error)) from None
     except TypeError:
-        raise ArrayError(f"{op.__name__}: a setting has the wrong type or is out of range") from None
+        raise ArrayError(unreadable(op, kwargs)) from None

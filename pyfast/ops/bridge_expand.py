@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from pyfast import _native
-from pyfast.ops.arrays import Float32, Int32, Int64, Ragged, array, call, forward, ragged, thread_count
+from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, array, call, forward, ragged, thread_count
 
 
 def bridge_expand(
-    X: csr_array,
-    XT: csr_array,
+    X: Csr,
+    XT: Csr,
     seed_offsets: npt.ArrayLike,
     seed_ids: npt.ArrayLike,
     question_terms: Ragged,
@@ -26,8 +25,8 @@ def bridge_expand(
     Nearest by sum of x_st * x_jt over the terms outside the question: what a second hop needs shares with a
     document of the first what the question does not say. Documents that share nothing are left out, and so is the
     seed. `seed_offsets` [Q + 1] and `seed_ids` [S] give each question's seeds; `question_terms`, (offsets[Q + 1],
-    term ids), its words. `XT` is X transposed, as CSR: terms x documents (in
-    place where its ids have 32 bits; `X.T.tocsr()` may give it 64, which are copied).
+    term ids), its words. `XT` is X transposed, as CSR: terms x documents (`X.T.tocsr()` may give it ids of 64
+    bits, of which each call converts the rows that it reads).
 
     `largest_norm`: at least the largest Euclidean norm of a row of X (1 where rows are l2-normalised); found by a
     pass over all of X where it is not given. `max_entries` bounds the entries of XT read for a seed, and some of
@@ -52,7 +51,7 @@ def bridge_expand(
 
 
 def bridge_expand_reference(
-    X: csr_array, seed: int, question_terms: npt.ArrayLike, k: int = 10
+    X: Csr, seed: int, question_terms: npt.ArrayLike, k: int = 10
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """The same for one seed, by a product with the whole index in float64: (documents, similarities)."""
     rows = X.astype(np.float64)

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from pyfast import _native
-from pyfast.ops.arrays import Float32, Ragged, array, call, forward, pools, ragged, thread_count
+from pyfast.ops.arrays import Csr, Float32, Ragged, array, call, forward, pools, ragged, thread_count
 from pyfast.ops.evidence_graph import evidence_graph_reference
 
 
 def bridge_rank(
-    X: csr_array,
+    X: Csr,
     pool_offsets: npt.ArrayLike,
     doc_ids: npt.ArrayLike,
     semantic: npt.ArrayLike,
@@ -53,7 +52,7 @@ def bridge_rank(
 
 
 def bridge_rank_reference(
-    X: csr_array,
+    X: Csr,
     pool: npt.ArrayLike,
     semantic: npt.ArrayLike,
     question_terms: npt.ArrayLike,

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from pyfast import _native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Float32, Int32, Int64, array, call, forward, pools
+from pyfast.ops.arrays import Csr, Float32, Int32, Int64, array, call, forward, pools
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Cells:
 
 
 def bridge_select(
-    X: csr_array,
+    X: Csr,
     pool_offsets: npt.ArrayLike,
     doc_ids: npt.ArrayLike,
     semantic: npt.ArrayLike,

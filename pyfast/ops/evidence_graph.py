@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from ctypes import c_float
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from pyfast import _native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Float32, Int32, Int64, Ragged, array, call, forward, pools, ragged, thread_count
+from pyfast.ops.arrays import (
+    Csr,
+    Float32,
+    Int32,
+    Int64,
+    Ragged,
+    array,
+    call,
+    ends,
+    forward,
+    pools,
+    ragged,
+    thread_count,
+)
 from pyfast.ops.backend import Backend, on_gpu
 
 if TYPE_CHECKING:
@@ -22,11 +35,12 @@ EdgeWeight = Literal["sum", "dot", "min"]
 Idf = Literal["corpus", "pool"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EvidenceGraph:
     """The graphs of P pools with N nodes together, as one CSR whose column indices count within each pool.
 
-    Its arrays are NumPy's, or, where it was made on a GPU, CuPy's or torch's.
+    Edges lead from a row to its indices. The arrays are NumPy's, or, where they were made on a GPU, CuPy's or
+    torch's. Two graphs are equal where all four arrays hold the same numbers; graphs have no hash.
     """
 
     pool_offsets: Int64
@@ -45,6 +59,74 @@ class EvidenceGraph:
         parts = (self.weights[begin:end], self.indices[begin:end], self.indptr[first : last + 1] - begin)
         return csr_array(parts, shape=(last - first, last - first))
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EvidenceGraph):
+            return NotImplemented
+        return all(_same(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+
+    @classmethod
+    def from_scipy(cls, *adjacency: Any) -> EvidenceGraph:
+        """A graph of one pool for each sparse array or matrix of SciPy's: entry (u, v) is the edge from u to v.
+
+        So an undirected graph is a symmetric matrix, with each edge both ways. Entries become float32; those that
+        are there several times are added up, and a stored 0 stays one (to the ops it is no edge). `pool(p)` is the
+        way back. Nothing that was given is changed. Raises `ArrayError` for what is not square, sparse and real.
+        """
+        each = [_adjacency(f"adjacency[{p}]", matrix) for p, matrix in enumerate(adjacency)]
+        degrees = [np.diff(x.indptr) for x in each]
+        with np.errstate(over="ignore"):  # becomes inf, which the ops refuse by name
+            return cls(
+                ends(degrees),
+                np.concatenate([[0], *degrees]).cumsum().astype(np.int64),
+                np.concatenate([np.empty(0), *[x.indices for x in each]]).astype(np.int32),
+                np.concatenate([np.empty(0), *[x.data for x in each]]).astype(np.float32),
+            )
+
+    @classmethod
+    def from_networkx(cls, *graphs: Any, weight: str | None = "weight") -> EvidenceGraph:
+        """A graph of one pool for each graph of networkx's; node i is the i-th that the graph lists.
+
+        An edge (u, v) of a `Graph` leads both ways, one of a `DiGraph` from u to v; parallel edges of a multigraph
+        are added up. `weight` names the attribute that holds an edge's weight, where it has none the weight is 1;
+        None: all weigh 1. The ops take weights as strengths, not as lengths. Raises `ArrayError` for other values.
+        """
+        from networkx import NetworkXException, to_scipy_sparse_array
+
+        each = []
+        for p, graph in enumerate(graphs):
+            try:
+                # networkx refuses a graph without nodes.
+                each.append(to_scipy_sparse_array(graph, weight=weight) if len(graph) else csr_array((0, 0)))
+            except (NetworkXException, AttributeError, TypeError, ValueError) as error:
+                raise ArrayError(f"graphs[{p}]: cannot be read as a graph of networkx: {error}") from error
+        return cls.from_scipy(*each)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two arrays hold the same numbers: of NumPy's, or of one library on a GPU."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return a is b or (len(a) == len(b) and bool((a == b).all()))
+
+
+def _adjacency(name: str, given: Any) -> csr_array:
+    """A copy, as CSR in order."""
+    is_sparse: bool = issparse(given)
+    if not is_sparse or len(given.shape) != 2 or given.shape[0] != given.shape[1]:
+        shape = getattr(given, "shape", type(given).__name__)
+        raise ArrayError(f"{name}: expected a square sparse array of SciPy's, got {shape}")
+    if given.dtype.kind not in "biuf":
+        raise ArrayError(f"{name}: expected real numbers, got {given.dtype}")
+    own = given.copy()
+    try:
+        if hasattr(own, "check_format"):  # SciPy would follow offsets wherever they point
+            own.check_format(full_check=True)
+        x = csr_array(own, dtype=np.float64)
+    except ValueError as error:
+        raise ArrayError(f"{name}: {error}") from error
+    x.sum_duplicates()
+    return x
+
 
 def graph_arrays(g: EvidenceGraph) -> tuple[Int64, Int64, Int32, Float32]:
     """A graph, the native op's or made by hand, as the core reads it: (pool_offsets, indptr, indices, weights)."""
@@ -60,7 +142,7 @@ def graph_arrays(g: EvidenceGraph) -> tuple[Int64, Int64, Int32, Float32]:
 
 
 def evidence_graph(
-    X: csr_array,
+    X: Csr,
     pool_offsets: npt.ArrayLike,
     doc_ids: npt.ArrayLike,
     weight: EdgeWeight | CFunc = "sum",
@@ -113,7 +195,7 @@ def evidence_graph(
 
 
 def shared_terms(
-    X: csr_array, i: int, j: int, weight: EdgeWeight | CFunc = "sum", mask_terms: npt.ArrayLike = ()
+    X: Csr, i: int, j: int, weight: EdgeWeight | CFunc = "sum", mask_terms: npt.ArrayLike = ()
 ) -> tuple[Int32, Float32]:
     """(term ids, shares): what documents `i` and `j` of X share, and each term's share of their edge's weight.
 
@@ -126,12 +208,18 @@ def shared_terms(
     documents = array("i, j", [i, j], np.int64)
     if documents.min() < 0 or documents.max() >= len(indptr) - 1:
         raise ArrayError(f"i, j: expected documents of the forward index of {len(indptr) - 1} documents")
-    a, b = (slice(*indptr[d : d + 2].tolist()) for d in documents.tolist())
-    terms, at_a, at_b = np.intersect1d(indices[a], indices[b], assume_unique=True, return_indices=True)
-    shares = term_weights(weight, weights[a][at_a], weights[b][at_b]).astype(np.float32)
+    (a, of_a), (b, of_b) = (_row(indices, weights, slice(*indptr[d : d + 2].tolist())) for d in documents.tolist())
+    terms, at_a, at_b = np.intersect1d(a, b, assume_unique=True, return_indices=True)
+    shares = term_weights(weight, of_a[at_a], of_b[at_b]).astype(np.float32)
     order = np.argsort(-shares, kind="stable")
     order = order[~np.isin(terms[order], array("mask_terms", mask_terms, np.int32))]
     return terms[order], shares[order]
+
+
+def _row(indices: npt.NDArray[Any], weights: npt.NDArray[Any], entries: slice) -> tuple[Int32, Float32]:
+    """Term ids in order, and the weights of each added up."""
+    terms, place = np.unique(indices[entries], return_inverse=True)
+    return terms.astype(np.int32), np.bincount(place, weights[entries], len(terms)).astype(np.float32)
 
 
 def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
@@ -156,9 +244,9 @@ def term_weights(weight: EdgeWeight | CFunc, a: npt.NDArray[Any], b: npt.NDArray
     return np.asarray({"sum": a + b, "dot": a * b, "min": np.minimum(a, b)}[weight])
 
 
-def weigh_reference(X: csr_array, pool: npt.ArrayLike) -> csr_array:
+def weigh_reference(X: Csr, pool: npt.ArrayLike) -> csr_array:
     """The rows of one pool, weighed by its own idf (`idf="pool"`), in float64."""
-    rows: csr_array = X[np.asarray(pool, dtype=np.int64)].astype(np.float64)
+    rows = csr_array(X)[np.asarray(pool, dtype=np.int64)].astype(np.float64)
     df = np.bincount(rows.indices, minlength=rows.shape[1])
     rows.data *= (np.log((1 + rows.shape[0]) / (1 + df)) + 1)[rows.indices]
     norm = np.sqrt(
@@ -169,7 +257,7 @@ def weigh_reference(X: csr_array, pool: npt.ArrayLike) -> csr_array:
 
 
 def evidence_graph_reference(
-    X: csr_array,
+    X: Csr,
     pool: npt.ArrayLike,
     weight: EdgeWeight | CFunc = "sum",
     threshold: float = 0.0,

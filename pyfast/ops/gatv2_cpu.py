@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pyfast import _native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import array, call
+from pyfast.ops.arrays import array, as_numpy, call
 from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
 Array = npt.NDArray[Any]
@@ -21,7 +21,7 @@ def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
     arrays = []
     for name, value in (("x_src", given.x_src), ("x_dst", given.x_dst), ("att", given.att)):
         try:
-            found = np.asarray(value) if not hasattr(value, "__dlpack__") else np.from_dlpack(value)
+            found = as_numpy(value)
         except (TypeError, ValueError, RuntimeError, BufferError) as error:
             raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
         if found.dtype not in (np.float32, np.float64):

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from pyfast import _native
-from pyfast.ops.arrays import Float32, call, forward, pools, thread_count
+from pyfast.ops.arrays import Csr, Float32, call, forward, pools, thread_count
 from pyfast.ops.backend import Backend, on_gpu
 from pyfast.ops.evidence_graph import EdgeWeight, Idf, evidence_graph_reference, weight_argument
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def weighted_degree(
-    X: csr_array,
+    X: Csr,
     pool_offsets: npt.ArrayLike,
     doc_ids: npt.ArrayLike,
     weight: EdgeWeight | CFunc = "sum",
@@ -53,7 +52,7 @@ def weighted_degree(
 
 
 def weighted_degree_reference(
-    X: csr_array, pool: npt.ArrayLike, weight: EdgeWeight | CFunc = "sum", idf: Idf = "corpus"
+    X: Csr, pool: npt.ArrayLike, weight: EdgeWeight | CFunc = "sum", idf: Idf = "corpus"
 ) -> npt.NDArray[Any]:
     """The same for one pool: row sums of the dense adjacency."""
     return np.asarray(evidence_graph_reference(X, pool, weight, idf=idf).sum(axis=1))

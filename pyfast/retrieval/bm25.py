@@ -90,11 +90,12 @@ class BM25Index:
         """
         asked = [query for query in queries if query]
         k = min(k, self.documents)
-        parts = [asked[i::_THREADS] for i in range(min(_THREADS, len(asked)))]
+        threads = thread_count(None)
+        parts = [asked[i::threads] for i in range(min(threads, len(asked)))]
         documents = np.empty((len(asked), k), np.int32)
         scores = np.empty((len(asked), k), np.float32)
-        for i, found in enumerate(_threads().map(partial(self._search, k=k), parts)):
-            documents[i::_THREADS], scores[i::_THREADS] = found
+        for i, found in enumerate(_threads(threads).map(partial(self._search, k=k), parts)):
+            documents[i::threads], scores[i::threads] = found
         order = np.lexsort((documents, -scores))
         documents = np.take_along_axis(documents, order, axis=1)
         scores = np.take_along_axis(scores, order, axis=1)
@@ -107,12 +108,9 @@ class BM25Index:
         return self._engine.retrieve(queries, k=k, n_threads=1, show_progress=False)
 
 
-_THREADS = thread_count(None)
-
-
 @cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="pyfast-lexical")
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="pyfast-lexical")
 
 
 def _keep_compiled() -> None:

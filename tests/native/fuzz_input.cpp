@@ -132,6 +132,7 @@ Problem::Problem(Input& in) {
         is_table.push_back(in.coin() ? 1 : 0);
     }
     threads = in.one_in(8) ? static_cast<int>(in.setting(4)) : 1;
+    wide = in.one_in(4);
     narrow = in.one_in(4);
     if (narrow) {
         indptr32.assign(indptr.begin(), indptr.end());
@@ -140,6 +141,10 @@ Problem::Problem(Input& in) {
         spoil(in);
     }
     fit();
+    if (wide) {
+        indices64.assign(indices.begin(), indices.end());
+        weights64.assign(weights.begin(), weights.end());
+    }
 }
 
 void Problem::spoil(Input& in) {
@@ -184,7 +189,14 @@ void Problem::fit() {
 }
 
 pyfast::Forward Problem::forward() const {
-    pyfast::Forward x{{}, {}, indices, weights, terms};
+    pyfast::Forward x{{}, {}, {}, {}, terms};
+    if (wide) {
+        x.indices64 = indices64;
+        x.weights64 = weights64;
+    } else {
+        x.indices = indices;
+        x.weights = weights;
+    }
     if (narrow) {
         x.indptr32 = indptr32;
     } else {

@@ -60,6 +60,9 @@ struct Problem {
     bool narrow = false;
     std::vector<std::int32_t> indices;
     std::vector<float> weights;
+    std::vector<std::int64_t> indices64;  // in place of `indices` and `weights`, where `wide`
+    std::vector<double> weights64;
+    bool wide = false;
     std::int64_t terms = 0;
     Lists<std::int32_t> pools;
     Lists<std::int32_t> questions;  // term ids, a list per pool

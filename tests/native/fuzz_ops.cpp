@@ -37,12 +37,12 @@ struct Transposed {
         const std::int64_t terms = std::clamp<std::int64_t>(x.terms, 0, 1 << 16);
         for (std::int64_t t = 0; t < terms; ++t) {
             for (std::int64_t d = 0; d < x.documents(); ++d) {
-                const std::int64_t last = std::min(x.offset(d + 1), std::ssize(x.weights));
+                const std::int64_t last = std::min(x.offset(d + 1), std::ssize(q.weights));
                 for (std::int64_t e = std::max<std::int64_t>(x.offset(d), 0);
-                     e < std::min(last, std::ssize(x.indices)); ++e) {
-                    if (x.indices[static_cast<std::size_t>(e)] == t) {
+                     e < std::min(last, std::ssize(q.indices)); ++e) {
+                    if (q.indices[static_cast<std::size_t>(e)] == t) {
                         documents.push_back(static_cast<std::int32_t>(d));
-                        weights.push_back(x.weights[static_cast<std::size_t>(e)]);
+                        weights.push_back(q.weights[static_cast<std::size_t>(e)]);
                         break;
                     }
                 }

@@ -62,7 +62,6 @@ def test_a_limit_costs_documents_but_not_their_similarities(real: Problem) -> No
 
 NAN = float("nan")
 BAD_XT: dict[str, tuple[str, int, float]] = {
-    "a document twice": ("indices", 1, 0),
     "a document too large": ("indices", -1, 10**6),
     "a negative document": ("indices", 0, -1),
     "NaN": ("data", 0, NAN),
@@ -82,7 +81,7 @@ def test_malformed_transposed_index(case: str) -> None:
     XT = X.T.tocsr()
     getattr(XT, part)[place] = value
     XT.has_canonical_format = True
-    with pytest.raises(ArrayError, match=r"^XT: "):
+    with pytest.raises(ArrayError, match=r"^XT[.:]"):
         ops.bridge_expand(X, XT, [0, 3], [0, 1, 2], ([0, 0], []))
     for a, b in zip(good, ops.bridge_expand(X, X.T.tocsr(), [0, 3], [0, 1, 2], ([0, 0], [])), strict=True):
         assert np.array_equal(a, b)
@@ -92,7 +91,7 @@ def test_malformed_transposed_index(case: str) -> None:
     ("options", "name"),
     [
         ({"k": 0}, "k"),
-        ({"k": "3"}, "bridge_expand"),
+        ({"k": "3"}, "^k: expected an integer"),
         ({"max_entries": 0}, "max_entries"),
         ({"largest_norm": 0.0}, "largest_norm"),
         ({"largest_norm": NAN}, "largest_norm"),

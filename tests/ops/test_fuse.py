@@ -61,7 +61,7 @@ GOOD = ([0, 2, 3], [0, 2, 2, 5], [4, 5, 6, 4, 5], [1.0, 0.5, 3.0, 2.0, 1.0], 3)
         (3, [1.0, 0.5, 3.0, float("nan"), 1.0], "semantic"),
         (3, [1.0, 0.5, 3e38, -3e38, 1.0], "semantic"),
         (4, 0, "k"),
-        (4, 1.5, "fuse"),
+        (4, 1.5, "k: expected an integer"),
     ],
 )
 def test_malformed(place: int, value: Any, name: str) -> None:

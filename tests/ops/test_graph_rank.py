@@ -64,7 +64,7 @@ def test_alpha_of_one_leaves_the_semantic_score() -> None:
         ([1, 2], [1, 2], [0, 2], 1.01, "alpha"),
         ([1, 2], [1, 2], [0, 2], -0.01, "alpha"),
         ([1, 2], [1, 2], [0, 2], np.nan, "alpha"),
-        ([1, 2], [1, 2], [0, 2], None, "graph_rank"),
+        ([1, 2], [1, 2], [0, 2], None, "alpha: expected a number"),
     ],
 )
 def test_malformed(semantic: object, structural: object, offsets: object, alpha: float, name: str) -> None:

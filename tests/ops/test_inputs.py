@@ -2,6 +2,7 @@
 
 import threading
 import time
+import warnings
 from array import array as std_array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from scipy.sparse import csr_array, csr_matrix
 
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import array
+from pyfast.ops.arrays import array, tell_cost
 
 PROBLEM = random_problem([0, 20, 3, 60])
 BEFORE = {name: run(PROBLEM) for name, run in OPS.items()}
@@ -69,6 +70,26 @@ def read_only(numbers: Any) -> Any:
     view = np.asarray(numbers).view()
     view.flags.writeable = False
     return view
+
+
+class ReadOnly(np.ndarray[Any, np.dtype[Any]]):
+    """Read-only memory as NumPy before 2.1 has it: it cannot be exported by DLPack."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("Cannot export readonly array since signalling readonly is unsupported by DLPack.")
+
+
+def test_read_only_arrays_of_an_older_numpy() -> None:
+    def old(numbers: Any) -> Any:
+        return read_only(numbers).view(ReadOnly)
+
+    x, att = np.ones((3, 2, 4), np.float32), np.ones((2, 4), np.float32)
+    y = ops.gatv2(old(x), old(x), old([0, 1, 2, 3]), old([0, 1, 2]), old(att))
+    assert np.array_equal(y, ops.gatv2(x, x, [0, 1, 2, 3], [0, 1, 2], att))
+    assert np.array_equal(
+        ops.weighted_degree(PROBLEM.X, old(PROBLEM.offsets), old(PROBLEM.docs)),
+        ops.weighted_degree(PROBLEM.X, PROBLEM.offsets, PROBLEM.docs),
+    )
 
 
 NUMBERS = np.arange(8, dtype=np.float32)
@@ -169,6 +190,53 @@ def test_other_dtypes_and_strides_of_the_same_numbers(op: str) -> None:
     assert same(OPS[op](strided), BEFORE[op])
 
 
+WIDE: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "float64": ("data", lambda data: data.astype(np.float64)),
+    "int64": ("indices", lambda indices: indices.astype(np.int64)),
+    "strided": ("data", lambda data: np.repeat(data, 2)[::2]),
+}
+
+
+@pytest.mark.parametrize("case", WIDE)
+def test_what_each_call_converts_is_told_once(case: str) -> None:
+    part, widened = WIDE[case]
+    X = PROBLEM.X.copy()
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int64)
+    narrow = getattr(X, part)
+    setattr(X, part, widened(narrow))
+    tell_cost.cache_clear()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            ops.weighted_degree(X, PROBLEM.offsets, PROBLEM.docs)
+            ops.evidence_graph(X, PROBLEM.offsets, PROBLEM.docs)
+    (warning,) = told
+    advice = f"X.{part} = X.{part}.astype(np.{narrow.dtype.name})"
+    assert advice in str(warning.message) and warning.filename == __file__
+    tell_cost.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        setattr(X, part, getattr(X, part).astype(narrow.dtype))  # as advised
+        ops.weighted_degree(X, PROBLEM.offsets, PROBLEM.docs)
+
+
+@pytest.mark.parametrize("case", ["float64", "int64"])
+def test_rows_that_are_not_of_the_pool_are_not_read(case: str, tmp_path: Path) -> None:
+    """Sparse files of half a terabyte: who converts all of them fills the memory."""
+    row = PROBLEM.X[[int(np.diff(PROBLEM.X.indptr).argmax())]]
+    dtypes = {"data": np.float64, "indices": np.int32} if case == "float64" else {"data": "f4", "indices": "i8"}
+    X = csr_array((2, row.shape[1]), dtype=np.float32)
+    X.indptr = np.array([0, row.nnz, 1 << 36], np.int64)
+    for part, dtype in dtypes.items():
+        with (tmp_path / part).open("wb") as file:
+            file.truncate((1 << 36) * np.dtype(dtype).itemsize)
+        mapped = np.memmap(tmp_path / part, dtype, "r+", shape=(1 << 36,))
+        mapped[: row.nnz] = getattr(row, part)
+        setattr(X, part, mapped)
+    assert np.array_equal(ops.weighted_degree(X, [0, 2], [0, 0]), ops.weighted_degree(row, [0, 2], [0, 0]))
+    assert ops.shared_terms(X, 0, 0)[0].size == row.nnz
+
+
 def reversed_rows(writeable: bool = True) -> csr_array:
     """X with the entries of each row in reverse."""
     x = PROBLEM.X
@@ -181,10 +249,63 @@ def reversed_rows(writeable: bool = True) -> csr_array:
 
 
 @pytest.mark.parametrize("writeable", [True, False])
-def test_unsorted_rows_are_put_in_order(writeable: bool) -> None:
+def test_unsorted_rows_are_read_in_order_and_left_as_they_are(writeable: bool) -> None:
+    x, untouched = reversed_rows(writeable), reversed_rows()
     for op, run in OPS.items():
-        x = reversed_rows(writeable)
         assert same(run(replace(PROBLEM, X=x)), BEFORE[op])
+    for part in ("indptr", "indices", "data"):
+        assert np.array_equal(getattr(x, part), getattr(untouched, part))
+    some = int(PROBLEM.docs[0])
+    assert same([ops.shared_terms(x, some, some)], [ops.shared_terms(PROBLEM.X, some, some)])
+
+
+def test_a_mapped_file_is_not_written_to(tmp_path: Path) -> None:
+    x = reversed_rows()
+    for part in ("indptr", "indices", "data"):
+        np.save(tmp_path / f"{part}.npy", getattr(x, part))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    mapped = {part: np.load(tmp_path / f"{part}.npy", mmap_mode="r+") for part in ("indptr", "indices", "data")}
+    X = csr_array(x.shape, dtype=np.float32)
+    X.indptr, X.indices, X.data = mapped["indptr"], mapped["indices"], mapped["data"]
+    assert same(OPS["evidence_graph sum"](replace(PROBLEM, X=X)), BEFORE["evidence_graph sum"])
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("rows", [-5, 5, 10_000])
+def test_offsets_of_fewer_or_more_rows_than_the_shape_has(rows: int) -> None:
+    X = reversed_rows()
+    count = X.shape[0] + rows
+    X.indptr = np.resize(X.indptr, count + 1) if rows < 0 else np.pad(X.indptr, (0, rows), mode="edge")
+    docs = np.minimum(PROBLEM.docs, count - 1)
+    good = ops.weighted_degree(PROBLEM.X, PROBLEM.offsets, docs)
+    assert np.array_equal(ops.weighted_degree(X, PROBLEM.offsets, docs), good)
+    with pytest.raises(ArrayError, match=rf"doc_ids: document {count} "):
+        ops.weighted_degree(X, [0, 1], [count])
+
+
+@pytest.mark.parametrize("name", ["doc_ids", "pool_offsets", "mask_terms"])
+def test_a_mask_is_not_taken_for_ids(name: str) -> None:
+    mask = np.array([False, True, True])
+    given: dict[str, Any] = {"doc_ids": [0, 1, 2], "pool_offsets": [0, 3], "mask_terms": ([0, 2], [1, 2])}
+    given[name] = ([0, 3], mask) if name == "mask_terms" else mask
+    with pytest.raises(ArrayError, match=rf"{name}.*mask.*flatnonzero"):
+        ops.evidence_graph(PROBLEM.X, **given)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        ("threshold", "high", "a number"),
+        ("top_k", 1.5, "an integer of at most 64 bits or None"),
+        ("top_k", 2**63, "an integer of at most 64 bits or None"),
+        ("idf", None, "a text"),
+    ],
+)
+def test_an_error_names_the_setting(setting: str, value: Any, expected: str) -> None:
+    given: dict[str, Any] = {setting: value}
+    with pytest.raises(ArrayError) as error:
+        ops.evidence_graph(PROBLEM.X, PROBLEM.offsets, PROBLEM.docs, **given)
+    assert str(error.value) == f"{setting}: expected {expected}, got {value!r}"
 
 
 def test_unsorted_rows_put_in_order_by_many_threads_at_once() -> None:

@@ -47,7 +47,7 @@ GOOD = heap(["one", "zwei", "trois"])
         (GOOD, [], [1], 99, "pool_offsets"),
         (GOOD, [0, 1], [1.0], 99, "doc_ids"),
         (GOOD, [0, 1], [1], -1, "characters"),
-        (GOOD, [0, 1], [1], 1.5, "narrate"),
+        (GOOD, [0, 1], [1], 1.5, "characters: expected an integer"),
         (([0, 3, 99, 12], GOOD[1]), [0, 1], [1], 99, "line_offsets"),
         (([0, 7, 3, 12], GOOD[1]), [0, 1], [1], 99, "line_offsets"),
         (([0, -7, 3, 12], GOOD[1]), [0, 1], [1], 99, "line_offsets"),

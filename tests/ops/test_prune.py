@@ -67,7 +67,7 @@ def test_equals_all_score_at_least_their_mean(n: int) -> None:
         (([1, 2], [0, 0], [0, 2], 5, 4), "max_nodes"),
         (([1, 2], [0, 0], [0, 2], 0, 0), "max_nodes"),
         (([1, 2], [0, 0], [0, 2], 0, 1, -1), "per_kind"),
-        (([1, 2], [0, 0], [0, 2], 0.5), "prune"),
+        (([1, 2], [0, 0], [0, 2], 0.5), "min_nodes: expected an integer"),
     ],
 )
 def test_malformed(arguments: tuple[object, ...], name: str) -> None:

@@ -1,12 +1,14 @@
 // What every op of a pool reads: the forward index, the pools, and ragged lists beside them.
 //
-// All types here but RankedPools are views: they own nothing, and the caller keeps the memory alive during the
-// call. Any number of calls may read the same memory at once. Ops check what they read before they use it, so that
-// no contents of these arrays can make them touch memory outside; the lengths of the spans are believed.
+// Most types here are views: they own nothing, and the caller keeps the memory alive during the call. Any number
+// of calls may read the same memory at once, and nobody may write to it meanwhile: what a call gives then means
+// nothing. Ops check what they read before they use it, so that no contents of these arrays can make them touch
+// memory outside; the lengths of the spans are believed.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +20,10 @@ namespace pyfast {
 
 // A forward index X in CSR: documents x terms, one TF-IDF weight per stored entry.
 //
-// Term ids of a row are strictly increasing and below `terms`; weights lie in [0, largest_weight]. Ops check this
-// for the rows that they touch, so a call costs what its pools cost, whatever the size of the corpus.
+// Term ids are below `terms`; weights lie in [0, largest_weight]. Ops check this for the rows that they touch, so
+// a call costs what its pools cost, whatever the size of the corpus. Rows whose term ids are strictly increasing
+// are read where they lie; others are put in order as they are read, with the weights of a term that is there
+// several times added up, at some ten times the cost of reading them. Nothing is ever written to the index.
 struct Forward {
     // Sums of a million products of two such weights are still finite in float.
     static constexpr float largest_weight = 1e16f;
@@ -30,6 +34,10 @@ struct Forward {
     std::span<const std::int32_t> indices;
     std::span<const float> weights;
     std::int64_t terms = 0;
+    // In place of `indices` or `weights`, where they are wider: each row is converted as it is read, by the ops on
+    // the CPU.
+    std::span<const std::int64_t> indices64{};
+    std::span<const double> weights64{};
 
     [[nodiscard]] std::int64_t documents() const {
         const std::size_t n = indptr64.empty() ? indptr32.size() : indptr64.size();
@@ -41,21 +49,51 @@ struct Forward {
     }
 };
 
-// One row of the forward index.
+// One row of the forward index, in order.
 struct Row {
     std::span<const std::int32_t> terms;
     std::span<const float> weights;
 };
 
-// The entries of row `i`, not looked at yet. Throws Error, which `name` opens, where they do not lie inside the
-// index.
-PYFAST_API Row row_of(const Forward& x, std::int32_t i, const char* name);
+// Memory for rows that cannot be read where they lie. A row stays where it is until clear(), which keeps the
+// memory for the rows to come.
+class RowMemory {
+  public:
+    struct Entries {
+        std::vector<std::int32_t> terms;
+        std::vector<float> weights;
+    };
+    std::vector<std::uint64_t> keys;  // to put a row in order by
 
-// Throws Error unless the columns of row `i` are strictly increasing and below `columns`, and its weights usable.
-PYFAST_API void check_row(const Row& row, std::int64_t columns, const char* name, std::int32_t i);
+    Entries& next() { return used_ < rows_.size() ? rows_[used_++] : (++used_, rows_.emplace_back()); }
+    void clear() { used_ = 0; }
 
-// The row of one document. Throws Error where the row does not lie inside the index or is malformed.
-PYFAST_API Row checked_row(const Forward& x, std::int32_t document);
+    // Frees more than 32 MB.
+    void trim() {
+        std::size_t entries = 0;
+        for (const Entries& row : rows_) {
+            entries += row.terms.capacity();
+        }
+        if (entries > (std::size_t{4} << 20)) {
+            *this = {};
+        }
+    }
+
+  private:
+    std::deque<Entries> rows_;
+    std::size_t used_ = 0;
+};
+
+// Where the entries of row `i` lie. Throws Error, which `name` opens, where that is not inside the index.
+struct Extent {
+    std::size_t begin;
+    std::size_t size;
+};
+PYFAST_API Extent extent_of(const Forward& x, std::int32_t i, const char* name);
+
+// Row `i`, one of the index's: its own memory, or where that is not in order or wider, `memory`. Throws Error,
+// which `name` opens, unless the columns lie below `terms` and the weights are usable.
+PYFAST_API Row checked_row(const Forward& x, std::int32_t i, RowMemory& memory, const char* name = "X");
 
 // Where the idf of the terms comes from.
 enum class Idf {
@@ -103,7 +141,7 @@ std::span<const T> checked_list(const Ragged<T>& lists, std::int64_t i, const ch
         throw Error(std::string(name) + ": list " + std::to_string(i) + " spans " + std::to_string(first) +
                     " to " + std::to_string(last) + " of " + std::to_string(lists.values.size()) + " values");
     }
-    return lists[static_cast<std::size_t>(i)];
+    return lists.values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
 }
 
 // Throws Error unless offsets start at 0, never decrease and end at `values`; `name` opens the message.
