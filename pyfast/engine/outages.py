@@ -94,6 +94,7 @@ class Outages:
         """Whether the waiting was ended by `stop`"""
         self._answered = -math.inf  # when a call was, for the last time
         self._failed = 0  # calls that failed on their way since then
+        self._waited = 0.0  # seconds in outages since then: a server that only probes can reach is out
         self._looking: asyncio.Task[_Met] | None = None
         self._latest = OutageError("")
         self._passed = asyncio.Event()  # a call that was in work was answered
@@ -146,20 +147,27 @@ class Outages:
             try:
                 self._in_work += 1
                 try:
-                    async with within(limit):
-                        completion = await self._llm.complete(request)
+                    async with within(limit) as timeout:
+                        completion = await self._ask(request)
                 finally:
                     self._in_work -= 1
                 self._answered = loop.time()
                 self._answers += 1
                 self._failed = 0
+                self._waited = 0.0
                 if self._looking is not None:
                     self._passed.set()
                 return completion
             except OutageError as error:
                 fault, allowed = error, _FAULTS[error.kind]
-            except TimeoutError:
-                fault, allowed = OutageError(f"the LLM gave no answer within {limit or 0:g} s", "slow"), 1
+            except TimeoutError as error:
+                if timeout is not None and timeout.expired():
+                    fault, allowed = OutageError(f"the LLM gave no answer within {limit or 0:g} s", "slow"), 1
+                else:  # the LLM's own patience, and not ours
+                    fault = OutageError(
+                        f"the LLM gave no answer in time: {str(error) or type(error).__name__}", "slow"
+                    )
+                    allowed = _FAULTS[fault.kind]
             if allowed == 1 and is_last and clock is not None and clock.ends > loop.time():
                 continue  # an outage that others met has moved its end meanwhile
             others = fault.kind != "slow" and self._answered > (began + loop.time()) / 2  # and of late
@@ -170,6 +178,16 @@ class Outages:
                 self._raise(fault, allowed, is_last)
             tries += 1
             await asyncio.sleep(random.random() * min(_FIRST_PAUSE_S * 2 ** min(tries, 9), _LONGEST_PAUSE_S))
+
+    async def _ask(self, request: Request) -> Completion:
+        try:
+            return await self._llm.complete(request)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # The LLM's own: it would end whoever asks without a word.
+            raise CallError("the LLM cancelled the call") from None
 
     def _raise(self, fault: OutageError, allowed: int, is_last: bool) -> NoReturn:
         if allowed == 1:
@@ -207,7 +225,12 @@ class Outages:
             since = time.time() - (loop.time() - max(began, before))
             self._tell(Waiting(since, str(self._latest)))
             try:
-                await self._wait(loop.time() + self._patience_s)
+                began_to_wait = loop.time()
+                await self._wait(began_to_wait + self._patience_s - self._waited)
+                self._waited += loop.time() - began_to_wait
+            except LLMUnavailableError:
+                self._waited = 0.0  # who asks next finds out anew
+                raise
             finally:
                 self._tell(None)
             return met
@@ -250,7 +273,7 @@ class Outages:
             for seconds in _PROBES_S:
                 if stop is not None and stop.is_set():
                     return False
-                works.append(asyncio.ensure_future(self._llm.complete(PROBE)))
+                works.append(asyncio.ensure_future(self._ask(PROBE)))
                 if await _first(seconds, [*stopped, *works]):
                     return any(work.done() for work in works)
             raise TimeoutError

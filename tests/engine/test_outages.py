@@ -128,7 +128,7 @@ def test_a_question_that_is_slow_alone_runs_out_of_time() -> None:
 class Poisoned(Flaky):
     """Refuses one prompt for ever."""
 
-    def __init__(self, fault: Callable[[], Exception], word: str) -> None:
+    def __init__(self, fault: Callable[[], BaseException], word: str) -> None:
         super().__init__(0, hang)
         self.fault, self.word = fault, word
 
@@ -362,6 +362,47 @@ def test_a_stop_is_heard_while_a_probe_hangs() -> None:
         return loop.time() - set_at
 
     assert run_fast(work(), 10.0) < 5.0
+
+
+def test_a_timeout_that_the_llm_raises_itself_is_no_reason_to_ask_all_the_time() -> None:
+    """The question's seconds are not over: it was asked again at once, thousands of times."""
+    llm = Poisoned(lambda: TimeoutError("read timed out"), "question 7")
+    found, _, heard = answered(llm, ask=direct, budget=Budget(seconds=60.0))
+    assert [record.id for record in found if record.state == "failed"] == ["q7"] and heard == []
+    assert found[7].reason == "the LLM gave no answer in time: read timed out" and llm.calls < 50
+
+
+@pytest.mark.parametrize("is_probe", [False, True])
+def test_a_call_that_the_llm_cancels_loses_no_question(is_probe: bool) -> None:
+    """Nobody asked for it: it ended the coroutine that asked, and the run ended in order without its questions."""
+
+    class Cancelling(Poisoned):
+        async def complete(self, request: Request) -> Completion:
+            if request == PROBE:
+                raise asyncio.CancelledError
+            return await super().complete(request)
+
+    fault = OutageError("answered 500") if is_probe else asyncio.CancelledError()
+    found, _, heard = answered(Cancelling(lambda: fault, "question 7"), ask=direct)
+    assert [record.id for record in found] == [f"q{i}" for i in range(40)] and heard == []
+    assert [record.id for record in found if record.state == "failed"] == ["q7"]
+
+
+def test_a_server_that_every_prompt_takes_down_is_not_waited_for_for_ever() -> None:
+    """It comes back, answers a probe, and the next prompt takes it down again: all these outages are one."""
+
+    class Falling(Flaky):
+        async def complete(self, request: Request) -> Completion:
+            clock = asyncio.get_running_loop().time
+            await asyncio.sleep(0.1)
+            if clock() >= self.ends and request == PROBE:
+                return await Instant.complete(self, request)
+            if clock() >= self.ends:
+                self.ends = clock() + 30.0
+            raise OutageError("nothing answers")
+
+    with pytest.raises(LLMUnavailableError, match="nothing answers; waited for 0:10:00"):
+        answered(Falling(0, hang), ask=direct, outage_seconds=600.0, speed=1000.0)
 
 
 OVER_SOCKETS = ("error", "busy", "refused", "hanging")
