@@ -72,7 +72,7 @@ class System:
     paper: str = ""
     """The title of the paper that it is from"""
     presets: Mapping[str, Preset] = field(default_factory=dict)
-    """Settings by a name, which `preset` takes among the settings; one of a system's own cannot be called so then"""
+    """Settings by a name, which `preset` takes among the settings; no setting of the system can be called so"""
 
     @property
     def code(self) -> str:
