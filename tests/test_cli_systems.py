@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from pyfast.cli import app
 from pyfast.errors import InputError
-from pyfast.systems import describe_settings, describe_systems, names
+from pyfast.systems import describe_settings, describe_system, describe_systems, names
 
 
 def told(*arguments: str, columns: int = 80) -> str:
@@ -44,6 +44,12 @@ def test_all_of_a_system_is_shown(name: str, columns: int) -> None:
         for part in (setting.name, setting.type, setting.range, setting.default, setting.meaning, setting.paper):
             assert squeezed(part) in shown, part
     assert "…" not in shown and text.startswith(f"{name}: ")
+
+
+def test_presets_are_shown() -> None:
+    shown = squeezed(told("n2n"))
+    for preset in describe_system("n2n").presets:
+        assert squeezed(f"preset {preset.name}: {preset.settings}; {preset.meaning}") in shown
 
 
 def test_prompts_are_named() -> None:

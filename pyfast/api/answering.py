@@ -82,7 +82,7 @@ def answer(
             object stays loaded for the next call; one that is given as text is closed at the end.
         llm_options: Options of a model that is given as text.
         system: The name of a system (`pyfast.systems.names()`), `MODULE:NAME`, or a `System`.
-        settings: Settings of the system, by name (`pyfast systems NAME` prints them).
+        settings: Settings of the system, by name (`pyfast systems NAME` prints them); `preset` names several.
         prompts: A TOML file with prompts in place of the system's own.
         run: The folder of the run; None: in memory, and nothing can be resumed.
         limit: Answer only the first ones.

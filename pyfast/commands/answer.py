@@ -29,7 +29,8 @@ def answer(
     system: Annotated[str, typer.Option(help="A system, as `pyfast systems` lists them, or MODULE:NAME.")] = "n2n",
     llm: Llm = "embedded",
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting of the system, such as graph=off; repeatable.")
+        list[str] | None,
+        typer.Option("--set", help="A setting of the system, such as graph=off or preset=paper; repeatable."),
     ] = None,
     prompts: Annotated[
         Path | None, typer.Option(help="A TOML file with prompts in place of the system's own.")

@@ -14,7 +14,7 @@ def systems(
         str | None, typer.Argument(help="A system, or MODULE:NAME; without it, all are listed.")
     ] = None,
 ) -> None:
-    """List the systems, or show the settings and prompts of one."""
+    """List the systems, or show the settings, presets and prompts of one."""
     if name is None:
         _list()
     else:
@@ -51,6 +51,8 @@ def _show(name: str) -> None:
         ("prompts", ", ".join(system.prompts) or "none"),
     ):
         screen.print(Text(plain(f"{label}: {said}")))
+    for preset in system.presets:
+        screen.print(Text(plain(f"preset {preset.name}: {preset.settings}; {preset.meaning}")))
     if not settings:
         screen.print("settings: none")
         return

@@ -4,7 +4,9 @@ A system of your own is registered as the entry point `pyfast.systems`, or named
 `pyfast.plugins`.
 """
 
+from pyfast.systems.combinations import Inert, Preset
 from pyfast.systems.describe import (
+    PresetDescription,
     SettingDescription,
     SystemDescription,
     describe_settings,
@@ -16,6 +18,9 @@ from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import Settings, System
 
 __all__ = [
+    "Inert",
+    "Preset",
+    "PresetDescription",
     "SettingDescription",
     "Settings",
     "System",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import NoneType, UnionType
@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from pyfast.errors import PyfastError
+from pyfast.systems.combinations import Inert, as_text
 from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
 
@@ -32,6 +33,17 @@ class SystemDescription:
     """The title of the paper that it is from; empty where there is none"""
     prompts: tuple[str, ...]
     """The names of its prompts"""
+    presets: tuple[PresetDescription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PresetDescription:
+    """One preset. All is text."""
+
+    name: str
+    settings: str
+    """As the command line takes them, such as `k=2 steps=4`"""
+    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,15 @@ def describe_system(system: str | System) -> SystemDescription:
     found = load_system(system) if isinstance(system, str) else system
     summary = found.summary or (inspect.getdoc(found.answer) or "").partition("\n")[0]
     prompts = tuple(dict.fromkeys(prompt.name for prompt in found.prompts))
-    return SystemDescription(found.name, summary, found.needs_index, found.paper, prompts)
+    presets = tuple(
+        PresetDescription(
+            name,
+            " ".join(f"{setting}={as_text(value)}" for setting, value in preset.values.items()),
+            preset.meaning,
+        )
+        for name, preset in found.presets.items()
+    )
+    return SystemDescription(found.name, summary, found.needs_index, found.paper, prompts, presets)
 
 
 def describe_systems() -> list[SystemDescription]:
@@ -101,18 +121,30 @@ def describe_settings(system: str | System) -> list[SettingDescription]:
         ('k', 'whole number', '10', '1 to 10000')
     """
     found = load_system(system) if isinstance(system, str) else system
-    return [_described(name, field) for name, field in found.settings.model_fields.items()]
+    settings = found.settings
+    return [_described(name, field, settings.inert) for name, field in settings.model_fields.items()]
 
 
 def settings_table(system: str | System) -> str:
-    """The settings of a system as a Markdown table; a sentence where it has none. Raises `InputError`."""
-    rows = [("setting", "values", "default", "meaning", "paper"), ("---",) * 5]
+    """The settings of a system, and its presets, as Markdown tables; a sentence where it has none.
+
+    Raises `InputError`.
+    """
+    rows: list[tuple[str, ...]] = [("setting", "values", "default", "meaning", "paper"), ("---",) * 5]
     for setting in describe_settings(system):
         values = f"{setting.type}, {setting.range}" if setting.range else setting.type
         default = f"`{setting.default}`" if setting.default else ""
         rows.append((f"`{setting.name}`", values, default, setting.meaning, setting.paper))
     if len(rows) == 2:
         return "It has no settings."
+    tables = [_table(rows)]
+    if presets := describe_system(system).presets:
+        head = [("`preset`", "settings", "what it is"), ("---",) * 3]
+        tables.append(_table([*head, *((f"`{it.name}`", f"`{it.settings}`", it.meaning) for it in presets)]))
+    return "\n\n".join(tables)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
 
 
@@ -123,24 +155,24 @@ def _described_if_it_loads(name: str) -> SystemDescription:
         return SystemDescription(name, f"cannot be loaded: {error}", True, "", ())
 
 
-def _described(name: str, field: FieldInfo) -> SettingDescription:
+def _described(name: str, field: FieldInfo, table: Sequence[Inert]) -> SettingDescription:
     extra = field.json_schema_extra
     paper = extra.get("paper") if isinstance(extra, dict) else None
     default = "" if field.is_required() else as_text(field.get_default(call_default_factory=True))
     return SettingDescription(
-        name, _in_words(field.annotation), default, _bounds(field), field.description or "", str(paper or OWN)
+        name,
+        _in_words(field.annotation),
+        default,
+        _bounds(field),
+        f"{field.description or ''}{_refused(name, table)}",
+        str(paper or OWN),
     )
 
 
-def as_text(value: Any) -> str:
-    """A value as the command line takes it."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, Enum):
-        return value.name.lower()
-    if isinstance(value, list | tuple):
-        return ",".join(map(as_text, value))
-    return "none" if value is None else str(value)
+def _refused(name: str, table: Sequence[Inert]) -> str:
+    """Beside which others a setting is refused."""
+    beside = [f"`{row.where}={as_text(value)}`" for row in table if name in row.names for value in row.values]
+    return f" Not with {', '.join(beside)}." if beside else ""
 
 
 def _in_words(annotation: Any) -> str:

@@ -26,6 +26,7 @@ from pyfast.llm import Request
 from pyfast.retrieval import ScoredSegments, find_evidence_items
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.systems import system
+from pyfast.systems.combinations import Inert
 from pyfast.token_budget import CHARACTERS_PER_TOKEN, fit
 
 MOST_TOKENS = 32  # of an answer: a name, a number, a date
@@ -36,6 +37,11 @@ class Settings(system.Settings):
     """The paper's model, and its variants as switches."""
 
     renamed: ClassVar[Mapping[str, str]] = {"units": "passages"}
+    inert: ClassVar[tuple[Inert, ...]] = (
+        Inert(("trained", "nodes"), "graph", (False,)),
+        Inert(("embedder",), "memory", ("off", "random")),
+        Inert(("passages",), "k", (0,)),
+    )
 
     trained: str = Field(
         default="",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,7 @@ from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
 from pyfast.retrieval import Centrality, Pool, Rank, RerankConfig, bridge_select, rerank_pools
 from pyfast.systems import system
+from pyfast.systems.combinations import Inert, Preset
 from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, final_text
 
 ANYTHING = "name or value"
@@ -29,6 +30,13 @@ class Settings(system.Settings):
         "final_least": "final_min",
         "final_most": "final_max",
     }
+    inert: ClassVar[tuple[Inert, ...]] = (
+        Inert(("ranking", "expand", "alpha", "centrality", "beta", "hop_min", "final_min"), "graph", (False,)),
+        Inert(("beta", "hop_min", "hop_max"), "decompose", (False,)),  # they are for hops before the last
+        Inert(("alpha", "centrality"), "ranking", ("bridge_rank",)),
+        Inert(("expand",), "ranking", ("graph_rank",)),  # which could not lift what it adds
+        Inert(("centrality",), "alpha", (1.0,)),
+    )
 
     decompose: bool = Field(
         default=True,
@@ -49,8 +57,8 @@ class Settings(system.Settings):
     )
     expand: bool = Field(
         default=True,
-        description="Add to a pool what its best passages lead to in the whole corpus. Only with"
-        " `ranking=bridge_rank`; off with `graph_rank`, which could not lift it.",
+        description="Add to a pool what its best passages lead to in the whole corpus."
+        " With `ranking=graph_rank`, which could not lift it, it is off.",
     )
     alpha: float = Field(
         default=0.85,
@@ -58,13 +66,13 @@ class Settings(system.Settings):
         le=1,
         allow_inf_nan=False,
         description="GraphRank's balance between the semantic score and the structure; 1 leaves the structure out"
-        ' (the ablation "w/o GraphRank"). Only with `ranking=graph_rank`.',
+        ' (the ablation "w/o GraphRank").',
         json_schema_extra={"paper": "equation 1; Hyperparameter Settings"},
     )
     centrality: Centrality = Field(
         default="degree",
         description="GraphRank's structural score: `degree` (weighted) is the paper's, the others also build the"
-        " graph's edges. Only with `ranking=graph_rank`.",
+        " graph's edges.",
         json_schema_extra={"paper": "equation 1"},
     )
     beta: float = Field(
@@ -127,19 +135,22 @@ class Settings(system.Settings):
     @model_validator(mode="before")
     @classmethod
     def _of_the_rank(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """What only one of the ranks has is off, or refused, with the other."""
-        if given.get("ranking") != "graph_rank":
-            for name in ("alpha", "centrality"):
-                if name in given:
-                    raise ValueError(f"{name} wants ranking=graph_rank")
-            return given
-        return {"expand": False, **given}
+        return {"expand": False, **given} if given.get("ranking") == "graph_rank" else given
 
-    @model_validator(mode="after")
-    def _can_lift(self) -> Self:
-        if self.ranking == "graph_rank" and self.expand:
-            raise ValueError("expand wants ranking=bridge_rank")
-        return self
+
+PRESETS = {
+    "vanilla-rag": Preset({"decompose": False, "graph": False}, 'table 2, "Vanilla RAG"'),
+    "decomposition": Preset({"decompose": True, "graph": False}, 'table 2, "RAG with Query Decomposition"'),
+    "no-graphrank": Preset(
+        {"decompose": True, "graph": True, "ranking": "graph_rank", "alpha": 1.0},
+        'table 2, "N2N-GQA w/o GraphRank"',
+    ),
+    "paper": Preset(
+        {"decompose": True, "graph": True, "ranking": "graph_rank", "alpha": 0.85},
+        'table 2, "N2N-GQA w/ GraphRank": the whole pipeline',
+    ),
+}
+"""The ablation ladder of the paper; the numbers of passages and nodes are the same in all rows, the defaults"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,4 +269,5 @@ SYSTEM = system.System(
     (PLAN, EXTRACT, ANSWER),
     summary="a plan of hops; an evidence graph, ranked and pruned, at each hop and at the end; then the answer",
     paper="N2N-GQA: Noise-to-Narrative for Graph-Based Table-Text Question Answering Using LLMs",
+    presets=PRESETS,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -19,6 +19,7 @@ from pyfast.errors import InputError, first_fault
 from pyfast.knowledge import Session, open_session
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import DEFAULT
+from pyfast.systems.combinations import PRESET, Inert, Preset, as_text, inert_fault
 
 
 class Settings(BaseModel):
@@ -32,6 +33,9 @@ class Settings(BaseModel):
 
     renamed: ClassVar[Mapping[str, str]] = {}
     """Old names of settings, and their new ones: taken for one release, with a warning"""
+
+    inert: ClassVar[tuple[Inert, ...]] = ()
+    """What changes nothing beside other settings, and is refused there where it is given"""
 
 
 class WithKnowledge(Settings):
@@ -67,6 +71,8 @@ class System:
     """What it is, in one line"""
     paper: str = ""
     """The title of the paper that it is from"""
+    presets: Mapping[str, Preset] = field(default_factory=dict)
+    """Settings by a name, which `preset` takes among the settings; no setting of the system can be called so"""
 
     @property
     def code(self) -> str:
@@ -82,18 +88,21 @@ class System:
         return blake2b(said, digest_size=8).hexdigest()
 
     def configure(self, given: Mapping[str, Any]) -> Settings:
-        """The settings: the defaults, but for those `given` by name.
+        """The settings: the defaults, but for those of the preset, and those `given` by name.
 
         Args:
             given: Values as text, as the command line has them (`{"k": "5", "graph": "off"}`), or as Python has
                 them (`{"k": 5, "graph": False}`). The old name of a setting is taken, with a warning.
+                `preset` is the name of one of the system's `presets`: its settings stand in place of the
+                defaults, and what is given beside it counts.
 
         Raises:
-            InputError: There is no such setting, its value does not fit, or it is given by its old name and its
-                new one.
+            InputError: There is no such setting or preset, a value does not fit, a setting that is given changes
+                nothing beside the others, or it is given by its old name and its new one.
         """
         known = self.settings.model_fields
         values = self._with_new_names(given)
+        preset = self._preset(values.pop(PRESET)) if self.presets and PRESET in values else {}
         for name, value in values.items():
             if name not in known:
                 has = f"it has: {', '.join(known)}" if known else "it has none"
@@ -102,11 +111,20 @@ class System:
                 # pydantic would take it for 0 or 1.
                 raise InputError(f"{self.name}: setting {name}: expected a number, got {value}")
         try:
-            return self.settings.model_validate(values)
+            settings = self.settings.model_validate({**preset, **values})
         except ValidationError as error:
             setting, fault = first_fault(error)
             where = f"setting {setting}: " if setting else ""
             raise InputError(f"{self.name}: {where}{fault.removeprefix('Value error, ')}") from None
+        if (wrong := inert_fault(settings, values, settings.inert)) is not None:
+            raise InputError(f"{self.name}: {wrong}")
+        return settings
+
+    def _preset(self, name: Any) -> Mapping[str, Any]:
+        if not isinstance(name, str) or name not in self.presets:
+            has = ", ".join(self.presets)
+            raise InputError(f"{self.name} has no preset {as_text(name)!r}; it has: {has}")
+        return self.presets[name].values
 
     def _with_new_names(self, given: Mapping[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {}

@@ -13,6 +13,7 @@ from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
 from pyfast.retrieval import EvidencePackage, canonicalize, open_window
 from pyfast.systems import system
+from pyfast.systems.combinations import Inert, Preset
 from pyfast.systems.hseq.actions import select_prompt
 from pyfast.systems.hseq.guidance import GUIDE, guidance_text, template, tightened
 from pyfast.systems.hseq.head import FRAME, TOKENS, VERIFY, HeadFields, ask_head, head_prompt, numbered
@@ -39,6 +40,11 @@ class Settings(system.Settings):
     """The paper's parameters (table 7, A.3.5), and its ablations (table 5) as switches."""
 
     renamed: ClassVar[Mapping[str, str]] = {"least_steps": "min_steps"}
+    inert: ClassVar[tuple[Inert, ...]] = (
+        Inert(("guidance", "k", "steps", "min_steps", "threshold", "characters", "refine"), "iterator", ("off",)),
+        Inert(("guidance", "characters"), "iterator", ("lexical",)),
+        Inert(("threshold",), "iterator", ("llm",)),  # whose score is 0 or 1
+    )
 
     iterator: Literal["llm", "lexical", "off"] = Field(
         default="llm",
@@ -48,8 +54,8 @@ class Settings(system.Settings):
     )
     guidance: Literal["head", "template", "off"] = Field(
         default="head",
-        description="Who plans for the LLM's picks: the head; `template`, heuristic guidance; `off`, nobody. Only"
-        " with `iterator=llm`, and off with the others.",
+        description="Who plans for the LLM's picks: the head; `template`, heuristic guidance; `off`, nobody, as"
+        " without `iterator=llm`.",
         json_schema_extra={"paper": "section 3.5, A.3.3; table 5"},
     )
     window: int = Field(
@@ -86,7 +92,7 @@ class Settings(system.Settings):
         le=1,
         allow_inf_nan=False,
         description="The score at which the evidence is sufficient: the share of the question that is covered."
-        " Only with `iterator=lexical`; the LLM's score is 0 or 1.",
+        " The LLM's score is 0 or 1.",
         json_schema_extra={"paper": "A.3.5"},
     )
     prior: int = Field(
@@ -122,17 +128,11 @@ class Settings(system.Settings):
     @model_validator(mode="before")
     @classmethod
     def _of_the_iterator(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """What changes nothing is refused."""
-        iterator = given.get("iterator", "llm")
-        if iterator != "llm" and "guidance" in given:
-            raise ValueError("guidance wants iterator=llm")
-        if iterator != "lexical" and "threshold" in given:
-            raise ValueError("threshold wants iterator=lexical")
-        return given if iterator == "llm" else {"guidance": "off", **given}
+        return given if given.get("iterator", "llm") == "llm" else {"guidance": "off", **given}
 
     @model_validator(mode="after")
     def _fits(self) -> Settings:
-        if self.k > self.window:
+        if self.k > self.window and self.iterator != "off":
             raise ValueError("k is at most window")
         if self.min_steps > self.steps:
             raise ValueError("min_steps is at most steps")
@@ -158,7 +158,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     package, reply = await conclude(question.text, progress, ctx)
     trace: dict[str, Any] = {"guidance": {"source": source, "text": guidance}}
 
-    if settings.refine and reply is not None:
+    if settings.refine and settings.iterator != "off" and reply is not None:
         settle = await contradiction(question.text, package, reply, ctx)
         if settle is not None:
             trace["settle"] = settle
@@ -182,7 +182,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, str]:
     """(where it is from, the guidance): the head plans where the budget holds more than that."""
-    if settings.guidance == "off":
+    if settings.guidance == "off" or settings.iterator != "llm":
         return "off", ""
     left = ctx.remaining()
     afforded = left.calls >= 3 and left.steps >= 2 + STEP_COST + _CONCLUSION
@@ -226,6 +226,14 @@ async def contradiction(question: str, package: EvidencePackage, reply: HeadFiel
     return verdict.settle if verdict.contradiction else None
 
 
+PRESETS = {
+    f"paper-{size}": Preset(
+        {"window": window, "k": k, "steps": 4, "order": PRIORITY},
+        f"the paper's sizes for {size} models: table 7, {size.upper()}; section 3.4's order",
+    )
+    for size, window, k in (("small", 48, 2), ("medium", 48, 4), ("large", 32, 5))
+}
+
 SYSTEM = system.System(
     "hseq",
     answer,
@@ -233,4 +241,5 @@ SYSTEM = system.System(
     (GUIDE, select_prompt(1, 1), head_prompt(1), VERIFY),
     summary="one policy that iterates over windows of one sequence of texts, tables and knowledge graphs",
     paper="Hierarchical Sequence Iteration for Heterogeneous Question Answering",
+    presets=PRESETS,
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import orjson
 from pydantic import BeforeValidator, Field, model_validator
 
 from pyfast.systems import system
+from pyfast.systems.combinations import Inert
 from pyfast.systems.mtqa.weights import Weights, communication_weights
 
 
@@ -18,6 +19,12 @@ def _as_text(given: Any) -> Any:
 
 class Settings(system.WithKnowledge):
     """The paper's parameters, and its ablations as switches. One row or one column is a chain of thought."""
+
+    inert: ClassVar[tuple[Inert, ...]] = (
+        Inert(("source_text", "triples", "entities", "relations", "units"), "retrieval", (False,)),
+        Inert(("weights",), "communication", (False,)),
+        Inert(("weights", "communication"), "rows", (1,)),  # no node has one above it
+    )
 
     rows: int = Field(
         default=3,
@@ -36,8 +43,8 @@ class Settings(system.WithKnowledge):
     weights: Annotated[str, BeforeValidator(_as_text)] = Field(
         default="vert&hor-0.1",
         description="How much of a node the next in its column sees: `uniform`, `gaussian`, `const-C`, `vert-S`,"
-        " `hor-S` or `vert&hor-S` with C and S from 0 to 1, or (rows - 1) lists of one number per column, in JSON."
-        " Only with `communication=on`.",
+        " `hor-S` or `vert&hor-S` with C and S from 0 to 1, or (rows - 1) lists of one number per column, in"
+        " JSON.",
         json_schema_extra={"paper": "equations 8 and 9; figure 3"},
     )
     retrieval: bool = Field(
@@ -101,10 +108,6 @@ class Settings(system.WithKnowledge):
     def _fit(self) -> Self:
         if not self.source_text and not self.triples:
             raise ValueError("units without source_text and triples are empty: give retrieval=off")
-        if not self.retrieval and not (self.source_text and self.triples):
-            raise ValueError("source_text and triples want retrieval=on")
-        if not self.communication and "weights" in self.model_fields_set:
-            raise ValueError("weights wants communication=on")
         self.matrix()  # refuses weights that do not fit
         return self
 

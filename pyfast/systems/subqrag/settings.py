@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from pyfast.systems import system
+from pyfast.systems.combinations import Inert
 
 
 class Settings(system.WithKnowledge):
     """The paper's parameters, and its ablations as switches."""
+
+    inert: ClassVar[tuple[Inert, ...]] = (
+        Inert(("rewrite", "branches"), "decompose", (False,)),
+        Inert(("branches",), "rewrite", (False,)),
+        Inert(("shared_updates",), "update", (False,)),
+    )
 
     decompose: bool = Field(
         default=True,

@@ -1,0 +1,68 @@
+"""Which settings change nothing beside others, and which stand together under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+
+PRESET = "preset"
+"""What names a preset among the settings that are given"""
+
+
+@dataclass(frozen=True, slots=True)
+class Inert:
+    """Settings that change nothing where the setting `where` has one of `values`: there they are refused."""
+
+    names: tuple[str, ...]
+    where: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Settings under one name, in place of the defaults; such as a row of a paper's table."""
+
+    values: Mapping[str, Any]
+    meaning: str
+    """What it is, in a few words"""
+
+
+def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Inert]) -> str | None:
+    """What is wrong where one of the `given` names changes nothing in these settings, and what to do about it.
+
+    Defaults, which nobody gave, may well change nothing.
+    """
+    for row in table:
+        value = getattr(settings, row.where)
+        name = next((name for name in row.names if name in given), None)
+        if name is not None and value in row.values:
+            others = _others(row, type(settings).model_fields[row.where].annotation)
+            way_out = f", or give {' or '.join(others)}" if others else ""
+            return f"{name} changes nothing with {row.where}={as_text(value)}: leave it out{way_out}"
+    return None
+
+
+def as_text(value: Any) -> str:
+    """A value as the command line takes it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, list | tuple):
+        return ",".join(map(as_text, value))
+    return "none" if value is None else str(value)
+
+
+def _others(row: Inert, annotation: Any) -> list[str]:
+    """What could be given in place of the row's values; nothing where these are all."""
+    if annotation is bool:
+        choices: Sequence[Any] = (True, False)
+    elif get_origin(annotation) is Literal:
+        choices = get_args(annotation)
+    else:
+        return [f"another {row.where}"]
+    return [f"{row.where}={as_text(choice)}" for choice in choices if choice not in row.values]

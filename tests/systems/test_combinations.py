@@ -1,0 +1,374 @@
+"""No setting without effect: what the tables of inert settings name changes nothing, and nothing else is inert.
+
+Each system is run with each pair of settings, by a model that says what a test wants: what is compared is all that
+the model is asked, and all that the record says.
+"""
+
+import asyncio
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from pydantic import ValidationError
+from scripted import KINDS, Scripted, plan
+
+import pyfast
+from pyfast.engine import Budget, Question, Record, answer_all
+from pyfast.errors import InputError
+from pyfast.knowledge import Session
+from pyfast.llm import Completion, Request
+from pyfast.retrieval import Index
+from pyfast.systems import load_system, names
+from pyfast.systems.hseq.actions import action_text
+
+Values = Mapping[str, Any]
+TURNS = [
+    Question(f"t{at}", text, "talk", (f"gold {at}",))
+    for at, text in enumerate(["Who discovered Titan?", "Which planet does it circle?", "When?"])
+]
+ASKED = [
+    Question("a", "Who discovered the moon that Huygens landed on?"),
+    Question("b", "In which year was the discoverer of Titan born?"),
+]
+
+
+def picked(request: Request, enough: bool) -> str:
+    """The first of a window."""
+    return action_text((1,), enough, int(request.messages[-1].content.rpartition("At most ")[2].rstrip(".")))
+
+
+REPLIES: dict[str, dict[str, Any]] = {
+    "n2n": {
+        "plan": plan("moon that Huygens landed on", "discoverer of {entity1}"),
+        "extract": {"entity": "Titan"},
+    },
+    "hseq": {
+        "guide": {"first_look": "the landing", "expansion": "the moon", "stop": "a name is stated"},
+        "select": lambda request: picked(request, "Picked before:\n- " in request.messages[-1].content),
+        "head": {"answer": "Huygens", "supporting": [1]},
+        "verify": {"contradiction": True, "settle": "the year"},
+    },
+    "mtqa": {
+        "keywords": {"detailed": ["moon", "Saturn", "Apollo"], "general": ["commander", "discoverer", "moon"]},
+        "thought": lambda request: {"paragraphs": [f"p{at} of {request.seed}" for at in range(6)]},
+        "summary": {"paragraphs": ["a summary"], "answer": "Huygens"},
+    },
+    "subqrag": {
+        "sub_questions": {"questions": ["Which moons circle Saturn?", "Who discovered #1?"]},
+        "rewrite": lambda request: {"question": request.messages[-1].content[-60:]},
+        "from_facts": lambda request: {
+            "answers": ["Titan", "Rhea"] if "Which moons" in request.messages[-1].content else [],
+            "used": [1, 2],
+        },
+        "from_documents": {"answers": ["Christiaan Huygens"]},
+        "extract_triples": {
+            "triples": [{"head": "Titan", "relation": "was seen first by", "tail": "Christiaan Huygens"}]
+        },
+        "from_memory": {"answer": "Huygens"},
+    },
+}
+REPLIES["decompose"] = REPLIES["n2n"]
+
+# Values to try beside the default, where there is more than on and off or one of a few.
+OTHERS: dict[str, dict[str, list[Any]]] = {
+    "n2n": {
+        "alpha": [0.0, 1.0],
+        "beta": [0.0, 5.0],
+        "hop_k": [2, 150],
+        "hop_min": [1, 9],
+        "hop_max": [2, 40],
+        "final_k": [4],
+        "final_unique": [3],
+        "final_min": [1, 24],
+        "final_max": [13, 2],
+    },
+    "hseq": {
+        "window": [3],
+        "k": [1],
+        "steps": [1],
+        "min_steps": [3],
+        "threshold": [0.1],
+        "prior": [3],
+        "order": [("triplet",)],
+        "characters": [40],
+        "refine": [2],
+    },
+    "mtqa": {
+        "rows": [1, 3],
+        "columns": [2],
+        "weights": ["const-1", "const-0.5"],
+        "entities": [1, 50],
+        "relations": [1, 50],
+        "units": [1],
+        "temperature": [0.1],
+    },
+    "subqrag": {"k": [1], "documents": [1], "named": [0], "branches": [1]},
+    "graph_convqa": {
+        "graph": [False],
+        "memory": ["off", "random"],
+        "passages": [1],
+        "k": [0, 3],
+        "nodes": [3],
+        "trained": ["elsewhere"],
+        "embedder": ["other"],
+    },
+    "rag": {"k": [2]},
+}
+OTHERS["decompose"] = OTHERS["n2n"]
+# Under which a setting may be seen to act that does not by default.
+BESIDE: dict[str, list[Values]] = {
+    "n2n": [{}, {"ranking": "graph_rank"}, {"final_k": 4}],
+    "decompose": [{}, {"final_k": 4}],
+    "mtqa": [{"rows": 2, "columns": 1, "units": 50}],
+    "hseq": [{}, {"iterator": "lexical"}, {"prior": 0}],
+    "graph_convqa": [{"graph": False, "memory": "off"}],
+    "subqrag": [{}, {"k": 100, "named": 0}],
+}
+# What the runs of this test cannot show, and why.
+UNSEEN = {
+    ("mtqa", "embedder"): "it opens the store, and another is refused",
+    ("subqrag", "embedder"): "it opens the store, and another is refused",
+    ("mtqa", "relations"): "the example's store has few relations of a keyword's kind",
+    ("graph_convqa", "graph"): "with graph=on alone, which wants a training",
+    ("graph_convqa", "embedder"): "with memory=on alone, which wants a model",
+    ("graph_convqa", "trained"): "with graph=on alone, which wants a training",
+    ("graph_convqa", "nodes"): "with graph=on alone, which wants a training",
+}
+# Changes nothing, and is not refused.
+MOOT = {("graph_convqa", "memory", "k", 0): "memory=off is how to do without its model"}
+SYSTEMS = [name for name in names() if load_system(name).settings.model_fields]
+
+
+@pytest.fixture(scope="module")
+def said(small: Index, known: Session) -> Callable[[str, Values], str]:
+    """All that a run says, also with settings that `configure` would refuse."""
+    kept: dict[str, str] = {}
+
+    def of(name: str, values: Values) -> str:
+        if (key := f"{name} {sorted(values.items())}") not in kept:
+            kept[key] = _said(name, values, known if name in ("mtqa", "subqrag") else None, small)
+        return kept[key]
+
+    return of
+
+
+def _said(name: str, values: Values, session: Session | None, small: Index) -> str:
+    chosen = load_system(name)
+    ask = chosen.ask(chosen.settings.model_validate(dict(values)), session)
+    llm = Heard(**REPLIES.get(name, {}))
+    records: list[Record] = []
+    index = small if session is None else session.index
+    asked = TURNS if name == "graph_convqa" else ASKED[: 1 if name == "mtqa" else 2]
+    asyncio.run(answer_all(iter(asked), ask, index, llm, records.append, 1, budget=Budget(attempts=1)))
+    told = [{field: it for field, it in record.as_json().items() if field != "usage"} for record in records]
+    return f"{llm.heard} {told}"
+
+
+class Heard(Scripted):
+    """Keeps what it was asked, whether it has a prompt's name or none."""
+
+    def __init__(self, **replies: Any) -> None:
+        super().__init__(**replies)
+        self.heard: list[Any] = []
+
+    async def complete(self, request: Request) -> Completion:
+        self.heard.append((request.messages, request.temperature, request.seed))
+        if request.messages[0].content in KINDS:
+            return await super().complete(request)
+        return Completion("Christiaan Huygens", "stop")
+
+
+def alternatives(name: str, setting: str) -> list[Any]:
+    """Values of a setting to compare: those of OTHERS, else all that there are."""
+    if setting in OTHERS.get(name, {}):
+        return OTHERS[name][setting]
+    return choices(load_system(name).settings.model_fields[setting].annotation)
+
+
+def choices(annotation: Any) -> list[Any]:
+    return (
+        [True, False] if annotation is bool else list(get_args(annotation)) * (get_origin(annotation) is Literal)
+    )
+
+
+def switches(name: str) -> list[tuple[str, Any]]:
+    """Each value of each setting that has a few, and those numbers that the table names."""
+    fields = load_system(name).settings.model_fields
+    few = [(it, value) for it in fields if choices(fields[it].annotation) for value in alternatives(name, it)]
+    named = [(row.where, value) for row in load_system(name).settings.inert for value in row.values]
+    return list(dict.fromkeys([*few, *named]))
+
+
+def changes(said: Callable[[str, Values], str], name: str, base: Values, setting: str) -> bool:
+    """Whether another value of the setting changes anything."""
+    others = [{**base, setting: value} for value in alternatives(name, setting)]
+    return any(said(name, values) != said(name, base) for values in others if valid(name, values))
+
+
+def valid(name: str, values: Values) -> bool:
+    """Whether these settings fit together."""
+    try:
+        load_system(name).settings.model_validate(dict(values))
+    except ValidationError:
+        return False
+    return True
+
+
+def table(name: str) -> set[tuple[str, str, Any]]:
+    """(setting, where, value) of each refusal."""
+    rows = load_system(name).settings.inert
+    return {(it, row.where, value) for row in rows for it in row.names for value in row.values}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_what_is_refused_changes_nothing(said: Callable[[str, Values], str], name: str) -> None:
+    for setting, where, value in table(name):
+        for beside in BESIDE.get(name, [{}]):
+            base = {it: given for it, given in beside.items() if it != setting} | {where: value}
+            if coherent(name, base):
+                assert not changes(said, name, base, setting), (setting, base)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_what_changes_nothing_is_refused(said: Callable[[str, Values], str], name: str) -> None:
+    """A setting that acts with no companion beside a value of a switch is in the table."""
+    for setting in load_system(name).settings.model_fields:
+        for where, value in switches(name):
+            if setting == where or (name, setting) in UNSEEN or (name, setting, where, value) in MOOT:
+                continue
+            tried = [{**beside, where: value} for beside in BESIDE.get(name, [{}])]
+            bases = [base for base in tried if coherent(name, base) and allowed(name, base, setting)]
+            acts = any(changes(said, name, base, setting) for base in bases)
+            assert acts or not bases, (setting, where, value)
+
+
+def allowed(name: str, base: Values, setting: str) -> bool:
+    """Whether the setting is taken beside these, and has another value that fits."""
+    chosen = load_system(name).settings
+    settings = chosen.model_validate(dict(base))
+    refused = any(setting in row.names and getattr(settings, row.where) in row.values for row in chosen.inert)
+    others = [{**base, setting: value} for value in alternatives(name, setting)]
+    return not refused and any(valid(name, it) and chosen.model_validate(it) != settings for it in others)
+
+
+def coherent(name: str, base: Values) -> bool:
+    """Whether these settings fit together, and none is refused beside the others."""
+    return valid(name, base) and not any(
+        it in base and base.get(where) == value for it, where, value in table(name)
+    )
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_table_names_settings_that_there_are(name: str) -> None:
+    fields = load_system(name).settings.model_fields
+    for setting, where, _ in table(name):
+        assert setting in fields and where in fields
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("decompose", {"ranking": "graph_rank"}, "ranking changes nothing with graph=off: leave it out"),
+        ("decompose", {"beta": "1"}, "beta changes nothing with graph=off: leave it out"),
+        ("decompose", {"expand": "on"}, "expand changes nothing with graph=off: leave it out"),
+        (
+            "n2n",
+            {"graph": "off", "hop_least": "2"},
+            "hop_min changes nothing with graph=off: leave it out, or give graph=on",
+        ),
+        (
+            "n2n",
+            {"ranking": "graph_rank", "alpha": "1", "centrality": "pagerank"},
+            "centrality changes nothing with alpha=1.0: leave it out, or give another alpha",
+        ),
+        (
+            "hseq",
+            {"iterator": "off", "steps": "2"},
+            "steps changes nothing with iterator=off: leave it out, or give iterator=llm or iterator=lexical",
+        ),
+        (
+            "graph_convqa",
+            {"graph": "off", "memory": "off", "nodes": "9"},
+            "nodes changes nothing with graph=off: leave it out, or give graph=on",
+        ),
+        (
+            "subqrag",
+            {"update": "off", "shared_updates": "on"},
+            "shared_updates changes nothing with update=off: leave it out, or give update=on",
+        ),
+    ],
+    ids=str,
+)
+def test_both_settings_are_named_and_what_to_do(name: str, given: dict[str, str], told: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_system(name).configure(given)
+    assert str(error.value) == f"{name}: {told}"
+
+
+PRESETS = [(name, preset) for name in names() for preset in load_system(name).presets]
+
+
+def test_the_presets_of_the_papers() -> None:
+    assert [
+        *(("hseq", f"paper-{size}") for size in ("small", "medium", "large")),
+        *(("n2n", name) for name in ("vanilla-rag", "decomposition", "no-graphrank", "paper")),
+    ] == PRESETS
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+def test_a_preset_stands_for_its_settings(name: str, preset: str) -> None:
+    """They could be given one by one, and are what run.toml has."""
+    chosen = load_system(name)
+    configured = chosen.configure({"preset": preset})
+    assert configured == chosen.configure(chosen.presets[preset].values)
+    assert "preset" not in configured.model_dump()
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in PRESETS}))
+def test_presets_are_different_runs(said: Callable[[str, Values], str], name: str) -> None:
+    chosen = load_system(name)
+    runs = {said(name, preset.values) for preset in chosen.presets.values()} | {said(name, {})}
+    assert len(runs) == len(chosen.presets) + 1
+
+
+def test_what_is_given_beside_a_preset_counts() -> None:
+    n2n, hseq = load_system("n2n"), load_system("hseq")
+    assert n2n.configure({"preset": "paper", "alpha": "0.5"}).model_dump()["alpha"] == 0.5
+    assert n2n.configure({"preset": "vanilla-rag", "graph": "on"}).model_dump()["graph"]
+    assert hseq.configure({"preset": "paper-small", "iterator": "off"}).model_dump()["window"] == 48
+    with pytest.raises(InputError, match=r"^n2n: beta changes nothing with graph=off"):
+        n2n.configure({"preset": "decomposition", "beta": "1"})
+    for given in ("papers", 3):
+        with pytest.raises(
+            InputError, match=r"^n2n has no preset '.*'; it has: vanilla-rag, decomposition, no-gr"
+        ):
+            n2n.configure({"preset": given})
+    with pytest.raises(InputError, match=r"^rag has no setting 'preset'; it has: k$"):
+        load_system("rag").configure({"preset": "paper"})
+
+
+def test_a_run_records_the_settings_of_its_preset(small: Index, tmp_path: Path) -> None:
+    """So it goes on with them given one by one, too, and with no others."""
+    asked: dict[str, Any] = {"index": small.folder, "llm": "instant", "run": tmp_path / "run"}
+    pyfast.answer(["Who discovered Titan?"], settings={"preset": "no-graphrank"}, **asked)
+    recorded = tomllib.loads((tmp_path / "run" / "run.toml").read_text())
+    assert "preset" not in str(recorded)
+    again = pyfast.answer(["Who discovered Titan?"], settings={"ranking": "graph_rank", "alpha": 1}, **asked)
+    assert len(again.records) == 1
+    with pytest.raises(InputError, match="alpha"):
+        pyfast.answer(["Who discovered Titan?"], settings={"preset": "paper"}, **asked)
+
+
+@pytest.mark.parametrize("preset", [preset for name, preset in PRESETS if name == "hseq"])
+def test_the_order_acts_under_the_papers_sizes(small: Index, preset: str) -> None:
+    """Where windows are left behind; by default all that they can show is what the search found."""
+    shown = []
+    for order in ("paragraph,table_row,sentence,triplet", "triplet,sentence,table_row,paragraph"):
+        llm = Heard(**{**REPLIES["hseq"], "select": lambda request: picked(request, False)})
+        chosen = load_system("hseq")
+        ask = chosen.ask(chosen.configure({"preset": preset, "order": order}))
+        asyncio.run(answer_all(iter(ASKED), ask, small, llm, lambda record: None, 1, budget=Budget(attempts=1)))
+        shown.append(llm.users("select"))
+    assert len(shown[0]) == len(shown[1]) == 4 * len(ASKED) and shown[0] != shown[1]
