@@ -102,7 +102,7 @@ def betweenness_reference(
         return out
     own = np.isin(np.arange(n), sources) & (len(sources) < n)
     pairs = (np.where(len(sources) < n, len(sources), n - 1) - own) * (n - 2)
-    return np.divide(out, pairs, out=np.full(n, np.nan), where=pairs > 0)
+    return np.asarray(np.divide(out, pairs, out=np.full(n, np.nan), where=pairs > 0))
 
 
 def sources_reference(n: int, k: int | None, seed: int) -> list[int]:
