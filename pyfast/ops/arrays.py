@@ -104,6 +104,8 @@ def forward(x: Any, name: str = "X") -> ForwardArrays:
 
 def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.generic]) -> npt.NDArray[Any]:
     scattered = isinstance(part, np.ndarray) and part.ndim == 1 and not part.flags.c_contiguous
+    if isinstance(part, np.ndarray) and part.dtype == narrow and part.ndim == 1 and not scattered:
+        return part
     if part.dtype != narrow or scattered:
         tell_cost(name, f"{part.dtype}{', not contiguous' if scattered else ''}", np.dtype(narrow).name)
     return array(name, part, wide if part.dtype == wide else narrow)
