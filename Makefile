@@ -28,7 +28,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 # vLLM for the CPU is to be had for Linux on x86-64; `make test-all VLLM=off` does without it there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test test-vllm test-slow test-all lint bench recall cuda-report gpu-check env env-vllm clean
+.PHONY: demo test test-vllm test-slow test-all lint bench fuzz recall cuda-report gpu-check env env-vllm clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -80,6 +80,11 @@ gpu-check:
 	$(GPU_BIN)/python -m pyfast.cli doctor
 	PYFAST_REQUIRE_GPU=1 $(GPU_BIN)/python -m pytest tests/cuda/test_device.py
 	$(GPU_BIN)/python benchmarks/gpu.py
+
+# libFuzzer on every op, with clang++-19; then the lines that it reaches. SECONDS= for each op.
+fuzz: $(TESTED)
+	PYFAST_FUZZ_SECONDS=$(or $(SECONDS),600) $(PYTEST) -m "slow(suite='fuzz')" tests/native/test_fuzz.py
+	$(BIN)/python tests/native/coverage.py build/coverage
 
 recall: $(READY)
 	$(BIN)/python benchmarks/recall.py

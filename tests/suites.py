@@ -43,6 +43,8 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     "knowledge": (*PROCESSES, "pyfast/knowledge/", "pyfast/systems/subqrag", "tests/knowledge/", "tests/systems/"),
     # The C++ library under sanitizers, and its fuzzer.
     "native": ("CMakeLists.txt", "csrc/cpu/", "csrc/include/", "tests/native/"),
+    # libFuzzer, a while on each op.
+    "fuzz": ("csrc/cpu/", "csrc/include/", "tests/native/fuzz"),
     # The same with other compilers, and for another processor; all ways of building it with --all alone.
     "compilers": ("CMakeLists.txt", "csrc/cpu/", "csrc/include/", "tests/native/"),
     "matrix": (),
@@ -94,6 +96,11 @@ def git(*arguments: str) -> str | None:
     return done.stdout.strip()
 
 
+def seed() -> int:
+    """Another one for every commit; PYFAST_TEST_SEED repeats one."""
+    return int(os.environ.get("PYFAST_TEST_SEED") or int((git("rev-parse", "HEAD") or "0")[:8], 16))
+
+
 def base() -> str | None:
     """The commit to compare with."""
     if given := os.environ.get("PYFAST_TEST_BASE"):
@@ -122,9 +129,8 @@ def main() -> None:
         suites = dict.fromkeys(SUITES, "all")
     else:
         commit = base()
-        seed = int(os.environ.get("PYFAST_TEST_SEED") or int((git("rev-parse", "HEAD") or "0")[:8], 16))
-        suites = chosen(changed_since(commit) if commit else None, seed)
-        print(f"These again: PYFAST_TEST_BASE={commit} PYFAST_TEST_SEED={seed} make test-slow", file=sys.stderr)
+        suites = chosen(changed_since(commit) if commit else None, seed())
+        print(f"These again: PYFAST_TEST_BASE={commit} PYFAST_TEST_SEED={seed()} make test-slow", file=sys.stderr)
     for suite, why in suites.items():
         print(f"  {suite}: {why}", file=sys.stderr)
     print(" or ".join(f"slow(suite='{suite}')" for suite in suites))

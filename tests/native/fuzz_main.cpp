@@ -1,6 +1,6 @@
-// Stands in for libFuzzer where there is none: the same inputs in every run, drawn with a generator of its own.
+// Stands in for libFuzzer where there is none: inputs drawn with a generator of its own, each by its number.
 //
-//     pyfast_fuzz INPUTS [OP [FIRST]]    that many inputs for each op, or for one, from number FIRST on
+//     pyfast_fuzz INPUTS [OP [FIRST]]    that many inputs for one op, or for "all", from number FIRST on
 //
 // An input that ends the program is named at its end (give the sanitizers abort_on_error=1).
 #include <csignal>
@@ -47,7 +47,8 @@ int main(int count, char** arguments) {
     std::signal(SIGABRT, name_input);
     for (std::size_t op = 0; op < fuzz::targets().size(); ++op) {
         const fuzz::Target& target = fuzz::targets()[op];
-        if (count > 2 && std::string_view(arguments[2]) != target.name) {
+        if (count > 2 && std::string_view(arguments[2]) != "all" &&
+            std::string_view(arguments[2]) != target.name) {
             continue;
         }
         current_op = target.name;

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from suites import seed
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,9 +60,9 @@ def test_sanitizers(sanitize: str, plant: str, report: str, build: Callable[[str
 def test_malformed_input_is_refused_or_harmless(build: Callable[[str], Path]) -> None:
     """Some thousand inputs for each op, well-formed ones and others: a result as promised, or `pyfast::Error`."""
     environment = os.environ | {"ASAN_OPTIONS": "abort_on_error=1", "UBSAN_OPTIONS": "abort_on_error=1"}
-    command = [build("address,undefined") / "pyfast_fuzz", "4000"]
+    command = [build("address,undefined") / "pyfast_fuzz", "4000", "all", str(seed() % 10**9)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, f"PYFAST_TEST_SEED={seed()} repeats it\n{done.stdout}{done.stderr}"
     counts = re.findall(r"(\w+): (\d+) results, (\d+) refusals", done.stdout)
     assert len(counts) >= 9
     for op, results, refusals in counts:  # the inputs reach both ways
