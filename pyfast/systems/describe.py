@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import NoneType, UnionType
@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from pyfast.errors import PyfastError
+from pyfast.llm import Role
 from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
 
@@ -32,6 +33,8 @@ class SystemDescription:
     """The title of the paper that it is from; empty where there is none"""
     prompts: tuple[str, ...]
     """The names of its prompts"""
+    roles: Mapping[Role, tuple[str, ...]]
+    """Its roles, each with the names of the prompts that are answered by the role's LLM"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,13 @@ def describe_system(system: str | System) -> SystemDescription:
         >>> from pyfast.systems import describe_system
         >>> describe_system("rag").prompts
         ('answer',)
+        >>> describe_system("hseq").roles
+        {'plan': ('guide',), 'pick': ('select',), 'answer': ('head',), 'judge': ('verify',)}
     """
     found = load_system(system) if isinstance(system, str) else system
     summary = found.summary or (inspect.getdoc(found.answer) or "").partition("\n")[0]
     prompts = tuple(dict.fromkeys(prompt.name for prompt in found.prompts))
-    return SystemDescription(found.name, summary, found.needs_index, found.paper, prompts)
+    return SystemDescription(found.name, summary, found.needs_index, found.paper, prompts, found.roles)
 
 
 def describe_systems() -> list[SystemDescription]:
@@ -120,7 +125,7 @@ def _described_if_it_loads(name: str) -> SystemDescription:
     try:
         return describe_system(name)
     except (PyfastError, ImportError) as error:
-        return SystemDescription(name, f"cannot be loaded: {error}", True, "", ())
+        return SystemDescription(name, f"cannot be loaded: {error}", True, "", (), {})
 
 
 def _described(name: str, field: FieldInfo) -> SettingDescription:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pyfast.engine import Answer, Ask, Prompt
 from pyfast.errors import InputError, first_fault
 from pyfast.knowledge import Session, open_session
+from pyfast.llm import DEFAULT_ROLE, Role
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import DEFAULT
 
@@ -67,6 +68,17 @@ class System:
     """What it is, in one line"""
     paper: str = ""
     """The title of the paper that it is from"""
+    requests: Mapping[str, Role] = field(default_factory=dict)
+    """Roles of what it asks by `Context.complete`, without a prompt, by the names of their stages"""
+
+    @property
+    def roles(self) -> Mapping[Role, tuple[str, ...]]:
+        """The roles that it asks in, with the names of their prompts; the default where it declares nothing."""
+        found: dict[Role, dict[str, None]] = {}
+        asked = [(prompt.name, prompt.role) for prompt in self.prompts]
+        for name, role in (*asked, *self.requests.items()):
+            found.setdefault(role, {})[name] = None
+        return {role: tuple(names) for role, names in found.items()} or {DEFAULT_ROLE: ()}
 
     @property
     def code(self) -> str:
