@@ -7,9 +7,10 @@ import atexit
 import contextlib
 import os
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,20 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
         if key not in made:
             made[key] = open_llm(named, **options_of[of])
         by_role[of] = made[key]
+    _share_engines(by_role.values())
     return OpenedModels(by_role, frozenset(of for of, named in each.items() if not isinstance(named, str)))
+
+
+def _share_engines(llms: Iterable[LLM]) -> None:
+    """Have vLLM load a model once for all roles that have it, with whatever adapters."""
+    distinct = list({id(llm): llm for llm in llms}.values())
+    if len(distinct) == 1:
+        return
+    from pyfast.llm.vllm import Vllm
+
+    found = [llm for llm in distinct if isinstance(llm, Vllm)]
+    for one, other in combinations(found, 2):
+        other.share_engine(one)
 
 
 @dataclass(slots=True)
