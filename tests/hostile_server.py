@@ -53,6 +53,7 @@ class Server:
         self.modes, self.weights = zip(*options.weights, strict=True)
         self.counts: Counter[str] = Counter()
         self.bodies: Counter[str] = Counter()
+        self.systems: Counter[str] = Counter()  # what the conversations begin with
         self.llm = Instant()
         self.schemas: dict[bytes, dict[str, Any]] = {}
         self.allowed = asyncio.Condition()
@@ -109,7 +110,7 @@ class Server:
     def state(self) -> dict[str, Any]:
         modes = {mode: self.counts[mode] for mode in MODES}
         totals = {name: self.counts[name] for name in ("requests", "prompt_tokens", "completion_tokens")}
-        return {**totals, "modes": modes, "bodies": self.bodies}
+        return {**totals, "modes": modes, "bodies": self.bodies, "systems": self.systems}
 
     async def chat(self, writer: asyncio.StreamWriter, body: bytes) -> None:
         digest = blake2b(body, digest_size=8).hexdigest()
@@ -159,6 +160,7 @@ class Server:
         schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
         if schema is not None:  # the same object each time: what is made of a schema is remembered by its identity
             schema = self.schemas.setdefault(orjson.dumps(schema), schema)
+        self.systems[asked["messages"][0]["content"]] += 1
         messages = tuple(Message(said["role"], said["content"]) for said in asked["messages"])
         return Request(messages, asked.get("max_tokens", 16), schema, seed=asked.get("seed", 0))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -10,7 +10,7 @@ from zlib import crc32
 import orjson
 import zstandard
 
-from pyfast.api.models import started
+from pyfast.api.models import OpenedModels
 from pyfast.engine import (
     Answer,
     Ask,
@@ -26,7 +26,7 @@ from pyfast.engine import (
 )
 from pyfast.engine.traces import records_of
 from pyfast.errors import CallError
-from pyfast.llm import Completion, FullLLM, Request
+from pyfast.llm import Completion, FullLLM, Request, Role, by_role
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index
 from pyfast.systems.prompts import COT, DIRECT, AnswerFields
@@ -87,7 +87,7 @@ def ask_about(number: int) -> list[Question]:
 def go(
     folder: Path,
     ask: Ask,
-    llm: FullLLM,
+    llm: FullLLM | Mapping[Role, FullLLM],
     questions: Sequence[Question],
     index: Index | None = None,
     budget: Budget | None = None,
@@ -107,7 +107,7 @@ def go(
     )
 
     async def inside() -> Summary:
-        async with started(llm):
+        async with OpenedModels(by_role(llm), frozenset()).started():
             return (await asyncio.wait_for(work_on(job, stop), 120)).summary
 
     return asyncio.run(inside())

@@ -57,6 +57,11 @@ def test_prompts_are_named() -> None:
     assert told("cot").endswith("settings: none\n")
 
 
+def test_roles_are_named_with_their_prompts() -> None:
+    assert "\nroles: plan: guide; pick: select; answer: head; judge: verify\n" in told("hseq")
+    assert "\nroles: answer: answer\n" in told("graph_convqa")
+
+
 def test_a_system_of_a_users_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "their_module.py").write_text(
         "from pyfast.systems import Settings, System\n"

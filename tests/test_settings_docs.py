@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyfast.systems import describe_settings, names, settings_table
+from pyfast.systems import describe_settings, describe_system, names, settings_table
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SCRIPT = runpy.run_path(str(DOCS / "settings.py"))
@@ -22,6 +22,12 @@ def test_every_system_has_its_table(name: str) -> None:
         path for path in DOCS.glob("*.md") if f"<!-- settings: {name} -->" in path.read_text(encoding="utf-8")
     ]
     assert len(pages) == 1 and settings_table(name) in pages[0].read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_roles_of_every_system_are_told(name: str) -> None:
+    roles = "; ".join(f"{role}: {', '.join(asked)}" for role, asked in describe_system(name).roles.items())
+    assert f"| `{name}` | {roles} |\n" in (DOCS / "systems.md").read_text(encoding="utf-8")
 
 
 def test_every_table_ends() -> None:

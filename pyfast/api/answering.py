@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pyfast.api.blocking import run_blocking
 from pyfast.api.configured import configure
-from pyfast.api.models import opened, started
+from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
 from pyfast.engine import (
     Budget,
@@ -34,7 +34,7 @@ from pyfast.engine import (
 from pyfast.engine.events import ignore
 from pyfast.engine.outages import PATIENCE_S
 from pyfast.errors import InputError
-from pyfast.llm import LLM, CachedLLM, with_defaults
+from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
 from pyfast.systems import System
 
@@ -50,7 +50,7 @@ def answer(
     questions: ManyQuestions,
     *,
     index: Index | str | Path | None = None,
-    llm: LLM | str = "embedded",
+    llm: GivenLLM = "embedded",
     llm_options: Mapping[str, Any] | None = None,
     system: str | System = "n2n",
     settings: Mapping[str, Any] | None = None,
@@ -79,8 +79,10 @@ def answer(
             is read by pyfast's own event loop: one that needs yours goes to `Engine.answer_many`.
         index: An index, or its folder; `direct` and `cot` need none.
         llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or the text that names one. One that is given as an
-            object stays loaded for the next call; one that is given as text is closed at the end.
-        llm_options: Options of a model that is given as text.
+            object stays loaded for the next call; one that is given as text is closed at the end. Or a mapping
+            of roles to models, `{"default": ..., "pick": ...}`: prompts of a role that is not named there are the
+            default's (`pyfast systems NAME` prints the roles).
+        llm_options: Options of a model that is given as text; a role's as `"ROLE.NAME"`.
         system: The name of a system (`pyfast.systems.names()`), `MODULE:NAME`, or a `System`.
         settings: Settings of the system, by name (`pyfast systems NAME` prints them); `preset` names several.
         prompts: A TOML file with prompts in place of the system's own.
@@ -127,11 +129,10 @@ def answer(
     if folder is None and (restart or retry_failed):
         raise InputError("restart and retry_failed need the folder of a run")
     used = opened(llm, llm_options)
-    model = with_defaults(used)
-    if response_cache is not None:
-        model = CachedLLM(model, Path(response_cache))
+    check_roles(configured.system.name, configured.system.roles, used.by_role)
+    models = used.full(None if response_cache is None else Path(response_cache))
     if folder is not None:
-        _ = model.fingerprint  # refused before an old run is put aside
+        _ = [model.fingerprint for model in models.values()]  # refused before an old run is put aside
     session = configured.open(None if restart else folder)
     job = Job(
         folder=folder,
@@ -143,7 +144,7 @@ def answer(
         prompts=configured.system.prompts,
         replaced=configured.replaced,
         index=configured.index,
-        llm=model,
+        llm=models,
         knowledge=None if session is None else session.describe(),
         places={"index": "" if configured.index is None else str(configured.index.folder)},
         concurrency=concurrency,
@@ -166,7 +167,7 @@ def answer(
                 resumed=None if resumes is None else partial(resumes, session, configured.settings),
                 finished=session.merge,
             )
-    return carry_out(job, used, keep=not isinstance(llm, str), on_event=on_event, stop=stop)
+    return carry_out(job, used, on_event=on_event, stop=stop)
 
 
 def read_in(
@@ -201,18 +202,18 @@ def begin(job: Job, restart: bool = False) -> None:
 
 
 def carry_out(
-    job: Job, llm: LLM, *, keep: bool = False, on_event: OnEvent = ignore, stop: threading.Event | None = None
+    job: Job, models: OpenedModels, *, on_event: OnEvent = ignore, stop: threading.Event | None = None
 ) -> Run:
-    """Do a job, in the event loop of blocking calls. `llm` is the model as its user holds it."""
-    result = run_blocking(_carry_out(job, llm, keep, on_event, stop))
+    """Do a job, in the event loop of blocking calls. `models` are its models as their user holds them."""
+    result = run_blocking(_carry_out(job, models, on_event, stop))
     return Run.finished(job.folder, job.questions.count, result.summary, result.records)
 
 
 async def _carry_out(
-    job: Job, llm: LLM, keep: bool, on_event: OnEvent, stop: threading.Event | None
+    job: Job, models: OpenedModels, on_event: OnEvent, stop: threading.Event | None
 ) -> SessionResult:
     on_event(Event("starting", 0, job.questions.count))
-    async with started(llm, keep), _watched(stop) as stopping:
+    async with models.started(), _watched(stop) as stopping:
         return await work_on(job, stopping, on_event)
 
 

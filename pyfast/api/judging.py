@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyfast.api.answering import MINUTES, at_least_one, begin, carry_out, not_negative
-from pyfast.api.models import opened
+from pyfast.api.models import GivenLLM, opened
 from pyfast.api.run import Run
 from pyfast.engine import Budget, Job, OnEvent, Questions
 from pyfast.engine.events import ignore
 from pyfast.evaluation.judge import JUDGE, Row, judge, open_pairs, win_rates
-from pyfast.llm import LLM, with_defaults
+from pyfast.llm.roles import check_roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def judge_runs(
     *,
     run: str | Path,
     questions: str | Path | None = None,
-    llm: LLM | str = "embedded",
+    llm: GivenLLM = "embedded",
     llm_options: Mapping[str, Any] | None = None,
     concurrency: int = 64,
     budget: Mapping[str, Any] | None = None,
@@ -53,7 +53,7 @@ def judge_runs(
         run_b: That of another one over the same questions.
         run: The folder of the judging; one that was begun goes on.
         questions: Their questions, where they are no longer where the first run found them.
-        llm: The judge; `llm` and all that follows are as in `pyfast.answer`.
+        llm: The judge, whose role is `judge`; `llm` and all that follows are as in `pyfast.answer`.
 
     Returns:
         For each dimension who wins how often, with the win rate of `run_a` and its bootstrap interval.
@@ -69,13 +69,14 @@ def judge_runs(
     limits = Budget.parse(budget or {})
     pairs = open_pairs(Path(run_a), Path(run_b), None if questions is None else Path(questions))
     used = opened(llm, llm_options)
+    check_roles("judge", (JUDGE.role,), used.by_role)
     job = Job(
         folder=Path(run),
         questions=Questions(lambda: iter(pairs), pairs.count, pairs.digest(), str(pairs.questions)),
         system="judge",
         ask=judge,
         prompts=(JUDGE,),
-        llm=with_defaults(used),
+        llm=used.full(),
         places={"run_a": str(run_a), "run_b": str(run_b)},
         concurrency=at_least_one("concurrency", concurrency),
         budget=limits,
@@ -84,7 +85,7 @@ def judge_runs(
         retry_failed=retry_failed,
     )
     begin(job, restart)
-    done = carry_out(job, used, keep=not isinstance(llm, str), on_event=on_event, stop=stop)
+    done = carry_out(job, used, on_event=on_event, stop=stop)
     left = done.status.questions - done.status.ended
     rows, failed = ([], 0) if left else win_rates(Path(run))
     return Judgement(done, rows, failed)

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyfast.api.answering import MINUTES, at_least_one, begin, carry_out, not_negative
 from pyfast.api.indexing import index_of
-from pyfast.api.models import opened
+from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Job, OnEvent
 from pyfast.engine.events import ignore
 from pyfast.errors import InputError, RunError
@@ -19,7 +19,8 @@ from pyfast.knowledge import Knowledge, export_graph
 from pyfast.knowledge import build_knowledge as build
 from pyfast.knowledge import merge_knowledge as merge
 from pyfast.knowledge import open_knowledge as open_store
-from pyfast.llm import LLM, with_defaults
+from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH
+from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import DEFAULT, Embedder
 
@@ -29,7 +30,7 @@ _LOG = logging.getLogger("pyfast")
 
 def build_knowledge(
     index: Index | str | Path,
-    llm: LLM | str | None = None,
+    llm: GivenLLM | None = None,
     *,
     llm_options: Mapping[str, Any] | None = None,
     embedder: str = DEFAULT,
@@ -45,8 +46,8 @@ def build_knowledge(
 
     Args:
         index: An index, or its folder.
-        llm: Who reads the texts: a model, or the text that names one. None: rules read them, by the shape of their
-            sentences. Triples and tables are read by rules in any case.
+        llm: Who reads the texts, in the role `read`: a model, or the text that names one. None: rules read them,
+            by the shape of their sentences. Triples and tables are read by rules in any case.
         llm_options: Options of a model that is given as text.
         embedder: A model of sentence-transformers, its name or folder: facts, entities and relations are found by
             its vectors.
@@ -73,6 +74,8 @@ def build_knowledge(
         >>> print(len(graph), "triples of", len(graph.entities), "entities")
     """
     used = None if llm is None else opened(llm, llm_options)
+    if used is not None:
+        check_roles("the extraction", (EXTRACT_GRAPH.role,), used.by_role)
     if chunk_tokens is not None and chunk_tokens < MIN_CHUNK_TOKENS:
         raise InputError(f"chunk_tokens: expected at least {MIN_CHUNK_TOKENS}, got {chunk_tokens}")
 
@@ -80,7 +83,7 @@ def build_knowledge(
         assert used is not None and job.folder is not None
         job = replace(job, outage_seconds=60 * not_negative("outage", outage))
         begin(job)
-        run = carry_out(job, used, keep=not isinstance(llm, str), on_event=on_event, stop=stop)
+        run = carry_out(job, used, on_event=on_event, stop=stop)
         found, session = run.status, run.session
         if found.ended < found.questions:
             raise RunError(f"{job.folder}: stopped with {found.questions - found.ended} chunks left")
@@ -95,7 +98,7 @@ def build_knowledge(
 
     return build(
         index_of(index),
-        None if used is None else with_defaults(used),
+        None if used is None else used.full(),
         embedder=Embedder(embedder),
         run_job=run_job,
         chunk_tokens=chunk_tokens,

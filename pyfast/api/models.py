@@ -7,24 +7,98 @@ import atexit
 import contextlib
 import os
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from pyfast.errors import InputError
-from pyfast.llm import LLM, FullLLM, open_llm, with_defaults
+from pyfast.llm import DEFAULT_ROLE, LLM, CachedLLM, FullLLM, Role, open_llm, with_defaults
+from pyfast.llm.roles import read_role
 
 _CLOSING_S = 5.0  # a model that takes longer to stop is left to the end of the process
 
 
-def opened(llm: LLM | str, options: Mapping[str, Any] | None) -> LLM:
-    """The model that is given, or that a text names. Raises `InputError` for options of one that is given."""
-    if isinstance(llm, str):
-        return open_llm(llm, **(options or {}))
-    if options:
-        raise InputError("llm_options go with an LLM that is given as text: give pyfast.open_llm its options")
-    return llm
+GivenLLM = LLM | str | Mapping[str, LLM | str]
+"""A model, the text that names one, or one of these for each role"""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedModels:
+    """Models as their user holds them."""
+
+    by_role: Mapping[Role, LLM]
+    kept: frozenset[Role]
+    """Those that were given as objects: they stay loaded"""
+
+    def full(self, response_cache: Path | None = None) -> dict[Role, FullLLM]:
+        """As the engine takes them: roles that share a model share it here."""
+        made: dict[int, FullLLM] = {}
+        for llm in self.by_role.values():
+            if id(llm) not in made:
+                full = with_defaults(llm)
+                made[id(llm)] = full if response_cache is None else CachedLLM(full, response_cache)
+        return {role: made[id(llm)] for role, llm in self.by_role.items()}
+
+    @contextlib.asynccontextmanager
+    async def started(self) -> AsyncIterator[None]:
+        """All of them started, one after the other; raises as `started` does, which says when they are closed."""
+        async with contextlib.AsyncExitStack() as stack:
+            for role, llm in self.by_role.items():
+                await stack.enter_async_context(started(llm, role in self.kept))
+            yield
+
+
+def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedModels:
+    """The models that are given, or that texts name; roles with the same text and options share one.
+
+    Args:
+        given: One model for all roles, or one for each.
+        options: Of models that are given as text: `NAME` of the default's, `ROLE.NAME` of a role's.
+
+    Raises:
+        InputError: There is no such role, or an option is one of a model that is not given as text.
+    """
+    each: dict[Role, LLM | str] = {}
+    for role, llm in given.items() if isinstance(given, Mapping) else [(DEFAULT_ROLE, given)]:
+        each[read_role(role)] = llm
+    if not each:
+        raise InputError("llm: no model is given")
+    options_of: dict[Role, dict[str, Any]] = {role: {} for role in each}
+    for name, value in (options or {}).items():
+        before, dot, after = name.partition(".")
+        of, option = (read_role(before), after) if dot else (DEFAULT_ROLE, name)
+        if of not in each:
+            raise InputError(f"LLM option {name}: no LLM is given for the role {of!r}")
+        if not isinstance(each[of], str):
+            raise InputError("llm_options go with an LLM that is given as text: give pyfast.open_llm its options")
+        options_of[of][option] = value
+    made: dict[str, LLM] = {}
+    by_role: dict[Role, LLM] = {}
+    for of, named in each.items():
+        if not isinstance(named, str):
+            by_role[of] = named
+            continue
+        key = repr((named, sorted(options_of[of].items())))
+        if key not in made:
+            made[key] = open_llm(named, **options_of[of])
+        by_role[of] = made[key]
+    _share_engines(by_role.values())
+    return OpenedModels(by_role, frozenset(of for of, named in each.items() if not isinstance(named, str)))
+
+
+def _share_engines(llms: Iterable[LLM]) -> None:
+    """Have vLLM load a model once for all roles that have it, with whatever adapters."""
+    distinct = list({id(llm): llm for llm in llms}.values())
+    if len(distinct) == 1:
+        return
+    from pyfast.llm.vllm import Vllm
+
+    found = [llm for llm in distinct if isinstance(llm, Vllm)]
+    for one, other in combinations(found, 2):
+        other.share_engine(one)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ import orjson
 from pyfast.api.answering import ManyQuestions, QuestionLike, at_least_one, not_negative
 from pyfast.api.configured import ConfiguredSystem, configure
 from pyfast.api.indexing import index_of
-from pyfast.api.models import started
+from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import (
     Answer,
     Ask,
@@ -30,11 +31,11 @@ from pyfast.engine import (
     answer_question,
     read_prompts,
 )
-from pyfast.engine.outages import Outages
+from pyfast.engine.models import Models
 from pyfast.engine.questions import read_question
 from pyfast.errors import InputError
 from pyfast.jsonl import read_lines
-from pyfast.llm import LLM, open_llm
+from pyfast.llm.roles import check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.systems import System
 
@@ -57,7 +58,7 @@ class Engine:
     def __init__(
         self,
         index: Index | str | Path | None = None,
-        llm: LLM | str = "embedded",
+        llm: GivenLLM = "embedded",
         *,
         concurrency: int = 64,
         budget: Mapping[str, Any] | None = None,
@@ -68,7 +69,8 @@ class Engine:
         Args:
             index: An index, or its folder; None for systems that need none.
             llm: A model, or the text that names one (see `pyfast.open_llm`). It is started when the engine is
-                entered, and closed when the last engine that uses it is left.
+                entered, and closed when the last engine that uses it is left. Or a mapping of roles to models, as
+                in `pyfast.answer`; one that a system has no prompt for answers those of other systems.
             concurrency: How many questions are in work at once, of all callers; the others wait.
             budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
                 `attempts`.
@@ -81,7 +83,7 @@ class Engine:
             IndexFormatError: The folder holds no index, or a damaged one.
         """
         self._index = None if index is None else index_of(index)
-        self._llm = open_llm(llm) if isinstance(llm, str) else llm
+        self._llm = replace(opened(llm), kept=frozenset())
         self._budget = Budget.parse(budget or {})
         self._outage_s = 60 * not_negative("outage", outage)
         self._prompts = None if prompts is None else read_prompts(Path(prompts))
@@ -95,14 +97,15 @@ class Engine:
     async def __aenter__(self) -> Self:
         if self._runtime is not None:
             raise InputError("this engine is entered already")
-        async with contextlib.AsyncExitStack() as opened:
-            llm = await opened.enter_async_context(started(self._llm))
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._llm.started())
             executor = ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch")
-            opened.callback(executor.shutdown, wait=False, cancel_futures=True)
+            stack.callback(executor.shutdown, wait=False, cancel_futures=True)
             self._free = asyncio.Semaphore(self._concurrency)  # of this loop
-            self._runtime = Runtime(self._index, llm, executor, self._budget, outages=Outages(llm, self._outage_s))
-            opened.callback(self._runtime.outages.close)
-            self._opened = opened.pop_all()
+            models = Models(self._llm.full(), self._outage_s)
+            stack.callback(models.close)
+            self._runtime = Runtime(self._index, models, executor, self._budget)
+            self._opened = stack.pop_all()
         return self
 
     async def __aexit__(self, kind: object, *error: object) -> None:
@@ -255,6 +258,7 @@ class Engine:
         opening = self._prepared.get(key)
         if opening is None:
             configured = configure(system, settings, self._index, self._prompts)
+            check_given(configured.system.name, configured.system.roles, self._llm.by_role)
             opening = self._prepared[key] = asyncio.ensure_future(asyncio.to_thread(_opened, configured))
             opening.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(opening)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pyfast.commands.running import (
+    EMBEDDED,
     Concurrency,
     Limits,
     Llm,
@@ -16,6 +17,7 @@ from pyfast.commands.running import (
     Restart,
     RetryFailed,
     Sync,
+    models,
     tell,
     watched,
 )
@@ -27,7 +29,7 @@ def answer(
     run: Annotated[Path, typer.Option(help="The folder of the run; one that was begun goes on.")],
     index: Annotated[Path | None, typer.Option(help="An index; `direct` and `cot` need none.")] = None,
     system: Annotated[str, typer.Option(help="A system, as `pyfast systems` lists them, or MODULE:NAME.")] = "n2n",
-    llm: Llm = "embedded",
+    llm: Llm = EMBEDDED,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the system, such as graph=off or preset=paper; repeatable."),
@@ -58,14 +60,15 @@ def answer(
     import pyfast
 
     settings = {**pairs("--set", setting), **({"shared_updates": "on"} if shared_updates else {})}
+    llms = models(llm)
     options, limits = values(pairs("--llm-option", llm_option)), pairs("--budget", budget)
     done = watched(
         run,
-        llm,
+        llms,
         lambda on_event, stop: pyfast.answer(
             questions,
             index=None if index is None else pyfast.open_index(index, retriever),
-            llm=llm,
+            llm=llms,
             llm_options=options,
             system=system,
             settings=settings,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pyfast.commands.running import (
+    EMBEDDED,
     Concurrency,
     Limits,
     Llm,
@@ -16,6 +17,7 @@ from pyfast.commands.running import (
     Restart,
     RetryFailed,
     Sync,
+    models,
     tell,
     watched,
 )
@@ -29,7 +31,7 @@ def judge(
     questions: Annotated[
         Path | None, typer.Option(help="Their questions, where they are no longer where the first run found them.")
     ] = None,
-    llm: Llm = "embedded",
+    llm: Llm = EMBEDDED,
     llm_option: LlmOption = None,
     budget: Limits = None,
     concurrency: Concurrency = 64,
@@ -44,16 +46,17 @@ def judge(
 
     from pyfast.api.judging import judge_runs
 
+    llms = models(llm)
     options, limits = values(pairs("--llm-option", llm_option)), pairs("--budget", budget)
     judged = watched(
         run,
-        llm,
+        llms,
         lambda on_event, stop: judge_runs(
             run_a,
             run_b,
             run=run,
             questions=questions,
-            llm=llm,
+            llm=llms,
             llm_options=options,
             concurrency=concurrency,
             outage=outage,

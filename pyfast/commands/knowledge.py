@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import Concurrency, LlmOption, Outage, Restart, RetryFailed, watched
+from pyfast.commands.running import Concurrency, LlmOption, Outage, Restart, RetryFailed, models, watched
 from pyfast.commands.terminal import pairs, plain, values
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ _MODEL = "all-MiniLM-L6-v2"
 def build(
     index: _Index,
     llm: Annotated[
-        str | None, typer.Option(help="Who reads the texts, as in `pyfast answer`; none: their shape is enough.")
+        list[str] | None,
+        typer.Option(help="Who reads the texts, as in `pyfast answer`; none: their shape is enough."),
     ] = None,
     llm_option: LlmOption = None,
     embedder: _Embedder = _MODEL,
@@ -43,13 +44,14 @@ def build(
     import pyfast
     from pyfast.knowledge.extraction import extraction_folder
 
+    llms = models(llm)
     options = values(pairs("--llm-option", llm_option))
     store = watched(
         extraction_folder(index),
-        llm or "",
+        llms,
         lambda on_event, stop: pyfast.build_knowledge(
             index,
-            llm,
+            llms or None,
             llm_options=options,
             embedder=embedder,
             chunk_tokens=chunk_tokens,

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeVar
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeVar
 import typer
 
 from pyfast.commands.terminal import clock, console, plain, tokens
-from pyfast.errors import CallError, RunError
+from pyfast.errors import CallError, InputError, RunError
 
 if TYPE_CHECKING:
     from pyfast import Run
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+EMBEDDED = ["embedded"]
 Llm = Annotated[
-    str,
+    list[str],
     typer.Option(
         help="embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER, openai:MODEL@URL, instant, or"
-        " MODULE:NAME."
+        " MODULE:NAME; ROLE=SPEC for the prompts of a role, such as pick=vllm:MODEL; repeatable."
     ),
 ]
 LlmOption = Annotated[
-    list[str] | None, typer.Option(help="An option of the LLM, such as timeout_s=60; repeatable.")
+    list[str] | None,
+    typer.Option(help="An option of the LLM, such as timeout_s=60, or ROLE.NAME=VALUE; repeatable."),
 ]
 Limits = Annotated[
     list[str] | None, typer.Option("--budget", help="A limit, such as seconds=60 or tokens=20000; repeatable.")
@@ -45,14 +47,29 @@ Restart = Annotated[bool, typer.Option("--restart", help="Begin anew; the old fo
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again what failed.")]
 
 
-def watched(folder: Path, llm: str, work: Callable[[OnEvent, threading.Event], T]) -> T:
+def models(given: list[str] | None) -> dict[str, str]:
+    """The texts that name models, by role. Raises `InputError` for two of one role."""
+    from pyfast.llm import DEFAULT_ROLE, ROLES
+
+    found: dict[str, str] = {}
+    for text in given or ():
+        role, equals, spec = text.partition("=")
+        if not equals or role not in ROLES:
+            role, spec = DEFAULT_ROLE, text
+        if role in found:
+            raise InputError(f"--llm: the role {role!r} is given twice")
+        found[role] = spec
+    return found
+
+
+def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, threading.Event], T]) -> T:
     """The result of a call of the API that is a run, with its progress shown.
 
     Ctrl-C lets it finish what is in work, a second one ends it at once; after both the process ends. So it does,
     as if killed, when its terminal is gone or asks it to quit.
     """
     stop = threading.Event()
-    with _progress(llm) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
+    with _progress(llms) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
         try:
             result = work(on_event, stop)
         except KeyboardInterrupt:
@@ -88,7 +105,7 @@ def tell(run: Run) -> None:
 
 
 @contextlib.contextmanager
-def _progress(llm: str) -> Iterator[tuple[OnEvent, threading.Event]]:
+def _progress(llms: Mapping[str, str]) -> Iterator[tuple[OnEvent, threading.Event]]:
     """(what shows events, whether questions are being answered)."""
     from rich.progress import (
         BarColumn,
@@ -107,7 +124,7 @@ def _progress(llm: str) -> Iterator[tuple[OnEvent, threading.Event]]:
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), waits)
     bars = Progress(*columns, console=screen, disable=not screen.is_terminal)
     bar = bars.add_task("", waits="")
-    starting = screen.status(Text(plain(f"starting {llm}")))
+    starting = screen.status(Text(plain(f"starting {', '.join(dict.fromkeys(llms.values()))}")))
     is_answering = threading.Event()
 
     def show(event: Event) -> None:
@@ -120,7 +137,8 @@ def _progress(llm: str) -> Iterator[tuple[OnEvent, threading.Event]]:
             bars.update(bar, total=event.total, completed=event.done)
             bars.start()
         else:
-            waits = "" if event.waiting is None else f"waiting for the LLM since {clock(event.waiting.since)}"
+            waiting = event.waiting
+            waits = "" if waiting is None else f"waiting for {waiting.llm} since {clock(waiting.since)}"
             bars.update(bar, completed=event.done, waits=waits)
 
     try:

@@ -25,17 +25,18 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
     running = "running" if found.running else "done" if found.ended == found.questions else "stopped"
     print(f"{found.ended} of {found.questions} questions ended: {states}; {running}{left}")
     if found.waiting is not None:
-        print(f"waiting for the LLM since {clock(found.waiting.since)}: {plain(found.waiting.reason)}")
+        waiting = found.waiting
+        print(f"waiting for {plain(waiting.llm)} since {clock(waiting.since)}: {plain(waiting.reason)}")
     if found.altered:
         lines = "1 line" if found.altered == 1 else f"{found.altered} lines"
         print(f"{lines} of {run / 'answers.jsonl'}: not what was written there; the run, gone on with, mends it")
     counted = tokens(found.prompt_tokens, found.cached_tokens, found.completion_tokens)
     print(f"{found.llm_calls} LLM calls; {counted}")
     if found.stages:
-        table = Table("stage", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
+        table = Table("stage", "role", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
         for stage in found.stages:
             figures = (f"{stage.queued_ms:.2f}", f"{stage.running_ms:.2f}", f"{stage.batch:.1f}")
-            table.add_row(plain(stage.name), str(stage.calls), *figures)
+            table.add_row(plain(stage.name), plain(stage.role), str(stage.calls), *figures)
         screen.print(table)
     for reason, count in found.failures:
         screen.print(Text(f"{count} failed: {plain(reason)}"))

@@ -43,12 +43,13 @@ def _show(name: str) -> None:
     from pyfast.systems import describe_settings, describe_system
 
     system, settings = describe_system(name), describe_settings(name)
-    screen = console(stderr=False)
+    screen, roles = console(stderr=False), system.roles.items()
     screen.print(Text(plain(f"{system.name}: {system.summary}")))
     for label, said in (
         ("paper", system.paper or "none"),
         ("index", "needed" if system.needs_index else "none"),
         ("prompts", ", ".join(system.prompts) or "none"),
+        ("roles", "; ".join(f"{role}: {', '.join(asked) or 'all'}" for role, asked in roles)),
     ):
         screen.print(Text(plain(f"{label}: {said}")))
     for preset in system.presets:

@@ -17,7 +17,7 @@ from pyfast import __version__
 from pyfast.engine.prompt import Prompt
 from pyfast.errors import InputError
 from pyfast.files import write_atomically
-from pyfast.llm import FullLLM
+from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
 
 Configuration = dict[str, dict[str, Any]]
@@ -35,7 +35,7 @@ def configuration(
     system: str,
     settings: Mapping[str, Any],
     prompts: Iterable[Prompt[Any]],
-    llm: FullLLM,
+    llm: FullLLM | Mapping[Role, FullLLM],
     index: Index | None,
     budget: Mapping[str, Any],
     questions: Mapping[str, Any],
@@ -50,7 +50,7 @@ def configuration(
         "questions": dict(questions),
         "system": {"name": system, **{f"set_{name}": value for name, value in settings.items()}},
         "prompts": {prompt.name: _prompt_digest(prompt) for prompt in prompts},
-        "llm": {"fingerprint": llm.fingerprint, "context_window": llm.context_window},
+        "llm": _of_llms(by_role(llm)),
         "budget": dict(budget),
         "code": {"version": __version__, "digest": _code_digest()},
         # A path need not be Unicode, a TOML file has to be.
@@ -69,6 +69,15 @@ def configuration(
         }
     if knowledge is not None:
         described["knowledge"] = dict(knowledge)
+    return described
+
+
+def _of_llms(llms: Mapping[Role, FullLLM]) -> dict[str, Any]:
+    described: dict[str, Any] = {}
+    for role, llm in llms.items():
+        of_role = "" if role == DEFAULT_ROLE else f"{role}_"
+        described[f"{of_role}fingerprint"] = llm.fingerprint
+        described[f"{of_role}context_window"] = llm.context_window
     return described
 
 

@@ -15,19 +15,19 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
 
 from pydantic import BaseModel
 
-from pyfast.engine.admission import Admission
 from pyfast.engine.batching import BatchPoint
 from pyfast.engine.budget import Budget, Remaining, within
 from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
-from pyfast.engine.outages import Clock, Outages
+from pyfast.engine.models import Models
+from pyfast.engine.outages import Clock
 from pyfast.engine.prompt import GREEDY, Prompt, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer
 from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import AnswerError, BudgetError, CallError, CutOffError, InputError, TransportError
-from pyfast.llm import LLM, Completion, Request, with_defaults
+from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
 from pyfast.llm.foreign import check_size, without_controls, without_controls_in
 from pyfast.retrieval import Index, Pool, ScoredSegments, evidence_of, narrate, search, search_and_fuse
 from pyfast.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
@@ -44,28 +44,24 @@ _TOKENS_FOR_INSTRUCTIONS = 500
 
 
 class Runtime:
-    """What all questions of a run, or of a service, share: index, LLM, batch points, budget, journal."""
+    """What all questions of a run, or of a service, share: index, LLMs, batch points, budget, journal."""
 
     def __init__(
         self,
         index: Index | None,
-        llm: LLM,
+        models: Models,
         executor: Executor,
         budget: Budget | None = None,
         folder: RunFolder | None = None,
-        outages: Outages | None = None,
     ) -> None:
         self.index = index
-        self.llm = with_defaults(llm)
-        self.outages = outages or Outages(self.llm)
+        self.models = models
         self.budget = budget or Budget()
         self.folder = folder
         self.tokens = 0 if folder is None or self.budget.run_tokens is None else folder.journal.tokens()
         """That the run has used, of earlier sessions only where its budget limits them"""
         self._executor = executor
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
-        # Twice what the LLM runs at once, so that none of its places is ever empty between two calls.
-        self._admission = Admission(2 * self.llm.slots)
 
     def required_index(self) -> Index:
         """The index. Raises `InputError` where the run has none."""
@@ -83,26 +79,27 @@ class Runtime:
             self._points[key] = point
         return point
 
-    async def ask(self, request: Request, stage: Stage, clock: Clock | None) -> Outcome:
-        """What the LLM says, or the error that it made. Raises `LLMUnavailableError`, and `TimeoutError` where the
-        question's clock has run down.
+    async def ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
+        """What the role's LLM says, or the error that it made. Raises `LLMUnavailableError`, and `TimeoutError`
+        where the question's clock has run down.
         """
         if clock is None:
-            return await self._ask(request, stage, None)
+            return await self._ask(request, role, stage, None)
         clock.stop(1)  # its end is looked at where it is known whether anybody is answered
         try:
-            return await self._ask(request, stage, clock)
+            return await self._ask(request, role, stage, clock)
         finally:
             clock.stop(-1)
 
-    async def _ask(self, request: Request, stage: Stage, clock: Clock | None) -> Outcome:
+    async def _ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
         asked = perf_counter()
-        if not self._admission.enter_at_once():
-            await self._admission.enter(request)
+        model = self.models.of(role)
+        if not model.admission.enter_at_once():
+            await model.admission.enter(request)
         started = perf_counter()
         try:
-            check_size(request, self.llm.context_window)
-            completion = await self.outages.complete(request, self.budget.call_seconds, clock)
+            check_size(request, model.llm.context_window)
+            completion = await model.outages.complete(request, self.budget.call_seconds, clock)
             completion = without_controls_in(completion)
             self.tokens += completion.prompt_tokens + completion.completion_tokens
             return completion
@@ -110,8 +107,8 @@ class Runtime:
             error.args = (without_controls(str(error)),)
             return error
         finally:
-            stage.add(started - asked, perf_counter() - started, self._admission.running)
-            self._admission.leave()
+            stage.add(started - asked, perf_counter() - started, model.admission.running)
+            model.admission.leave()
 
 
 @cache
@@ -124,7 +121,7 @@ class Context:
 
     The contract with systems: `question`, `past`, `index`, `context_window`, `attempts`, `ledger`; `generate`,
     `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`, `text_budget`,
-    `text_budget_to_repeat` and `repeating`. Their meaning stays from one release to the next.
+    `text_budget_to_repeat`, `repeating` and `context_window_of`. Their meaning stays from one release to the next.
     """
 
     def __init__(
@@ -152,7 +149,7 @@ class Context:
     async def timed(self, seconds: float | None) -> AsyncIterator[None]:
         """The question's seconds run while this is entered, but not in an outage. Raises `TimeoutError`."""
         async with within(seconds) as timeout:
-            with self._runtime.outages.timed(timeout) as self._clock:
+            with self._runtime.models.clocks.timed(timeout) as self._clock:
                 yield
 
     @property
@@ -162,8 +159,12 @@ class Context:
 
     @property
     def context_window(self) -> int:
-        """Tokens of prompt and completion together that the LLM takes."""
-        return self._runtime.llm.context_window
+        """Tokens of prompt and completion together that the default LLM takes."""
+        return self.context_window_of(DEFAULT_ROLE)
+
+    def context_window_of(self, role: Role) -> int:
+        """The same of the LLM that answers a role."""
+        return self._runtime.models.of(role).llm.context_window
 
     @property
     def attempts(self) -> int:
@@ -182,7 +183,7 @@ class Context:
         refused: AnswerError | None = None
         for attempt in range(1, attempts + 1):
             try:
-                completion = await self.complete(request, prompt.name)
+                completion = await self.complete(request, prompt.name, prompt.role)
             except CallError as error:
                 if refused is None or isinstance(error, TransportError):
                     raise
@@ -198,8 +199,10 @@ class Context:
         assert refused is not None  # there is at least one attempt
         raise refused
 
-    async def complete(self, request: Request, name: str) -> Completion:
-        """One LLM call, or what the journal has of it; `name` is its stage in the ledger. Raises `CallError`."""
+    async def complete(self, request: Request, name: str, role: Role = DEFAULT_ROLE) -> Completion:
+        """One LLM call, or what the journal has of it; `name` is its stage in the ledger, `role` decides which LLM
+        is asked. Raises `CallError`.
+        """
         self._step(name)
         ledger, budget = self.ledger, self._runtime.budget
         if budget.calls is not None and ledger.llm_calls >= budget.calls:
@@ -207,11 +210,11 @@ class Context:
         if budget.tokens is not None and ledger.tokens >= budget.tokens:
             raise BudgetError(f"{name}: {ledger.tokens} tokens used of the question's {budget.tokens}")
         ledger.llm_calls += 1
-        folder = self._runtime.folder
+        folder, stage = self._runtime.folder, ledger.stage(name, role)
         if folder is None:
-            outcome = await self._runtime.ask(request, ledger.stage(name), self._clock)
+            outcome = await self._runtime.ask(request, role, stage, self._clock)
         else:
-            digest = request.digest().hex()
+            digest = f"{role}:{request.digest().hex()}"  # another role may have another LLM
             key = (digest, self._asked[digest])
             self._asked[digest] += 1
             kept = self._past.get(key)
@@ -220,7 +223,7 @@ class Context:
                 outcome = kept
                 await asyncio.sleep(0)  # calls that were made at once are so again, within the same budget
             else:
-                outcome = await self._runtime.ask(request, ledger.stage(name), self._clock)
+                outcome = await self._runtime.ask(request, role, stage, self._clock)
                 await folder.store_completion(self._number, key, outcome)  # before anybody sees it
         if isinstance(outcome, CallError):
             raise outcome
@@ -289,17 +292,21 @@ class Context:
 
         An estimate: a token is taken for three characters.
         """
-        free = min(self.context_window, tokens) - prompt.max_tokens - _TOKENS_FOR_INSTRUCTIONS
+        free = min(self.context_window_of(prompt.role), tokens) - prompt.max_tokens - _TOKENS_FOR_INSTRUCTIONS
         return max(int(min(free, 2**31) * CHARACTERS_PER_TOKEN), 0)
 
-    def text_budget_to_repeat(self) -> int:
-        """How many characters may fill a prompt whose answer may have to say all of them again, in a list."""
-        free = max(self.context_window - _TOKENS_FOR_INSTRUCTIONS, 0)
+    def text_budget_to_repeat(self, prompt: Prompt[Any] | None = None) -> int:
+        """How many characters may fill a prompt whose answer may have to say all of them again, in a list; without
+        a prompt, one of the default LLM's.
+        """
+        role = DEFAULT_ROLE if prompt is None else prompt.role
+        free = max(self.context_window_of(role) - _TOKENS_FOR_INSTRUCTIONS, 0)
         return int(free / (1 / CHARACTERS_PER_TOKEN + 1 / CHARACTERS_PER_TOKEN_OF_LISTS))
 
     def repeating(self, prompt: Prompt[M], text: str) -> Prompt[M]:
         """The prompt, for an answer that may say all of `text` again, as far as the window allows."""
-        left = self.context_window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / CHARACTERS_PER_TOKEN)
+        window = self.context_window_of(prompt.role)
+        left = window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / CHARACTERS_PER_TOKEN)
         wanted = max(prompt.max_tokens, math.ceil(len(text) / CHARACTERS_PER_TOKEN_OF_LISTS))
         return prompt.sized(max(min(wanted, left), 1))
 

@@ -23,7 +23,7 @@ from pyfast.engine.record import Record
 from pyfast.engine.run import Ask, Summary, answer_all
 from pyfast.engine.run_folder import ANSWERS, RunFolder, check_run
 from pyfast.errors import RunError
-from pyfast.llm import FullLLM
+from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
 
 _LOG = logging.getLogger("pyfast")
@@ -59,7 +59,8 @@ class Job:
     replaced: PromptOverrides | None = None
     """Prompts of a user's own in place of some of them"""
     index: Index | None = None
-    llm: FullLLM
+    llm: FullLLM | Mapping[Role, FullLLM]
+    """For all prompts, or one for each role"""
     knowledge: Mapping[str, Any] | None = None
     """What of a knowledge graph the answers depend on"""
     places: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Job:
     thread of its own"""
 
     def describe(self) -> Configuration:
-        """What run.toml says. `llm.context_window` is known once the LLM has started."""
+        """What run.toml says. The LLMs' context windows are known once they have started."""
         return configuration(
             system=self.system,
             system_code=self.system_code,
@@ -89,14 +90,20 @@ class Job:
             index=self.index,
             budget=self.budget.shaping(),
             questions={"count": self.questions.count, "digest": self.questions.digest},
-            places={"questions": self.questions.place, "llm": self.llm.spec, **self.places},
+            places={"questions": self.questions.place, **self._specs(), **self.places},
             knowledge=self.knowledge,
         )
 
     def check(self) -> None:
         """Find out, before a model is loaded, whether the folder can be gone on with. Raises `InputError`."""
         if self.folder is not None:
-            check_run(self.folder, self.describe(), unknown=["llm.context_window"])
+            described = self.describe()
+            windows = [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]
+            check_run(self.folder, described, unknown=windows)
+
+    def _specs(self) -> dict[str, str]:
+        llms = by_role(self.llm).items()
+        return {"llm" if role == DEFAULT_ROLE else f"{role}_llm": llm.spec for role, llm in llms}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,5 +213,5 @@ def _of_outage(waiting: Waiting | None, done: int, total: int) -> Event:
     if waiting is None:
         _LOG.info("the LLM answers again")
         return Event("answering", done, total)
-    _LOG.warning("the LLM answers nobody; waiting for it: %s", waiting.reason)
+    _LOG.warning("%s answers nobody; waiting for it: %s", waiting.llm, waiting.reason)
     return Event("waiting", done, total, waiting=waiting)

@@ -25,7 +25,7 @@ from pyfast.sqlite_files import fault, open_database
 Sync = Literal["normal", "full"]
 Outcome = Completion | CallError
 Key = tuple[str, int]
-"""Digest of a request in hexadecimal; how often the question had made it before"""
+"""Role and digest of a request, the latter in hexadecimal; how often the question had made it before"""
 
 # `entry` and `ledger` are JSON, so that a whole group goes in with one statement: SQLite would give the
 # interpreter's lock away and take it back for each row, and wait for every thread that holds it meanwhile.

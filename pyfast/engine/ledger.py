@@ -17,6 +17,8 @@ class Stage:
     """Microseconds of the work: for batched work, those of the whole batch"""
     batches: list[int] = field(default_factory=list)
     """How many calls were worked on together, for each call; for the LLM, how many it had in work"""
+    role: str = ""
+    """Of a prompt; empty where the LLM is not asked"""
 
     def add(self, queued: float, running: float, batch: int) -> None:
         """One more call; times in seconds."""
@@ -35,6 +37,8 @@ class StageTotals:
     running_us: int = 0
     batches: int = 0
     """The sizes of the batches of all calls, added up"""
+    role: str = ""
+    """Of a prompt; empty where the LLM is not asked"""
 
     def add(self, stage: Stage) -> None:
         """Count one question's too."""
@@ -43,6 +47,7 @@ class StageTotals:
         self.queued_us += stage.queued_us
         self.running_us += stage.running_us
         self.batches += sum(stage.batches)
+        self.role = stage.role
 
 
 @dataclass(slots=True)
@@ -73,11 +78,11 @@ class Ledger(UsageTotals):
     steps: int = 0
     stages: dict[str, Stage] = field(default_factory=dict)
 
-    def stage(self, name: str) -> Stage:
-        """The stage of that name."""
+    def stage(self, name: str, role: str = "") -> Stage:
+        """The stage of that name; `role` is that of a prompt."""
         stage = self.stages.get(name)
         if stage is None:
-            stage = self.stages[name] = Stage()
+            stage = self.stages[name] = Stage(role=role)
         return stage
 
     @property
@@ -92,7 +97,9 @@ class Ledger(UsageTotals):
         self.completion_tokens += completion.completion_tokens
 
     def as_row(self) -> dict[str, object]:
-        """As the journal has it: of a stage calls, microseconds queued and running, and the sum of its batches."""
+        """As the journal has it: of a stage calls, microseconds queued and running, the sum of its batches, and
+        the role of its prompt.
+        """
         return {
             "llm_calls": self.llm_calls,
             "replayed": self.replayed,
@@ -101,7 +108,7 @@ class Ledger(UsageTotals):
             "completion_tokens": self.completion_tokens,
             "steps": self.steps,
             "stages": {
-                name: (len(stage.batches), stage.queued_us, stage.running_us, sum(stage.batches))
+                name: (len(stage.batches), stage.queued_us, stage.running_us, sum(stage.batches), stage.role)
                 for name, stage in self.stages.items()
             },
         }

@@ -23,6 +23,7 @@ from pyfast.errors import CallError, LLMUnavailableError, OutageError, RunError,
 from pyfast.llm import LLM, Completion, Request, dialogue, with_defaults
 
 PATIENCE_S = 1800.0
+THE_LLM = "the LLM"
 PROBE = Request(dialogue("Reply with OK."), 16)
 _PROBES_S = 2.0, 8.0, 20.0
 """How long each of a few probes is waited for, with those before it, until the next is sent: one may be lost"""
@@ -43,6 +44,8 @@ class Waiting:
     since: float
     """Seconds since the epoch"""
     reason: str
+    llm: str = THE_LLM
+    """Which one, where a run has several"""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +53,8 @@ class Clock:
     """The seconds of a question. It stands still in outages, and LLM calls look at it themselves."""
 
     timeout: asyncio.Timeout
-    began: float
+    counted: float
+    """Up to when outages are in `ends` already: those of two LLMs may be at the same time"""
     ends: float
     stops: int = 0
     """Reasons for which the end is not looked at: LLM calls that run, an outage"""
@@ -60,6 +64,46 @@ class Clock:
         self.stops += by
         with contextlib.suppress(RuntimeError):  # it has run down, or its question has ended
             self.timeout.reschedule(None if self.stops else self.ends)
+
+
+class Clocks:
+    """Those of the questions in work. They stand still in an outage of any LLM of the run."""
+
+    def __init__(self) -> None:
+        self._clocks: set[Clock] = set()
+        self._stopped = 0
+
+    @contextlib.contextmanager
+    def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock | None]:
+        """A question's clock, as long as this is entered."""
+        if timeout is None:
+            yield None
+            return
+        ends = timeout.when()
+        assert ends is not None
+        clock = Clock(timeout, asyncio.get_running_loop().time(), ends)
+        self._clocks.add(clock)
+        clock.stop(self._stopped)
+        try:
+            yield clock
+        finally:
+            self._clocks.discard(clock)
+
+    def stop(self) -> None:
+        """Stand still."""
+        self._stopped += 1
+        for clock in self._clocks:
+            clock.stop(1)
+
+    def go_on(self, since: float | None) -> None:
+        """Go on; the time since then is not counted, where one is given."""
+        now = asyncio.get_running_loop().time()
+        self._stopped -= 1
+        for clock in self._clocks:
+            if since is not None:
+                clock.ends += now - max(since, clock.counted)
+                clock.counted = now
+            clock.stop(-1)
 
 
 _Met = Literal["others", "late", "outage"]
@@ -80,9 +124,12 @@ class Outages:
         on_change: Callable[[Waiting | None], None] = hear_nothing,
         stop: asyncio.Event | None = None,
         lost: int = 0,
+        clocks: Clocks | None = None,
+        name: str = THE_LLM,
     ) -> None:
         """`patience_s`: how long an outage is waited for; `on_change` hears of its begin and, with None, its end;
         `stop`, once set, ends the waiting. Calls of `lost` questions failed on their way before, and may again.
+        `clocks` are those of the questions, and `name` is what errors call the LLM.
         """
         self._lost = lost
         self._in_work = self._answers = 0
@@ -98,24 +145,8 @@ class Outages:
         self._looking: asyncio.Task[_Met] | None = None
         self._latest = OutageError("")
         self._passed = asyncio.Event()  # a call that was in work was answered
-        self._clocks: set[Clock] = set()
-        self._is_looking = False
-
-    @contextlib.contextmanager
-    def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock | None]:
-        """A question's clock, which stands still in outages as long as this is entered."""
-        if timeout is None:
-            yield None
-            return
-        ends = timeout.when()
-        assert ends is not None
-        clock = Clock(timeout, asyncio.get_running_loop().time(), ends)
-        self._clocks.add(clock)
-        clock.stop(self._is_looking)
-        try:
-            yield clock
-        finally:
-            self._clocks.discard(clock)
+        self._clocks = clocks or Clocks()
+        self._name = name
 
     async def over(self) -> None:
         """Return when there is no outage. Raises `LLMUnavailableError` as `complete` does."""
@@ -213,9 +244,7 @@ class Outages:
         looked, before = loop.time(), self._answered
         self._latest = fault
         self._passed.clear()
-        self._is_looking = True
-        for clock in self._clocks:
-            clock.stop(1)
+        self._clocks.stop()
         try:
             if await self._is_answered():
                 met = "others" if loop.time() - looked < _AT_ONCE_S or before > began else "late"
@@ -223,7 +252,7 @@ class Outages:
             if not self._patience_s:
                 raise self._latest
             since = time.time() - (loop.time() - max(began, before))
-            self._tell(Waiting(since, str(self._latest)))
+            self._tell(Waiting(since, str(self._latest), self._name))
             try:
                 began_to_wait = loop.time()
                 await self._wait(began_to_wait + self._patience_s - self._waited)
@@ -235,11 +264,7 @@ class Outages:
                 self._tell(None)
             return met
         finally:
-            self._is_looking = False
-            for clock in self._clocks:
-                if met != "others":
-                    clock.ends += loop.time() - max(began, before, clock.began)
-                clock.stop(-1)
+            self._clocks.go_on(None if met == "others" else max(began, before))
 
     async def _wait(self, end: float) -> None:
         loop = asyncio.get_running_loop()
@@ -297,9 +322,9 @@ class Outages:
         except Exception as error:
             raise RunError(f"what hears of outages failed: {type(error).__name__}: {error}") from error
 
-    @staticmethod
-    def _gone(fault: OutageError, because: str) -> LLMUnavailableError:
-        return LLMUnavailableError(f"{fault}; {because}")
+    def _gone(self, fault: OutageError, because: str) -> LLMUnavailableError:
+        which = "" if self._name == THE_LLM else f"{self._name}: "
+        return LLMUnavailableError(f"{which}{fault}; {because}")
 
 
 async def _first(seconds: float, works: Sequence[asyncio.Future[Any]]) -> bool:

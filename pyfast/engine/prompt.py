@@ -11,9 +11,10 @@ from typing import Any, Generic, Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from pyfast.errors import AnswerError, CutOffError, first_fault
-from pyfast.llm import Completion, Message, Request, dialogue
+from pyfast.llm import DEFAULT_ROLE, Completion, Message, Request, Role, dialogue
 from pyfast.llm.control_tokens import count_marks, may_have_marks, plain
 from pyfast.llm.foreign import has_escaped_controls, json_without_controls
+from pyfast.llm.roles import read_role
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -51,10 +52,13 @@ class Prompt(Generic[M]):
     """Whether an answer that was cut off is not asked for again: it has all the tokens there are"""
     reusable: bool = False
     """Whether later runs may use the answer again, where the user keeps such"""
+    role: Role = DEFAULT_ROLE
+    """What it is there for: who gives that role a model of its own has it answered by that one"""
     schema: dict[str, Any] = field(init=False)
     _parts: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        read_role(self.role)
         object.__setattr__(self, "schema", self.answer.model_json_schema())
         object.__setattr__(self, "_parts", _parts(self.user))
 

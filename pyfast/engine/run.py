@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -15,13 +15,14 @@ import orjson
 from pyfast.engine.budget import Budget, within
 from pyfast.engine.context import Context, Past, Runtime
 from pyfast.engine.ledger import Ledger, StageTotals, UsageTotals
-from pyfast.engine.outages import Outages, Waiting, hear_nothing
+from pyfast.engine.models import Models
+from pyfast.engine.outages import Waiting, hear_nothing
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer, Record, State, Usage
 from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import InputError, PyfastError, RunError
-from pyfast.llm import LLM
+from pyfast.llm import LLM, Role
 from pyfast.retrieval import Index, ScoredSegments, cite
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
@@ -58,7 +59,7 @@ async def answer_all(
     questions: Iterator[Question],
     ask: Ask,
     index: Index | None,
-    llm: LLM,
+    llm: LLM | Mapping[Role, LLM],
     write: Callable[[Record], None],
     concurrency: int = 64,
     *,
@@ -74,6 +75,7 @@ async def answer_all(
     lost: int = 0,
 ) -> Summary:
     """Answer all questions, at most `concurrency` at a time; `write` gets the records in the questions' order.
+    `llm` is for all prompts, or one for each role.
 
     The turns of a conversation are answered one after the other, and each sees what became of those before it.
     Every question ends as answered, abstained or failed. Memory does not grow with their number: answers that
@@ -116,8 +118,8 @@ async def answer_all(
 
     too_many()
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
-        outages = Outages(llm, outage_seconds, on_outage, stop, lost)
-        runtime = Runtime(index, llm, executor, budget, folder, outages)
+        models = Models(llm, outage_seconds, on_outage, stop, lost)
+        runtime = Runtime(index, models, executor, budget, folder)
 
         def may_admit() -> bool:
             nonlocal halted
@@ -128,7 +130,7 @@ async def answer_all(
         async def work() -> None:
             while True:
                 await ahead.acquire()
-                await outages.over()
+                await models.over()
                 turns = next(conversations, ()) if may_admit() else ()
                 if not turns:
                     ahead.release()
@@ -149,12 +151,12 @@ async def answer_all(
                 for _ in range(concurrency):
                     group.create_task(work())
         except ExceptionGroup as errors:  # the others were cancelled by the first
-            if not outages.stopped:
+            if not models.stopped:
                 raise errors.exceptions[0] from None
         except TimeoutError:
             raise RunError(f"the run's {budget.run_seconds:g} seconds are over") from None
         finally:
-            outages.close()
+            models.close()
             try:
                 for number in sorted(finished):
                     write(finished[number][0])

@@ -17,7 +17,7 @@ import orjson
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
 from pyfast.engine.journal import digests, open_to_read
 from pyfast.engine.ledger import StageTotals, UsageTotals
-from pyfast.engine.outages import Waiting
+from pyfast.engine.outages import THE_LLM, Waiting
 from pyfast.engine.run import Summary
 from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, is_running
 from pyfast.errors import InputError
@@ -37,6 +37,8 @@ class StageStatus:
     running_ms: float
     batch: float
     """Mean size of the batches that a call was worked on in; for the LLM, calls in work"""
+    role: str = ""
+    """Of a prompt: the role of the LLM that answered it; empty for other work"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ def _stages(totals: dict[str, StageTotals]) -> list[StageStatus]:
             stage.queued_us / 1000 / max(stage.questions, 1),
             stage.running_us / 1000 / max(stage.questions, 1),
             stage.batches / max(stage.calls, 1),
+            stage.role,
         )
         for name, stage in totals.items()
     ]
@@ -118,13 +121,14 @@ def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[s
                 if isinstance(stage, dict):  # before format 3
                     sizes = stage["batches"]
                     stage = len(sizes), stage["queued_us"], stage["running_us"], sum(sizes)
-                calls, queued, running, batches = stage
+                calls, queued, running, batches, *role = stage  # no role before prompts had one
                 total = stages.get(name)
                 if total is None:
                     total = stages[name] = StageTotals()
                 total.queued_us += queued
                 total.running_us += running
                 total.batches += batches
+                total.role = str(*role)
                 total.calls += calls
                 total.questions += 1
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -206,7 +210,7 @@ def read_status(folder: Path) -> Status:
 def _waiting(folder: Path) -> Waiting | None:
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         said = orjson.loads((folder / OUTAGE).read_bytes())
-        return Waiting(float(said["since"]), str(said["reason"]))
+        return Waiting(float(said["since"]), str(said["reason"]), str(said.get("llm", THE_LLM)))
     return None
 
 

@@ -52,6 +52,7 @@ JUDGE = Prompt(
     user="${earlier}Question: $question\nFirst answer: $first\nSecond answer: $second",
     answer=VerdictFields,
     max_tokens=500,
+    role="judge",
 )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from pyfast.engine import Budget, Job, set_aside
 from pyfast.errors import CallError, InputError
@@ -26,7 +26,7 @@ from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.snapshots import has_knowledge, open_knowledge, repair
 from pyfast.knowledge.store import Knowledge
 from pyfast.knowledge.upgrade import upgrade_knowledge
-from pyfast.llm import FullLLM
+from pyfast.llm import FullLLM, Role
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.index import KNOWLEDGE
@@ -36,7 +36,7 @@ _log = logging.getLogger("pyfast")
 
 def build_knowledge(
     index: Index,
-    llm: FullLLM | None = None,
+    llm: FullLLM | Mapping[Role, FullLLM] | None = None,
     *,
     embedder: Embedder,
     run_job: Callable[[Job], object],
@@ -139,7 +139,7 @@ def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterato
 
 def _extract(
     index: Index,
-    llm: FullLLM,
+    llm: FullLLM | Mapping[Role, FullLLM],
     run_job: Callable[[Job], object],
     chunk_tokens: int,
     concurrency: int,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from pyfast.knowledge.extraction_prompts import (
     supported_statements,
 )
 from pyfast.knowledge.extracts import BY_LLM, Extract
-from pyfast.llm import FullLLM
+from pyfast.llm import FullLLM, Role
 from pyfast.retrieval.index import KNOWLEDGE
 
 FOLDER, CHUNKS = "extraction", "chunks.jsonl"
@@ -93,7 +93,9 @@ def _line(chunk: Chunk) -> bytes:
     return orjson.dumps({"id": chunk.digest, "question": text, "title": chunk.title, "passages": passages})
 
 
-def extraction_job(extraction: Extraction, llm: FullLLM, budget: Budget, concurrency: int) -> Job:
+def extraction_job(
+    extraction: Extraction, llm: FullLLM | Mapping[Role, FullLLM], budget: Budget, concurrency: int
+) -> Job:
     """The run that asks the LLM for the graph of each chunk."""
     return Job(
         folder=extraction.folder,

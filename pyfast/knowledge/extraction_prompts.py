@@ -69,6 +69,7 @@ EXTRACT_GRAPH = Prompt(
     user="Text:\n$text\n\nThe graph of this text:",
     answer=GraphFields,
     max_tokens=2400,
+    role="read",
     cut_is_final=True,
 )
 
@@ -84,6 +85,7 @@ EXTRACT_TRIPLES = Prompt(
     user="Passage:\n$passage\n\nNote above all what helps with this question: $question",
     answer=TriplesFields,
     max_tokens=700,
+    role="read",
 )
 
 
@@ -93,7 +95,7 @@ async def extract_graph(title: str, text: str, ctx: Context) -> list[GraphFields
     The two halves of a part whose graph was cut off are asked for in its place: each has as much budget for less.
     Raises as `Context.generate`, `CutOffError` where a part of `_SHORTEST` characters is still cut off.
     """
-    if len(text) > max(ctx.text_budget_to_repeat() - len(title), _SHORTEST):
+    if len(text) > max(ctx.text_budget_to_repeat(EXTRACT_GRAPH) - len(title), _SHORTEST):
         return await _halves(title, text, ctx)
     shown = "\n\n".join(filter(None, (title, text)))
     try:

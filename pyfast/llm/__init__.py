@@ -9,14 +9,19 @@ from pyfast import plugins
 from pyfast.errors import InputError
 from pyfast.llm.protocol import LLM, Completion, FullLLM, Message, Request, dialogue, with_defaults
 from pyfast.llm.response_cache import CachedLLM
+from pyfast.llm.roles import DEFAULT_ROLE, ROLES, Role, by_role
 
 __all__ = [
+    "DEFAULT_ROLE",
     "LLM",
+    "ROLES",
     "CachedLLM",
     "Completion",
     "FullLLM",
     "Message",
     "Request",
+    "Role",
+    "by_role",
     "dialogue",
     "open_llm",
     "with_defaults",

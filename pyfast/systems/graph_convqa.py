@@ -135,7 +135,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         request = await with_graph(question.text, history, linear, ctx, settings, trace)
     else:
         request = as_text(question.text, history, linear, ctx, trace)
-    completion = await ctx.complete(request, "answer")
+    completion = await ctx.complete(request, "answer", "answer")
     said = completion.text.strip().partition("\n")[0].strip()
     return Answer(said or None, evidence, trace)
 
@@ -153,7 +153,7 @@ async def with_graph(
     """The prompt with the graph's nodes in the place of the facts; notes in `trace` what had no budget."""
     from pyfast.conversation.injection import Turn, build_graph, encode_graph
 
-    budget = ctx.context_window - MOST_TOKENS
+    budget = ctx.context_window_of("answer") - MOST_TOKENS
     turn = Turn(linear, history, question)
     prompt = await ctx.call(build_graph, turn, settings.trained, budget, settings.nodes)
     graph = prompt.graph
@@ -164,7 +164,7 @@ async def with_graph(
 
 def as_text(question: str, history: History, linear: Linear, ctx: Context, trace: dict[str, object]) -> Request:
     """The same prompt as text, without a graph."""
-    budget = int((ctx.context_window - MOST_TOKENS - _TOKENS_FOR_INSTRUCTIONS) * CHARACTERS_PER_TOKEN)
+    budget = int((ctx.context_window_of("answer") - MOST_TOKENS - _TOKENS_FOR_INSTRUCTIONS) * CHARACTERS_PER_TOKEN)
     kept = most_recent(history, question, budget // 2, len)
     facts = fit(linear.lines, budget - len(query_of(kept, question)))
     trace |= {"items_dropped": len(linear.lines) - len(facts), "turns_dropped": len(history) - len(kept)}
@@ -176,6 +176,7 @@ SYSTEM = system.System(
     answer,
     Settings,
     (),
+    requests={"answer": "answer"},
     summary="a conversation over an evidence graph, whose node embeddings the LLM reads in place of tokens",
     paper="Integrating Large Language Models with Graph-based Reasoning for Conversational Question Answering",
 )

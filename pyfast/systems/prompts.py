@@ -73,6 +73,7 @@ was born", "third_query": "", "alternatives": ["who invented dynamite"]}
 Question: $question""",
     answer=PlanFields,
     max_tokens=320,
+    role="plan",
 )
 
 EXTRACT = Prompt(
@@ -81,6 +82,7 @@ EXTRACT = Prompt(
     user="Evidence:\n$context\n\nWhich $entity_type answers this? $question",
     answer=EntityFields,
     max_tokens=80,
+    role="extract",
 )
 
 ANSWER = Prompt(
@@ -92,6 +94,7 @@ ANSWER = Prompt(
     user="Evidence:\n$context\n\n${path}Question: $question",
     answer=AnswerFields,
     max_tokens=160,
+    role="answer",
 )
 
 DIRECT = Prompt(
@@ -103,6 +106,7 @@ DIRECT = Prompt(
     user="Question: $question",
     answer=AnswerFields,
     max_tokens=160,
+    role="answer",
 )
 
 COT = Prompt(
@@ -114,6 +118,7 @@ COT = Prompt(
     user="Think step by step.\nQuestion: $question",
     answer=ReasonedFields,
     max_tokens=400,
+    role="answer",
 )
 
 

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pyfast.engine import Answer, Ask, Prompt
 from pyfast.errors import InputError, first_fault
 from pyfast.knowledge import Session, open_session
+from pyfast.llm import DEFAULT_ROLE, Role
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.systems.combinations import PRESET, Inert, Preset, as_text, inert_fault
@@ -73,6 +74,17 @@ class System:
     """The title of the paper that it is from"""
     presets: Mapping[str, Preset] = field(default_factory=dict)
     """Settings by a name, which `preset` takes among the settings; no setting of the system can be called so"""
+    requests: Mapping[str, Role] = field(default_factory=dict)
+    """Roles of what it asks by `Context.complete`, without a prompt, by the names of their stages"""
+
+    @property
+    def roles(self) -> Mapping[Role, tuple[str, ...]]:
+        """The roles that it asks in, with the names of their prompts; the default where it declares nothing."""
+        found: dict[Role, dict[str, None]] = {}
+        asked = [(prompt.name, prompt.role) for prompt in self.prompts]
+        for name, role in (*asked, *self.requests.items()):
+            found.setdefault(role, {})[name] = None
+        return {role: tuple(names) for role, names in found.items()} or {DEFAULT_ROLE: ()}
 
     @property
     def code(self) -> str:

@@ -10,6 +10,7 @@ from scripted import Scripted
 
 from pyfast.engine import Context, Question
 from pyfast.engine.context import Runtime
+from pyfast.engine.models import Models
 from pyfast.errors import CallError, InputError
 from pyfast.llm import Request, open_llm
 from pyfast.retrieval import Index, fuse
@@ -21,7 +22,7 @@ def run(
 ) -> Any:
     async def inside() -> Any:
         with ThreadPoolExecutor(2) as executor:
-            runtime = Runtime(index, llm or open_llm("instant"), executor)
+            runtime = Runtime(index, Models(llm or open_llm("instant")), executor)
             return await main(lambda: Context(runtime, Question("q", "?")))
 
     return asyncio.run(inside())

@@ -5,11 +5,14 @@ import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-from pyfast.errors import InputError, ModelNotFoundError
-from pyfast.llm import open_llm
+from pyfast.api.models import opened
+from pyfast.errors import InputError, LLMUnavailableError, ModelNotFoundError
+from pyfast.llm import Request, dialogue, open_llm, vllm_shared
 from pyfast.llm.vllm import Vllm
 
 
@@ -107,3 +110,90 @@ def test_nothing_heavy_is_imported(folder: Path) -> None:
         open_llm("vllm:{folder}").fingerprint
         sys.exit(bool({{"torch", "vllm", "transformers"}} & set(sys.modules)))"""
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+class Engine:
+    """In vLLM's place: says which adapter it was asked for."""
+
+    errored = False
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options, self.shut_down = options, False
+        self.numbers: list[str] = []
+        self.vllm_config = SimpleNamespace(model_config=SimpleNamespace(max_model_len=2048))
+
+    async def generate(self, prompt: Any, sampling: Any, number: str, lora_request: Any) -> Any:
+        self.numbers.append(number)
+        text = "bare" if lora_request is None else lora_request.path
+        said = SimpleNamespace(text=text, finish_reason="stop", token_ids=[1])
+        yield SimpleNamespace(outputs=[said], num_cached_tokens=0)
+
+    def shutdown(self) -> None:
+        self.shut_down = True
+
+
+@pytest.fixture
+def engines(installed: None, monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
+    """Those that are started."""
+    started: list[Engine] = []
+
+    def start(made: list[Any], model: str, options: dict[str, Any], extra: Any, invariant: bool) -> None:
+        made.append(Engine(options))
+        started.append(made[0])
+
+    lora = ModuleType("vllm.lora.request")
+    lora.LoRARequest = lambda name, number, path: SimpleNamespace(name=name, number=number, path=path)  # type: ignore[attr-defined]
+    for name, module in {
+        "vllm": ModuleType("vllm"),
+        "vllm.lora": ModuleType("vllm.lora"),
+        lora.__name__: lora,
+    }.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(vllm_shared, "start_engine", start)
+    monkeypatch.setattr(Vllm, "_prompt", lambda *_: ("prompt", 5))
+    monkeypatch.setattr("pyfast.llm.vllm._sampling", lambda request: None)
+    return started
+
+
+def adapter(folder: Path, rank: int) -> str:
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text(f'{{"r": {rank}}}')
+    return str(folder)
+
+
+async def test_one_engine_serves_a_model_and_its_adapters(
+    engines: list[Engine], folder: Path, tmp_path: Path
+) -> None:
+    first, second = adapter(tmp_path / "a" / "adapter", 4), adapter(tmp_path / "b" / "adapter", 20)
+    spec = f"vllm:{folder}"
+    given = {"default": spec, "pick": spec, "judge": spec, "plan": spec}
+    options = {"pick.lora": first, "judge.lora": second, "plan.dtype": "float32"}
+    models = opened(given, options)  # type: ignore[arg-type]
+    asked = Request(dialogue("?"), 8)
+    async with models.started():
+        said = {role: (await llm.complete(asked)).text for role, llm in models.by_role.items()}
+        assert said == {"default": "bare", "pick": first, "judge": second, "plan": "bare"}
+        served, alone = engines  # another type of numbers is another engine
+        assert len(set(served.numbers)) == 3  # vLLM knows its requests by them
+        assert (served.options["max_loras"], served.options["max_lora_rank"]) == (2, 32)
+        assert "enable_lora" not in alone.options and alone.options["dtype"] == "float32"
+        default: Any = models.by_role["default"]
+        await default.close()
+        with pytest.raises(LLMUnavailableError, match="not running"):
+            await default.complete(asked)
+        assert (await models.by_role["pick"].complete(asked)).text == first and not served.shut_down
+    assert served.shut_down and alone.shut_down and len(engines) == 2
+
+
+async def test_a_model_that_runs_already_keeps_its_engine(
+    engines: list[Engine], folder: Path, tmp_path: Path
+) -> None:
+    alone = open_llm(f"vllm:{folder}")
+    await alone.start()
+    models = opened({"default": alone, "pick": f"vllm:{folder}"}, {"pick.lora": adapter(tmp_path / "a", 8)})
+    async with models.started():
+        assert len(engines) == 2
+    assert engines[1].shut_down and not engines[0].shut_down
+    await alone.close()
+    await alone.close()
+    assert engines[0].shut_down

@@ -72,7 +72,7 @@ async def test_the_same_logits_of_the_first_token(llm: LLM, model: Path, prompts
     from vllm import SamplingParams
     from vllm.inputs import embeds_input
 
-    (engine,) = llm._engine  # type: ignore[attr-defined]
+    (engine,) = llm._shared.engines  # type: ignore[attr-defined]
     peer = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     for number, embeds in enumerate(prompts[:4]):
         given = torch.tensor(embeds)

@@ -59,6 +59,7 @@ def select_prompt(width: int, k: int) -> Prompt[Action]:
         answer=create_model("Action", __base__=Action, args=(args, ...)),
         max_tokens=60 + 6 * k,
         attempts=1,
+        role="pick",
     )
 
 

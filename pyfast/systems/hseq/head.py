@@ -50,6 +50,7 @@ def head_prompt(items: int, attempts: int | None = None) -> Prompt[HeadFields]:
         answer=create_model("HeadFields", __base__=HeadFields, supporting=supporting),
         max_tokens=260,  # also where each character is a token, as in numbers
         attempts=attempts,
+        role="answer",
     )
 
 
@@ -63,6 +64,7 @@ VERIFY = Prompt(
     user="Evidence:\n${evidence}\nQuestion: $question\nAnswer: $answer",
     answer=VerdictFields,
     max_tokens=100,
+    role="judge",
     attempts=1,
 )
 

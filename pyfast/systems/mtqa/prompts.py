@@ -46,6 +46,7 @@ Question: In which country was the inventor of dynamite born?
 Question: $question${thoughts}""",
     answer=KeywordFields,
     max_tokens=320,
+    role="plan",
 )
 
 THOUGHT = Prompt(
@@ -61,6 +62,7 @@ THOUGHT = Prompt(
     user="Knowledge:\n$context\n\nQuestion: $question\n${draft}${other}",
     answer=ThoughtFields,
     max_tokens=1200,
+    role="think",
 )
 
 SUMMARY = Prompt(
@@ -75,4 +77,5 @@ SUMMARY = Prompt(
     user="Knowledge:\n$context\n\nQuestion: $question\n${draft}\nLines of thought:\n$thoughts",
     answer=SummaryFields,
     max_tokens=1300,
+    role="answer",
 )

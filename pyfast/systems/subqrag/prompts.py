@@ -61,6 +61,7 @@ Question: In which year was the University of Oslo founded?
 Question: $question""",
     answer=SubQuestionsFields,
     max_tokens=400,
+    role="plan",
 )
 
 REWRITE = Prompt(
@@ -72,6 +73,7 @@ REWRITE = Prompt(
     user="Found before:\n$found\nQuestion to make stand on its own: $question",
     answer=RewrittenFields,
     max_tokens=160,
+    role="plan",
 )
 
 FROM_FACTS = Prompt(
@@ -84,6 +86,7 @@ FROM_FACTS = Prompt(
     user="Facts:\n$facts\n\nQuestion: $question",
     answer=FromFactsFields,
     max_tokens=800,
+    role="extract",
     cut_is_final=True,
 )
 
@@ -96,6 +99,7 @@ FROM_DOCUMENTS = Prompt(
     user="Passages:\n$context\n\nQuestion: $question",
     answer=FromDocumentsFields,
     max_tokens=400,
+    role="extract",
 )
 
 FROM_MEMORY = Prompt(
@@ -109,5 +113,6 @@ FROM_MEMORY = Prompt(
     user="Memory:\n$memory\n\nQuestion: $question",
     answer=FinalFields,
     max_tokens=800,
+    role="answer",
     cut_is_final=True,
 )

@@ -50,7 +50,7 @@ async def resolve(text: str, ctx: Context, settings: Settings, session: Session,
 
 async def _from_facts(step: Step, facts: Sequence[RetrievedFact], ctx: Context) -> None:
     """Facts of which the LLM gives no answer that can be used do not tell; all that they list it may give."""
-    lines = share([fact.line for fact in facts], ctx.text_budget_to_repeat() - _NUMBER * len(facts))
+    lines = share([fact.line for fact in facts], ctx.text_budget_to_repeat(FROM_FACTS) - _NUMBER * len(facts))
     numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
     try:
         reply = await ctx.generate(ctx.repeating(FROM_FACTS, numbered), facts=numbered, question=step.question)

@@ -31,7 +31,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
         for step in found:  # now, and in this order: what a question knows does not depend on what ran first
             await learn(step, ctx, session, learned)
     flat = [step for found in steps for step in found]
-    facts = "\n".join(memory(flat, ctx.text_budget_to_repeat()))
+    facts = "\n".join(memory(flat, ctx.text_budget_to_repeat(FROM_MEMORY)))
     faults = {"chain_degraded": chain_degraded, "branches_left_out": left_out or None}
     if not facts:
         return Answer(None, trace=trace(steps, **faults))

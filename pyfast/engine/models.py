@@ -1,0 +1,82 @@
+"""The LLMs of a run or a service: which answers a role, and what each has of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyfast.engine.admission import Admission
+from pyfast.engine.outages import THE_LLM, Clocks, Outages, Waiting, hear_nothing
+from pyfast.errors import InputError
+from pyfast.llm import DEFAULT_ROLE, LLM, FullLLM, Role, by_role, with_defaults
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """One LLM, with what its calls share."""
+
+    llm: FullLLM
+    outages: Outages
+    admission: Admission
+
+
+class Models:
+    """The LLMs by role. Roles that have the same one share its places and its outages."""
+
+    def __init__(
+        self,
+        llm: LLM | Mapping[Role, LLM],
+        patience_s: float = 0.0,
+        on_change: Callable[[Waiting | None], None] = hear_nothing,
+        stop: asyncio.Event | None = None,
+        lost: int = 0,
+    ) -> None:
+        """`llm`: for all roles, or for each one that has its own; the rest as in `Outages`."""
+        self.clocks = Clocks()
+        self._on_change = on_change
+        self._waiting: dict[str, Waiting] = {}
+        self._by_role: dict[Role, Model] = {}
+        roles: dict[int, list[Role]] = {}
+        given = by_role(llm)
+        for role, one in given.items():
+            roles.setdefault(id(one), []).append(role)
+        for shared in roles.values():
+            one = given[shared[0]]
+            name = THE_LLM if len(roles) == 1 else f"the LLM for {', '.join(shared)}"
+            model = self._made(with_defaults(one), name, patience_s, stop, lost)
+            self._by_role |= dict.fromkeys(shared, model)
+        self._distinct = tuple(dict.fromkeys(self._by_role.values()))
+
+    def of(self, role: Role) -> Model:
+        """Which answers the prompts of a role. Raises `InputError` where there is none, nor a default."""
+        found = self._by_role.get(role) or self._by_role.get(DEFAULT_ROLE)
+        if found is None:
+            raise InputError(f"there is no LLM for the role {role!r}, and no default")
+        return found
+
+    async def over(self) -> None:
+        """Return when none has an outage. Raises `LLMUnavailableError` as `Outages` does."""
+        for model in self._distinct:
+            await model.outages.over()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the waiting for one was ended by `stop`."""
+        return any(model.outages.stopped for model in self._distinct)
+
+    def close(self) -> None:
+        """Wait no more."""
+        for model in self._distinct:
+            model.outages.close()
+
+    def _made(self, llm: FullLLM, name: str, patience_s: float, stop: asyncio.Event | None, lost: int) -> Model:
+        def heard(waiting: Waiting | None) -> None:
+            self._waiting.pop(name, None)
+            if waiting is not None:
+                self._waiting[name] = waiting
+            self._on_change(next(reversed(self._waiting.values()), None))
+
+        outages = Outages(llm, patience_s, heard, stop, lost, self.clocks, name)
+        # Twice what the LLM runs at once, so that none of its places is ever empty between two calls.
+        return Model(llm, outages, Admission(2 * llm.slots))

@@ -1,0 +1,50 @@
+"""What a prompt is there for, and so which of several language models answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal, TypeVar, get_args
+
+from pyfast.errors import InputError
+from pyfast.llm.protocol import LLM
+
+Role = Literal["default", "plan", "extract", "pick", "answer", "think", "judge", "read"]
+"""`plan`: what to ask or look up. `extract`: what evidence says, on the way to the answer. `pick`: which evidence.
+`answer`: the answer itself. `think`: lines of thought. `judge`: whether an answer stands, or which is better.
+`read`: what texts hold, for a knowledge graph. `default`: all that has no model of its own."""
+
+ROLES: tuple[Role, ...] = get_args(Role)
+DEFAULT_ROLE: Role = "default"
+
+L = TypeVar("L", bound=LLM)
+
+
+def by_role(llm: L | Mapping[Role, L]) -> Mapping[Role, L]:
+    """The models by role; one alone is the default's."""
+    return llm if isinstance(llm, Mapping) else {DEFAULT_ROLE: llm}
+
+
+def read_role(name: str) -> Role:
+    """Raises `InputError` where there is no such role."""
+    for role in ROLES:
+        if role == name:
+            return role
+    raise InputError(f"unknown role {name!r}; there are: {', '.join(ROLES)}")
+
+
+def check_given(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
+    """Raises `InputError` where a role that `who` asks in has no model, and there is no default."""
+    missing = [role for role in asked if role not in given]
+    if missing and DEFAULT_ROLE not in given:
+        raise InputError(f"{who}: no LLM for its roles {', '.join(missing)}; give one for each, or a default")
+
+
+def check_roles(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
+    """The same, and also where a model, be it the default, would be asked nothing."""
+    check_given(who, asked, given)
+    asked_default = any(role not in given for role in asked)
+    for role in given:
+        if role not in asked and not (role == DEFAULT_ROLE and asked_default):
+            raise InputError(
+                f"{who} has no prompt for an LLM of the role {role!r}; its roles are: {', '.join(asked)}"
+            )

@@ -1,0 +1,101 @@
+"""One engine of vLLM for several `Vllm`s: the same model, bare and with adapters, is loaded once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import multiprocessing
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pyfast.errors import InputError
+from pyfast.llm.vllm_engine import start_engine, stop_engines
+
+
+def adapter_rank(adapter: Path) -> int:
+    """The rank that vLLM has to allot memory for. Raises `InputError` for a damaged adapter."""
+    try:
+        rank: int = orjson.loads((adapter / "adapter_config.json").read_bytes())["r"]
+        return max(8, 1 << (rank - 1).bit_length())
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{adapter}: adapter_config.json names no rank") from None
+
+
+class SharedEngine:
+    """An engine that runs as long as somebody uses it. `engines` holds it while it does."""
+
+    def __init__(
+        self, model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool
+    ) -> None:
+        self.how = (model, dict(options), dict(extra), batch_invariant)
+        """Engines that would be started in the same way can be one"""
+        self.adapters: dict[Path, int] = {}
+        """Those that it serves beside the bare model, with their ranks"""
+        # The engine is held here only: emptied by `leave`, by the garbage collector, or at the interpreter's exit.
+        self.engines: list[Any] = []
+        self.numbers = itertools.count()
+        """Of its requests"""
+        self._users = 0
+        self._changing = asyncio.Lock()
+        weakref.finalize(self, stop_engines, self.engines)
+
+    def add(self, adapters: Mapping[Path, int]) -> None:
+        """Have it serve these too; before it is started."""
+        self.adapters |= adapters
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody uses it, or is about to."""
+        return not self._users and not self._changing.locked()
+
+    @property
+    def window(self) -> int:
+        """Tokens of its context window."""
+        window: int = self.engines[0].vllm_config.model_config.max_model_len
+        return window
+
+    def number_of(self, adapter: Path) -> int:
+        """What names an adapter to the engine."""
+        return list(self.adapters).index(adapter) + 1
+
+    async def enter(self) -> None:
+        """One more uses it: the first loads the model, in a thread. Raises as `start_engine` does."""
+        async with self._changing:
+            if not self.engines:
+                await self._load()
+            self._users += 1
+
+    async def leave(self) -> None:
+        """One uses it no more: the last ends it."""
+        async with self._changing:
+            self._users -= 1
+            if not self._users:
+                engines = self.engines.copy()
+                self.engines.clear()
+                await asyncio.to_thread(stop_engines, engines)
+
+    async def _load(self) -> None:
+        model, options, extra, batch_invariant = self.how
+        if self.adapters:
+            ranks = self.adapters.values()
+            options = {"enable_lora": True, "max_loras": len(ranks), "max_lora_rank": max(ranks), **options}
+        others = set(multiprocessing.active_children())
+        made: list[Any] = []
+        loading = asyncio.ensure_future(
+            asyncio.to_thread(start_engine, made, model, options, extra, batch_invariant)
+        )
+        try:
+            await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            while not loading.done():  # no thread can be cancelled, but it gives up when it loses its engine
+                for child in set(multiprocessing.active_children()) - others:
+                    child.kill()
+                await asyncio.wait([loading], timeout=0.1)
+            loading.exception()  # seen
+            await asyncio.to_thread(stop_engines, made)
+            raise
+        self.engines.append(made.pop())
