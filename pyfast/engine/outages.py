@@ -139,6 +139,7 @@ class Outages:
         self._stop = stop or asyncio.Event()
         self.stopped = False
         """Whether the waiting was ended by `stop`"""
+        self._took = 0.0  # seconds that calls take, the longest of late
         self._answered = -math.inf  # when a call was, for the last time
         self._failed = 0  # calls that failed on their way since then
         self._waited = 0.0  # seconds in outages since then: a server that only probes can reach is out
@@ -183,6 +184,7 @@ class Outages:
                 finally:
                     self._in_work -= 1
                 self._answered = loop.time()
+                self._took = max(self._answered - began, 0.9 * self._took)
                 self._answers += 1
                 self._failed = 0
                 self._waited = 0.0
@@ -246,7 +248,9 @@ class Outages:
         self._passed.clear()
         self._clocks.stop()
         try:
-            if await self._is_answered():
+            # Others were answered meanwhile: it may be busy, and the probe behind them in its queue.
+            busy_s = 2 * self._took if fault.kind == "slow" and before > began else 0.0
+            if await self._is_answered(busy_s=busy_s):
                 met = "others" if loop.time() - looked < _AT_ONCE_S or before > began else "late"
                 return met
             if not self._patience_s:
@@ -290,12 +294,16 @@ class Outages:
                 raise self._gone(self._latest, "stopped while waiting")
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    async def _is_answered(self, stop: asyncio.Event | None = None) -> bool:
-        """Whether a probe is, until `stop` is set. Raises `LLMUnavailableError` where the LLM is gone for good."""
+    async def _is_answered(self, stop: asyncio.Event | None = None, busy_s: float = 0.0) -> bool:
+        """Whether a probe is, until `stop` is set. With `busy_s` it is waited for so long at least, and any call that
+        is answered is as good. Raises `LLMUnavailableError` where the LLM is gone for good.
+        """
         works: list[asyncio.Future[object]] = []
         stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]
+        if busy_s:
+            works.append(asyncio.ensure_future(self._passed.wait()))
         try:
-            for seconds in _PROBES_S:
+            for seconds in (*_PROBES_S[:-1], max(_PROBES_S[-1], busy_s)):
                 if stop is not None and stop.is_set():
                     return False
                 works.append(asyncio.ensure_future(self._ask(PROBE)))

@@ -340,6 +340,28 @@ def test_what_the_llm_did_say_is_not_asked_again(tmp_path: Path) -> None:
     assert answers(tmp_path / "run") == answers(tmp_path / "whole")
 
 
+class OneAtATime(Instant):
+    """Busy: calls take 40 seconds, one after the other, and a probe waits in the queue like any other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slot = asyncio.Lock()
+
+    async def complete(self, request: Request) -> Completion:
+        async with self.slot:
+            await asyncio.sleep(40)
+            return await super().complete(request)
+
+
+@pytest.mark.parametrize("patience_s", [0.0, PATIENCE_S])
+def test_a_busy_llm_is_not_out(patience_s: float) -> None:
+    """Who waits too long in its queue fails, and nobody else; no outage is told of."""
+    budget = Budget(seconds=100.0)
+    found, _, told = answered(OneAtATime(), 8, ask=direct, budget=budget, outage_seconds=patience_s)
+    states = [record.state for record in found]
+    assert len(states) == 8 and "answered" in states and told == []
+
+
 def test_a_stop_is_heard_while_a_probe_hangs() -> None:
     """At once, and not when the probes are given up after half a minute."""
 
