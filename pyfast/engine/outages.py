@@ -295,8 +295,8 @@ class Outages:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _is_answered(self, stop: asyncio.Event | None = None, busy_s: float = 0.0) -> bool:
-        """Whether a probe is, until `stop` is set. With `busy_s` it is waited for so long at least, and any call that
-        is answered is as good. Raises `LLMUnavailableError` where the LLM is gone for good.
+        """Whether a probe is, until `stop` is set. With `busy_s` it is waited for so long at least, and any call
+        that is answered is as good. Raises `LLMUnavailableError` where the LLM is gone for good.
         """
         works: list[asyncio.Future[object]] = []
         stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]
