@@ -84,7 +84,7 @@ gpu-check:
 # libFuzzer on every op, with clang++-19; then the lines that it reaches. SECONDS= for each op.
 fuzz: $(TESTED)
 	PYFAST_FUZZ_SECONDS=$(or $(SECONDS),600) $(PYTEST) -m "slow(suite='fuzz')" tests/native/test_fuzz.py
-	$(BIN)/python tests/native/coverage.py build/coverage
+	$(BIN)/python tests/native/fuzz_coverage.py build/coverage
 
 recall: $(READY)
 	$(BIN)/python benchmarks/recall.py

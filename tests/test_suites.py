@@ -31,16 +31,16 @@ def test_what_a_suite_depends_on_is_there(suite: str) -> None:
 def test_a_change_takes_the_suites_that_depend_on_it() -> None:
     drawn = set(chosen([], 0))
     assert {"native", "address", "thread"} <= set(chosen(["csrc/include/pyfast/fuse.hpp"], 0))
-    assert set(chosen(["csrc/cpu/fuse.cpp"], 0)) - drawn - {"native"} == {"packages"}
+    assert set(chosen(["csrc/cpu/fuse.cpp"], 0)) - drawn - {"native", "fuzz", "compilers"} == {"packages"}
     assert set(chosen(["README.md"], 0)) - drawn == {"packages"}
     assert chosen(["tests/vllm/test_lora.py"], 0)["vllm"] == "tests/vllm/test_lora.py has changed"
     for change in (["tests/conftest.py"], None):
-        assert chosen(change, 0).keys() == SUITES.keys() - {"storms"}
+        assert chosen(change, 0).keys() == SUITES.keys() - {"storms", "matrix"}
 
 
 def test_each_suite_is_drawn_by_one_seed_in_five() -> None:
     draws = [suite for seed in range(7, 7 + ONE_IN) for suite in chosen([], seed)]
-    assert sorted(draws) == sorted(SUITES.keys() - {"storms"})
+    assert sorted(draws) == sorted(SUITES.keys() - {"storms", "matrix"})
 
 
 def test_what_is_drawn_is_told_and_can_be_had_again(

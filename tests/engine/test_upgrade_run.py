@@ -73,7 +73,7 @@ def as_format_2(folder: Path) -> None:
         database.executescript(SCHEMA)
         for number, ledger in database.execute("SELECT number, ledger FROM questions").fetchall():
             told = orjson.loads(ledger)
-            for name, (calls, queued, running, batches) in told["stages"].items():
+            for name, (calls, queued, running, batches, *_) in told["stages"].items():
                 sizes = [1] * (calls - 1) + [batches - calls + 1]
                 told["stages"][name] = {"queued_us": queued, "running_us": running, "batches": sizes}
             database.execute(

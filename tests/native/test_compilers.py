@@ -2,9 +2,12 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 ROOT = Path(__file__).parents[2]
 TESTS = sorted((ROOT / "tests" / "native").glob("*_test.cpp"))
@@ -32,17 +35,12 @@ target_link_libraries(user PRIVATE pyfast::core)
 COMPILERS = ("g++", "clang++-16", "clang++-19")
 # One of each in CI, and all of them with `make test-all`.
 SOME = {("g++", "Debug", True), ("clang++-16", "Debug", False), ("clang++-19", "Release", True)}
-EVERY = [
-    pytest.param(
-        *way, marks=pytest.mark.slow(suite="compilers" if way in SOME else "matrix"), id="-".join(map(str, way))
-    )
-    for way in (
-        (compiler, build_type, shared)
-        for compiler in COMPILERS
-        for build_type in ("Debug", "Release")
-        for shared in (False, True)
-    )
-]
+
+
+def ways() -> Iterator[ParameterSet]:
+    for way in product(COMPILERS, ("Debug", "Release"), (False, True)):
+        suite = "compilers" if way in SOME else "matrix"
+        yield pytest.param(*way, marks=pytest.mark.slow(suite=suite), id="-".join(map(str, way)))
 
 
 def run(*command: object) -> str:
@@ -69,7 +67,7 @@ def test_the_tests_use_every_op() -> None:
     assert [op for op in OPS if f'#include "pyfast/{op}.hpp"' not in INCLUDED] == []
 
 
-@pytest.mark.parametrize(("compiler", "build_type", "shared"), EVERY)
+@pytest.mark.parametrize(("compiler", "build_type", "shared"), ways())
 def test_a_parent_project_in_cxx23(compiler: str, build_type: str, shared: bool, tmp_path: Path) -> None:
     needs(compiler)
     build, prefix, use = (tmp_path / name for name in ("build", "prefix", "use"))

@@ -213,8 +213,8 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"length": None}, "length"),
     ({"k": 0}, "k:"),
     ({"k": -1}, "k:"),
-    ({"k": 1.5}, "setting"),
-    ({"seed": -1}, "setting"),
+    ({"k": 1.5}, "k:"),
+    ({"seed": -1}, "seed:"),
     ({"threads": 0}, "threads"),
 ]
 

@@ -224,7 +224,7 @@ def edited(values: Array, at: int, value: int) -> Array:
         ({"att": GOOD.att[None]}, {}, "att"),
         ({"att": GOOD.att[:0]}, {}, "att"),
         ({}, {"negative_slope": float("nan")}, "negative_slope"),
-        ({}, {"negative_slope": "steep"}, "setting"),
+        ({}, {"negative_slope": "steep"}, "negative_slope"),
         ({}, {"dropout": 1.0, "seed": 1}, "dropout"),
         ({}, {"dropout": -0.1, "seed": 1}, "dropout"),
         ({}, {"dropout": float("nan"), "seed": 1}, "dropout"),

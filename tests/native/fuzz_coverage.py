@@ -1,6 +1,6 @@
 """Which lines of each op the fuzzer reaches: Clang's own coverage of the library, after a while on each op.
 
-python tests/native/coverage.py FOLDER [SECONDS]     builds in FOLDER; 10 seconds for each op
+python tests/native/fuzz_coverage.py FOLDER [SECONDS]     builds in FOLDER; 10 seconds for each op
 """
 
 import os
