@@ -23,7 +23,7 @@ ASKS := import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb")
 # How many tests run at once. The tests of a file run in one process, one after another. torch gets one thread in each:
 # threads that wait for each other on cores that are taken made a training of two minutes one of twenty.
 WORKERS ?= 2
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # vLLM for the CPU is to be had for Linux on x86-64; `make test-all VLLM=off` does without it there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)

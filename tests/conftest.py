@@ -14,6 +14,24 @@ from pyfast.retrieval import Index, build_index
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# Files whose tests take minutes. They begin first, or one process would work on the last of them alone.
+LONGEST = (
+    "native/test_fuzz.py",
+    "native/test_compilers.py",
+    "engine/test_crashes.py",
+    "test_conformance.py",
+    "native/test_sanitizers.py",
+    "native/test_install.py",
+    "cuda/test_plants.py",
+    "knowledge/test_extraction.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first; pytest-xdist is told to keep the order."""
+    place = {ROOT / "tests" / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
+
 
 @pytest.fixture(scope="session")
 def examples() -> Path:

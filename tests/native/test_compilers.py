@@ -33,8 +33,8 @@ add_executable(user {" ".join(map(str, TESTS))})
 target_link_libraries(user PRIVATE pyfast::core)
 """
 COMPILERS = ("g++", "clang++-16", "clang++-19")
-# One of each in CI, and all of them with `make test-all`.
-SOME = {("g++", "Debug", True), ("clang++-16", "Debug", False), ("clang++-19", "Release", True)}
+# One of each in CI, where the rest is built with g++, and all of them with `make test-all`.
+SOME = {("clang++-16", "Debug", False), ("clang++-19", "Release", True)}
 
 
 def ways() -> Iterator[ParameterSet]:
@@ -109,16 +109,8 @@ def test_libcxx_compiles_it(tmp_path: Path) -> None:
 def test_aarch64(tmp_path: Path) -> None:
     """Compiled for another processor, and run by an emulator."""
     needs("aarch64-linux-gnu-g++", "qemu-aarch64")
-    chosen = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64")
-    run(
-        "cmake",
-        "-S",
-        ROOT,
-        "-B",
-        tmp_path,
-        *chosen,
-        "-DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++",
-        "-DPYFAST_TESTS=ON",
-    )
+    system = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64")
+    compiler = ("-DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS=-O1")
+    run("cmake", "-S", ROOT, "-B", tmp_path, *system, *compiler, "-DPYFAST_TESTS=ON")
     run("cmake", "--build", tmp_path, "-j", "2")
     assert "passed" in run("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", tmp_path / "pyfast_tests")
