@@ -55,7 +55,7 @@ struct Corpus {
         past = in.setting(6);
         limit = in.setting(12);
         threads = in.one_in(8) ? static_cast<int>(in.setting(4)) : 1;
-        for (std::int64_t times = in.below(5); times > 1; --times) {
+        for (std::int64_t times = in.below(6); times > 3; --times) {
             spoil(in);
         }
         fit();
