@@ -42,8 +42,8 @@ struct Graph {
 //
 // Without top_k the graph is symmetric, bit for bit, unless a function is not. O(sum of df^2) additions a pool,
 // vectorised for frequent terms; with a function one by one, and it must be thread-safe. Memory: the edges, twice
-// at most and for a moment; O(pool), and 4 to 8 bytes per term of the vocabulary, a thread. Pools are shared among the
-// threads, and above 2,048 documents the rows of a pool. Thread-safe. Throws Error on malformed pools, rows or
+// at most and for a moment; O(pool), and 4 to 8 bytes per term of the vocabulary, a thread. Pools are shared among
+// the threads, and above 2,048 documents the rows of a pool. Thread-safe. Throws Error on malformed pools, rows or
 // masks, on a threshold that is negative or not finite, on a top_k below 1, and where a function's values do not
 // add up to finite weights.
 PYFAST_API Graph evidence_graph(const Forward& x, const Pools& pools, const Ragged<std::int32_t>& masked,
