@@ -65,7 +65,8 @@ def fault(error: sqlite3.Error) -> str:
     Raises `KeyboardInterrupt` where that stopped the statement: SQLite makes an error of its own of it.
     """
     if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
-        return str(error)
+        # The roll-back that followed has made SQLite forget what had failed: no room, for the most part.
+        return "a write failed; is the disk full?" if str(error) == "not an error" else str(error)
     given_up, _this_thread.gave_up = getattr(_this_thread, "gave_up", False), False
     if given_up:
         return "damaged: reading it comes to no end"

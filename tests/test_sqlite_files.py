@@ -159,6 +159,11 @@ while True:  # a machine may be so busy that the signal comes after the statemen
         assert process.wait(20) == 130
 
 
+def test_an_error_that_sqlite_forgot_is_told_all_the_same() -> None:
+    assert fault(sqlite3.OperationalError("not an error")) == "a write failed; is the disk full?"
+    assert fault(sqlite3.OperationalError("disk I/O error")) == "disk I/O error"
+
+
 def test_a_statement_without_end_is_given_up(tmp_path: Path) -> None:
     database = open_database(tmp_path / "new")
     with pytest.raises(sqlite3.OperationalError) as error:
