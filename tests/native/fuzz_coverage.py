@@ -4,6 +4,7 @@ python tests/native/fuzz_coverage.py FOLDER [SECONDS]     builds in FOLDER; 10 s
 """
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -20,6 +21,14 @@ def run(*command: object, **environment: str) -> str:
     return done.stdout
 
 
+def write_first_inputs(corpus: Path, seed: int) -> None:
+    """Random bytes, so many that whole pools are drawn from them: libFuzzer itself begins with the shortest."""
+    corpus.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(seed)
+    for number in range(64):
+        (corpus / f"first-{number}").write_bytes(draw.randbytes(draw.randrange(64, 2048)))
+
+
 def main() -> None:
     folder, seconds = Path(sys.argv[1]).resolve(), sys.argv[2] if len(sys.argv) > 2 else "10"
     flags = "-DCMAKE_CXX_FLAGS=-fprofile-instr-generate -fcoverage-mapping"
@@ -29,7 +38,7 @@ def main() -> None:
     table = (ROOT / "tests" / "native" / "fuzz_target.cpp").read_text()
     for op in re.findall(r'\{"(\w+)", fuzz_\w+\}', table):
         corpus = folder / "corpus" / op
-        corpus.mkdir(parents=True, exist_ok=True)
+        write_first_inputs(corpus, 0)
         options = (f"-max_total_time={seconds}", "-max_len=2048", f"-artifact_prefix={corpus.parent}/")
         profile = str(folder / f"{op}.profraw")
         run(folder / "pyfast_fuzz", corpus, *options, PYFAST_FUZZ_OP=op, LLVM_PROFILE_FILE=profile)

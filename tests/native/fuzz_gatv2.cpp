@@ -1,6 +1,7 @@
 // What gatv2 and its derivative promise of any result that they give back.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -104,17 +105,24 @@ struct Layer {
     bool spoilt = false;
 };
 
-// e_ij of the header, in double.
+// e_ij of the header, in double, and the sum of its terms without their signs: what rounding is relative to.
+struct Score {
+    double value = 0.0;
+    double size = 0.0;
+};
+
 template <class T>
-double score(const Layer<T>& q, std::size_t destination, std::size_t source, std::size_t head) {
+Score score(const Layer<T>& q, std::size_t destination, std::size_t source, std::size_t head) {
     const auto channels = static_cast<std::size_t>(q.channels);
     const std::size_t row = static_cast<std::size_t>(q.heads) * channels;
-    double sum = 0.0;
+    Score out;
     for (std::size_t c = head * channels; c < (head + 1) * channels; ++c) {
         const double feature = wide(q.x_src[source * row + c]) + wide(q.x_dst[destination * row + c]);
-        sum += wide(q.att[c]) * (feature > 0.0 ? feature : q.options.negative_slope * feature);
+        const double term = wide(q.att[c]) * (feature > 0.0 ? feature : q.options.negative_slope * feature);
+        out.value += term;
+        out.size += std::abs(term);
     }
-    return sum;
+    return out;
 }
 
 // Each weight is what the scores make of it, and the weights of a destination add up to 1.
@@ -123,6 +131,7 @@ void check_attention(const Layer<T>& q) {
     const auto heads = static_cast<std::size_t>(q.heads);
     const std::size_t row = heads * static_cast<std::size_t>(q.channels);
     const std::size_t sources = q.x_src.size() / row;
+    const double rounding = static_cast<double>(std::numeric_limits<Gatv2Sum<T>>::epsilon());
     for (std::size_t i = 0; i + 1 < q.indptr.size(); ++i) {
         std::vector<std::pair<std::size_t, std::size_t>> edges;  // its row of attention, its source
         for (auto e = static_cast<std::size_t>(q.indptr[i]); e < static_cast<std::size_t>(q.indptr[i + 1]); ++e) {
@@ -134,14 +143,23 @@ void check_attention(const Layer<T>& q) {
             edges.emplace_back(q.indices.size() + i, i);
         }
         for (std::size_t h = 0; h < heads && !edges.empty(); ++h) {
+            double highest = -std::numeric_limits<double>::infinity();
+            double size = 0.0;
+            for (const auto& [edge, source] : edges) {
+                const Score at = score(q, i, source, h);
+                highest = std::max(highest, at.value);
+                size = std::max(size, at.size);
+            }
             double total = 0.0;
             for (const auto& [edge, source] : edges) {
-                total += std::exp(score(q, i, source, h));
+                total += std::exp(score(q, i, source, h).value - highest);
             }
+            // Two scores, each a sum of as many rounded terms as there are channels.
+            const double near = 1e-4 + std::expm1(2.0 * rounding * static_cast<double>(q.channels + 2) * size);
             for (const auto& [edge, source] : edges) {
-                const double expected = std::exp(score(q, i, source, h)) / total;
+                const double expected = std::exp(score(q, i, source, h).value - highest) / total;
                 const double found = std::abs(static_cast<double>(q.attention[edge * heads + h]));
-                REQUIRE(std::abs(found - expected) <= 1e-4 * expected + 1e-6);
+                REQUIRE(std::abs(found - expected) <= near * expected + 1e-6);
             }
         }
     }

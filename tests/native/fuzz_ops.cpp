@@ -204,9 +204,12 @@ void fuzz_prune(Input& in) {
 void fuzz_weighted_degree(Input& in) {
     const Problem q(in);
     const pyfast::EdgeWeight weight = edge_weight(in);
+    const pyfast::TermWeight function = in.one_in(4) ? [](float x, float y) { return 0.5f * x * y; } : nullptr;
+    const pyfast::Idf idf = in.one_in(4) ? pyfast::Idf::pool : pyfast::Idf::corpus;
     std::vector<float> degree(in.one_in(32) ? 0 : q.nodes());
-    weighted_degree(q.forward(), q.pools.view(), {.weight = weight, .threads = q.threads}, degree);
-    const pyfast::Graph graph = evidence_graph(q.forward(), q.pools.view(), {}, {.weight = weight});
+    weighted_degree(q.forward(), q.pools.view(), {weight, function, idf, q.threads}, degree);
+    const pyfast::Graph graph =
+        evidence_graph(q.forward(), q.pools.view(), {}, {.weight = weight, .function = function, .idf = idf});
     for (std::size_t v = 0; v < degree.size(); ++v) {
         double expected = 0.0;
         for (std::int64_t e = graph.indptr.span()[v]; e < graph.indptr.span()[v + 1]; ++e) {
