@@ -2,12 +2,10 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
 ROOT = Path(__file__).parents[2]
 TESTS = sorted((ROOT / "tests" / "native").glob("*_test.cpp"))
@@ -37,10 +35,14 @@ COMPILERS = ("g++", "clang++-16", "clang++-19")
 SOME = {("clang++-16", "Debug", False), ("clang++-19", "Release", True)}
 
 
-def ways() -> Iterator[ParameterSet]:
-    for way in product(COMPILERS, ("Debug", "Release"), (False, True)):
-        suite = "compilers" if way in SOME else "matrix"
-        yield pytest.param(*way, marks=pytest.mark.slow(suite=suite), id="-".join(map(str, way)))
+WAYS = [
+    pytest.param(
+        *way,
+        marks=pytest.mark.slow(suite="compilers" if way in SOME else "matrix"),
+        id="-".join(map(str, way)),
+    )
+    for way in product(COMPILERS, ("Debug", "Release"), (False, True))
+]
 
 
 def run(*command: object) -> str:
@@ -67,7 +69,7 @@ def test_the_tests_use_every_op() -> None:
     assert [op for op in OPS if f'#include "pyfast/{op}.hpp"' not in INCLUDED] == []
 
 
-@pytest.mark.parametrize(("compiler", "build_type", "shared"), ways())
+@pytest.mark.parametrize(("compiler", "build_type", "shared"), WAYS)
 def test_a_parent_project_in_cxx23(compiler: str, build_type: str, shared: bool, tmp_path: Path) -> None:
     needs(compiler)
     build, prefix, use = (tmp_path / name for name in ("build", "prefix", "use"))

@@ -27,10 +27,10 @@ struct BridgeRankOptions {
 //
 // `semantic` and `score` hold a number per node, `question_terms` a list of term ids per pool. A pool of n
 // documents costs its evidence_graph with `dot` weights, O(n^2) to find the strongest edges, and O(n * edges) for
-// each of the some 30 steps that damping 1/2 takes; memory is O(pool), and 4 bytes per term of the vocabulary, a
-// thread. Thread-safe; a pool's result depends on nothing but the pool. Throws Error on malformed pools, rows or
-// terms, on scores that are not finite, and unless edges >= 1, damping in [0, 0.99], mix in [0, 1], sharpness in
-// [0, 64].
+// each of the some 30 steps that damping 1/2 takes; memory is O(pool), and 4 to 8 bytes per term of the
+// vocabulary, a thread. Thread-safe; a pool's result depends on nothing but the pool. Throws Error on malformed
+// pools, rows or terms, on scores that are not finite, and unless edges >= 1, damping in [0, 0.99], mix in [0, 1],
+// sharpness in [0, 64].
 PYFAST_API void bridge_rank(const Forward& x, const Pools& pools, std::span<const float> semantic,
                             const Ragged<std::int32_t>& question_terms, const BridgeRankOptions& options,
                             std::span<float> score);

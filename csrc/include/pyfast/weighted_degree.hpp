@@ -22,9 +22,9 @@ struct WeightedDegreeOptions {
 //   sum: sum over t in i of (df_t - 2) x_it + S_t          dot: sum over t in i of x_it (S_t - x_it)
 // so a pool costs O(nnz). S_t - x_it is never subtracted: what the documents before and behind i hold of t is
 // added up, and nothing is lost where x_it is most of S_t. `min` and functions have no such form: the rows of
-// evidence_graph are summed. Sums are kept in double and rounded once. Memory: 16 bytes per term of the vocabulary
-// a thread (by rows: 4, and O(pool)). Thread-safe. Throws Error on malformed pools or rows, and where `degree`
-// does not hold a number per node.
+// evidence_graph are summed. Sums are kept in double and rounded once. Memory: 16 to 32 bytes per term of the
+// vocabulary a thread (by rows: 4 to 8, and O(pool)). Thread-safe. Throws Error on malformed pools or rows, and
+// where `degree` does not hold a number per node.
 PYFAST_API void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeOptions& options,
                                 std::span<float> degree);
 
