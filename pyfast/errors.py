@@ -70,6 +70,12 @@ class BudgetError(PyfastError):
     """A question has used up what it may: calls, tokens, steps or seconds. Only it fails; no system catches it."""
 
 
+class FallBackError(PyfastError):
+    """A system would have gone on without what the LLM did not give, in a run that is strict: the question fails;
+    no system catches it.
+    """
+
+
 class ArrayError(PyfastError, ValueError):
     """An array given to an op has the wrong dtype, shape or content; the message names the argument."""
 

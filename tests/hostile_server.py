@@ -18,6 +18,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import blake2b
 from random import Random
 from typing import Any
@@ -41,6 +42,7 @@ MODES = {
     "filtered": "finish_reason content_filter",
     "unfinished": "no finish_reason",
 }
+MANNERS = ("constrained", "fenced", "thinking", "long-winded", "terse")
 OUTAGES = ("error", "busy", "refused", "hanging")
 HUGE = orjson.dumps("x" * 10_000_000)
 
@@ -140,7 +142,7 @@ class Server:
             writer.write(reply(fault("out of luck"), "500 Oops"))
         else:
             try:
-                done = await self.llm.complete(self.request(body))
+                done = await self.said(self.request(body))
             except (ValueError, LookupError, TypeError) as error:
                 writer.write(reply(fault(f"unreadable request: {error!r}"), "400 Bad Request"))
                 return
@@ -155,6 +157,16 @@ class Server:
         if self.log is not None:
             os.write(self.log, f"{mode} {digest}\n".encode())
 
+    async def said(self, request: Request) -> Completion:
+        """What a model of the server's manner makes of the same answer."""
+        manner = self.options.manner
+        if manner == "constrained" or (request.schema is None and manner != "thinking"):
+            return await self.llm.complete(request)
+        asked = next(at for at, said in enumerate(request.messages, start=1) if said.role == "user")
+        again = len(request.messages) > asked
+        done = await self.llm.complete(replace(request, messages=request.messages[:asked]))
+        return replace(done, text=in_manner(manner, done.text, again))
+
     def request(self, body: bytes) -> Request:
         asked = orjson.loads(body)
         schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
@@ -163,6 +175,18 @@ class Server:
         self.systems[asked["messages"][0]["content"]] += 1
         messages = tuple(Message(said["role"], said["content"]) for said in asked["messages"])
         return Request(messages, asked.get("max_tokens", 16), schema, seed=asked.get("seed", 0))
+
+
+def in_manner(manner: str, text: str, again: bool) -> str:
+    """A constrained model's JSON, as one says it that is not; `again`: it was told that it must be JSON alone."""
+    if manner == "fenced":
+        return f"```json\n{text}\n```"
+    if manner == "thinking":
+        return f'<think>\nPerhaps {{"answer": "42"}}? No, so: {text[:-1]}\n</think>\n\n{text}'
+    if manner == "long-winded":
+        return f"Sure! Here is what {{you}} asked for:\n\n{text}\n\nI hope that this helps. :-}}"
+    said = {name: value for name, value in orjson.loads(text).items() if value not in ("", [])}
+    return orjson.dumps(said).decode() if again else " ".join(str(value) for value in said.values())
 
 
 def answered(mode: str, done: Completion) -> dict[str, Any]:
@@ -246,6 +270,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], epilog=known)
     parser.add_argument("--port", type=int, default=0, help="0: any that is free")
     parser.add_argument("--weights", type=weights, default="good=1", help="how often each mode is drawn")
+    parser.add_argument("--manner", choices=MANNERS, default="constrained", help="how good answers are worded")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--delay-ms", type=float, default=0, help="before each reply")
     parser.add_argument("--allow", type=int, help="hold requests beyond so many, until GET /allow/N allows more")

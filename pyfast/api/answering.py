@@ -60,6 +60,7 @@ def answer(
     concurrency: int = 64,
     budget: Mapping[str, Any] | None = None,
     outage: float = MINUTES,
+    strict: bool = False,
     max_failures: int | str | None = None,
     response_cache: str | Path | None = None,
     sync: Literal["normal", "full"] = "normal",
@@ -91,6 +92,8 @@ def answer(
         concurrency: How many questions are in work at once. The answers do not depend on it.
         budget: Limits by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`, `attempts` of a question,
             `run_tokens`, `run_seconds` of the run.
+        strict: Fail a question where the system would go on with something simpler, because the model gave no
+            answer of the right form. `run.status.fall_backs` counts these either way.
         outage: How many minutes a model that cannot be reached, is overloaded or answers with errors of its own is
             waited for; then the run stops, and can be resumed. 0: it stops at once.
         max_failures: Stop when more questions failed: a number, or a share such as `"5%"`.
@@ -122,6 +125,7 @@ def answer(
     # What is given is checked before anything is made.
     configured = configure(system, settings, index, prompts)
     limits = Budget.parse(budget or {})
+    limits = limits.model_copy(update={"strict": True}) if strict else limits
     concurrency = at_least_one("concurrency", concurrency)
     asked = read_in(questions, limit if limit is None else at_least_one("limit", limit))
     failures = _failures(max_failures, asked.count)

@@ -55,6 +55,10 @@ def answer(
     sync: Sync = "normal",
     restart: Restart = False,
     retry_failed: RetryFailed = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Fail a question whose system would go on without an answer."),
+    ] = False,
 ) -> None:
     """Answer questions, or go on with a run that was stopped."""
     import pyfast
@@ -78,6 +82,7 @@ def answer(
             concurrency=concurrency,
             outage=outage,
             budget=limits,
+            strict=strict,
             max_failures=max_failures,
             response_cache=response_cache,
             sync=sync,

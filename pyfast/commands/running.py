@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeVar
 
 import typer
 
-from pyfast.commands.terminal import clock, console, plain, tokens
+from pyfast.commands.terminal import clock, console, fall_backs, plain, tokens
 from pyfast.errors import CallError, InputError, RunError
 
 if TYPE_CHECKING:
@@ -97,9 +97,11 @@ def tell(run: Run) -> None:
     replayed = f" ({session.replayed} from the journal)" if session.replayed else ""
     print(
         f"{ended} questions: {states}; {session.llm_calls} LLM calls{replayed};"
-        f" {tokens(session.prompt_tokens, session.cached_tokens, session.completion_tokens)};"
+        f" {tokens(session)};"
         f" {session.seconds:.1f} s, {ended / max(session.seconds, 1e-9):.1f} questions/s; {answers}"
     )
+    if session.fall_backs:
+        print(f"gone on without an answer of the right form: {fall_backs(session)}; --strict fails such questions")
     if session.states["failed"] == ended:
         raise CallError(f"every question failed, the first because: {session.first_failure}")
 

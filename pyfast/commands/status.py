@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import clock, console, plain, tokens
+from pyfast.commands.terminal import clock, console, fall_backs, plain, tokens
 
 
 def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
@@ -30,8 +30,9 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
     if found.altered:
         lines = "1 line" if found.altered == 1 else f"{found.altered} lines"
         print(f"{lines} of {run / 'answers.jsonl'}: not what was written there; the run, gone on with, mends it")
-    counted = tokens(found.prompt_tokens, found.cached_tokens, found.completion_tokens)
-    print(f"{found.llm_calls} LLM calls; {counted}")
+    print(f"{found.llm_calls} LLM calls; {tokens(found)}")
+    if found.fall_backs:
+        print(f"gone on without an answer of the right form: {fall_backs(found)}")
     if found.stages:
         table = Table("stage", "role", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
         for stage in found.stages:

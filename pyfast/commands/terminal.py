@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyfast.errors import InputError
+
+if TYPE_CHECKING:
+    from pyfast.engine import Status, Summary
 
 
 def plain(said: object) -> str:
@@ -15,10 +18,16 @@ def plain(said: object) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in str(said))
 
 
-def tokens(prompt: int, cached: int, completion: int) -> str:
+def tokens(used: Summary | Status) -> str:
     """Counts of tokens, as every command shows them."""
-    share = f" ({cached / prompt:.1%} cached)" if cached else ""
-    return f"{prompt} tokens in{share}, {completion} out"
+    share = f" ({used.cached_tokens / used.prompt_tokens:.1%} cached)" if used.cached_tokens else ""
+    reasoning = f" ({used.reasoning_tokens} of reasoning)" if used.reasoning_tokens else ""
+    return f"{used.prompt_tokens} tokens in{share}, {used.completion_tokens} out{reasoning}"
+
+
+def fall_backs(used: Summary | Status) -> str:
+    """How often systems went on without an answer of the right form; empty where none did."""
+    return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.fall_backs.items()))
 
 
 def clock(seconds: float) -> str:

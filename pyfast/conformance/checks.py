@@ -64,7 +64,7 @@ class _Checked:
         """A new run in this process."""
         self.steps.clear()
         subject = replace(self.subject, system=replace(self.subject.system, answer=self._counted))
-        budget = Budget(seconds=_QUESTION_S, **limits)
+        budget = Budget.model_validate({"seconds": _QUESTION_S, **limits})
         return answered(subject, questions, llm, self.place / folder, concurrency, budget)
 
     async def _counted(self, question: Question, ctx: Context, *rest: Any, **more: Any) -> Answer:

@@ -1,6 +1,6 @@
 """The engine: a coroutine per question, a batch at every `await`, and a journal."""
 
-from pyfast.engine.budget import Budget
+from pyfast.engine.budget import Budget, Remaining
 from pyfast.engine.configuration import Configuration, configuration, recorded_value
 from pyfast.engine.context import Context, Past, Runtime
 from pyfast.engine.events import Event, OnEvent
@@ -40,6 +40,7 @@ __all__ = [
     "Question",
     "Questions",
     "Record",
+    "Remaining",
     "RunFolder",
     "Runtime",
     "Sampling",

@@ -27,6 +27,8 @@ class Budget(BaseModel):
     """Batch points that one question may wait at: LLM calls, searches, native work"""
     attempts: int = Field(default=3, ge=1, le=20)
     """How often the LLM is asked for an answer of the right form"""
+    strict: bool = False
+    """A question whose system falls back, for want of an answer of the right form, fails instead"""
     call_seconds: float | None = Field(default=None, gt=0)
     """From the moment that a call is given to the LLM, whose own patience may be shorter"""
     seconds: float | None = Field(default=None, gt=0)
@@ -49,7 +51,8 @@ class Budget(BaseModel):
 
     def shaping(self) -> dict[str, Any]:
         """Those that decide what an answer is: they may not change within a run."""
-        return self.model_dump(include={"calls", "tokens", "steps", "attempts"}, exclude_none=True)
+        found = self.model_dump(include={"calls", "tokens", "steps", "attempts"}, exclude_none=True)
+        return {**found, "strict": True} if self.strict else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,10 @@ class Remaining:
     calls: float = math.inf
     tokens: float = math.inf
     steps: float = math.inf
+
+    def without(self, calls: int, tokens: int, steps: int) -> Remaining:
+        """What is left beside that."""
+        return Remaining(self.calls - calls, self.tokens - tokens, self.steps - steps)
 
 
 _FOREVER = nullcontext()

@@ -26,9 +26,18 @@ from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer
 from pyfast.engine.run_folder import RunFolder
-from pyfast.errors import AnswerError, BudgetError, CallError, CutOffError, InputError, TransportError
+from pyfast.errors import (
+    AnswerError,
+    BudgetError,
+    CallError,
+    CutOffError,
+    FallBackError,
+    InputError,
+    TransportError,
+)
 from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
 from pyfast.llm.foreign import check_size, without_controls, without_controls_in
+from pyfast.llm.reasoning import without_reasoning
 from pyfast.retrieval import Index, Pool, ScoredSegments, evidence_of, narrate, search, search_and_fuse
 from pyfast.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
@@ -100,7 +109,7 @@ class Runtime:
         try:
             check_size(request, model.llm.context_window)
             completion = await model.outages.complete(request, self.budget.call_seconds, clock)
-            completion = without_controls_in(completion)
+            completion = without_reasoning(without_controls_in(completion))
             self.tokens += completion.prompt_tokens + completion.completion_tokens
             return completion
         except CallError as error:
@@ -120,8 +129,9 @@ class Context:
     """What a system may use while it answers one question. Every `await` of it joins a batch.
 
     The contract with systems: `question`, `past`, `index`, `context_window`, `attempts`, `ledger`; `generate`,
-    `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`, `text_budget`,
-    `text_budget_to_repeat`, `repeating` and `context_window_of`. Their meaning stays from one release to the next.
+    `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`, `fell_back`,
+    `text_budget`, `text_budget_to_repeat`, `repeating` and `context_window_of`. Their meaning stays from one
+    release to the next.
     """
 
     def __init__(
@@ -272,6 +282,16 @@ class Context:
         `answer`.
         """
         return self.call(narrate, pool, max(self.text_budget(answer), 200))
+
+    def fell_back(self, prompt: Prompt[Any], why: object) -> None:
+        """Say that the system goes on with something simpler, for the LLM has not answered `prompt` as asked.
+
+        It is counted in the run's summary, by the prompt's name. Raises `FallBackError`, which no system catches,
+        in a run that is `strict`.
+        """
+        self.ledger.fall_backs[prompt.name] += 1
+        if self._runtime.budget.strict:
+            raise FallBackError(f"{why}; the system would go on without it, but the run is strict")
 
     def remaining(self) -> Remaining:
         """What the question may still use up, for systems that end before their budget does."""

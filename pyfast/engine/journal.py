@@ -77,7 +77,8 @@ def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
         said: tuple[object, ...] = (type(outcome).__name__, str(outcome))
     else:
         tokens = (outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens)
-        said = (None, outcome.text, outcome.finish_reason, *tokens)
+        reasoning = (outcome.reasoning_tokens,) if outcome.reasoning_tokens else ()  # of most there are none
+        said = (None, outcome.text, outcome.finish_reason, *tokens, *reasoning)
     try:
         entry = orjson.dumps((number, *key, *said))
     except orjson.JSONEncodeError as error:
@@ -103,7 +104,7 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
     texts, counts = [digest, text], [nth]
     if isinstance(outcome, Completion):
         texts.append(outcome.finish_reason)
-        counts += outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens
+        counts += outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens, outcome.reasoning_tokens
     sound = all(type(said) is str for said in texts) and all(type(count) is int for count in counts)
     return ((digest, nth), outcome) if sound else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from pyfast.llm import Completion
@@ -61,6 +62,10 @@ class UsageTotals:
     cached_tokens: int = 0
     """Of the prompts', those that the engine's prefix cache had"""
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Of the completions', those of reasoning"""
+    fall_backs: Counter[str] = field(default_factory=Counter)
+    """How often a system went on without an answer of the right form, by the name of the prompt"""
 
     def add(self, other: UsageTotals) -> None:
         """Count the other's too."""
@@ -69,6 +74,9 @@ class UsageTotals:
         self.prompt_tokens += other.prompt_tokens
         self.cached_tokens += other.cached_tokens
         self.completion_tokens += other.completion_tokens
+        self.reasoning_tokens += other.reasoning_tokens
+        if other.fall_backs:
+            self.fall_backs.update(other.fall_backs)
 
 
 @dataclass(slots=True)
@@ -95,12 +103,15 @@ class Ledger(UsageTotals):
         self.prompt_tokens += completion.prompt_tokens
         self.cached_tokens += completion.cached_tokens
         self.completion_tokens += completion.completion_tokens
+        self.reasoning_tokens += completion.reasoning_tokens
 
     def as_row(self) -> dict[str, object]:
         """As the journal has it: of a stage calls, microseconds queued and running, the sum of its batches, and
         the role of its prompt.
         """
+        seldom = {"reasoning_tokens": self.reasoning_tokens, "fall_backs": self.fall_backs}
         return {
+            **{name: value for name, value in seldom.items() if value},
             "llm_calls": self.llm_calls,
             "replayed": self.replayed,
             "prompt_tokens": self.prompt_tokens,

@@ -10,6 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from pyfast.engine.replies import objects_in
 from pyfast.errors import AnswerError, CutOffError, first_fault
 from pyfast.llm import DEFAULT_ROLE, Completion, Message, Request, Role, dialogue
 from pyfast.llm.control_tokens import count_marks, may_have_marks, plain
@@ -20,6 +21,8 @@ M = TypeVar("M", bound=BaseModel)
 
 _PLACE = re.compile(r"\$([a-z_]+|\{[a-z_]+\})")
 _SHOWN = 1000  # characters of a refused answer that are shown to the model again
+_REASONING_TOKENS = 4096
+"""More room for a model that was cut off while it reasoned. Who knows his model gives it that at once"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,12 @@ class Prompt(Generic[M]):
         object.__setattr__(made, "max_tokens", max_tokens)
         return made
 
+    def tried(self, attempts: int | None) -> Self:
+        """The same, asked for an answer of the right form at most so often; None: as often as the budget says."""
+        made = copy(self)
+        object.__setattr__(made, "attempts", attempts)
+        return made
+
     @property
     def places(self) -> tuple[str, ...]:
         """The names of the places in `user`, each once."""
@@ -90,29 +99,50 @@ class Prompt(Generic[M]):
         return Request(said, self.max_tokens, self.schema, temperature, seed, reusable=self.reusable)
 
     def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:
-        """The request for another attempt: the conversation so far, and what is wrong with the answer."""
+        """The request for another attempt: the conversation so far, and what is wrong with the answer.
+
+        A model that was cut off while it still reasoned gets more room instead.
+        """
+        if isinstance(fault, CutOffError) and _still_reasoned(completion):
+            return replace(request, max_tokens=request.max_tokens + _REASONING_TOKENS)
         said = Message("assistant", plain(completion.text[:_SHOWN]))
         wish = Message("user", f"That answer cannot be used: {plain(str(fault))}\nReply again, in JSON alone.")
         return replace(request, messages=(*request.messages, said, wish))
 
     def parse(self, completion: Completion) -> M:
-        """The answer.
+        """The answer: all of the text, or the last object in it that is of the schema.
 
         Raises `AnswerError` where the completion breaks the schema or did not come to its end; `CutOffError` where
         that was for want of tokens.
         """
         if completion.finish_reason == "length":
-            raise CutOffError(f"{self.name}: answer cut off after {self.max_tokens} tokens")
+            doing = "while it still reasoned, " if _still_reasoned(completion) else ""
+            raise CutOffError(f"{self.name}: answer cut off {doing}after {self.max_tokens} tokens")
         if completion.finish_reason != "stop":
             raise AnswerError(f"{self.name}: answer ended by {completion.finish_reason!r}")
+        told: ValidationError | None = None
         try:
-            answer = self.answer.model_validate_json(completion.text)
-            if has_escaped_controls(completion.text):
-                answer = self.answer.model_validate_json(json_without_controls(completion.text))
-            return answer
+            return self._read(completion.text)
         except ValidationError as error:
-            field_name, fault = first_fault(error)
-            raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}") from None
+            whole = error
+        for text in objects_in(completion.text):
+            try:
+                return self._read(text)
+            except ValidationError as error:
+                told = told or error
+        field_name, fault = first_fault(told or whole)
+        raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}")
+
+    def _read(self, text: str) -> M:
+        """Raises `ValidationError`."""
+        answer = self.answer.model_validate_json(text)
+        if has_escaped_controls(text):
+            answer = self.answer.model_validate_json(json_without_controls(text))
+        return answer
+
+
+def _still_reasoned(completion: Completion) -> bool:
+    return bool(completion.reasoning_tokens) and not completion.text.strip()
 
 
 def _parts(user: str) -> list[str]:

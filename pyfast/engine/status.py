@@ -7,8 +7,8 @@ import logging
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,10 @@ class Status:
     seconds_left: float | None
     """At the speed of this session; None where it is not known"""
     stages: list[StageStatus]
+    reasoning_tokens: int = 0
+    """Of the completions' tokens, those of reasoning"""
+    fall_backs: Mapping[str, int] = field(default_factory=dict)
+    """How often the system went on without an answer of the right form, by the name of the prompt"""
     altered: int = 0
     """Lines of answers.jsonl that are not what was written there; the run, gone on with, writes them again"""
     waiting: Waiting | None = None
@@ -83,6 +87,8 @@ def status_of(summary: Summary, questions: int) -> Status:
         completion_tokens=summary.completion_tokens,
         seconds_left=None,
         stages=_stages(summary.stages),
+        reasoning_tokens=summary.reasoning_tokens,
+        fall_backs=dict(summary.fall_backs),
     )
 
 
@@ -117,6 +123,11 @@ def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[s
             used.prompt_tokens += ledger["prompt_tokens"]
             used.cached_tokens += ledger.get("cached_tokens", 0)
             used.completion_tokens += ledger["completion_tokens"]
+            if "reasoning_tokens" in ledger:
+                used.reasoning_tokens += ledger["reasoning_tokens"]
+            if "fall_backs" in ledger:
+                for name, count in ledger["fall_backs"].items():
+                    used.fall_backs[str(name)] += count
             for name, stage in ledger["stages"].items():
                 if isinstance(stage, dict):  # before format 3
                     sizes = stage["batches"]
@@ -202,6 +213,8 @@ def read_status(folder: Path) -> Status:
         completion_tokens=used.completion_tokens,
         seconds_left=seconds_left,
         stages=_stages(stages),
+        reasoning_tokens=used.reasoning_tokens,
+        fall_backs=dict(used.fall_backs),
         altered=altered,
         waiting=_waiting(folder) if running else None,
     )

@@ -16,6 +16,7 @@ import orjson
 from pyfast.errors import CallError
 from pyfast.llm.foreign import without_controls
 from pyfast.llm.protocol import Completion, Request
+from pyfast.llm.reasoning import share_of_reasoning
 
 
 def closed(schema: Any) -> Any:
@@ -88,8 +89,8 @@ def as_json(body: Mapping[str, Any]) -> bytes:
         raise CallError(f"the prompt cannot be sent as JSON: {error}") from None
 
 
-def completion(text: object, finish_reason: object, usage: object) -> Completion:
-    """A completion from fields that the server may have got wrong.
+def completion(text: object, finish_reason: object, usage: object, reasoning: object = None) -> Completion:
+    """A completion from fields that the server may have got wrong; `reasoning` is what it says beside the text.
 
     Raises `CallError` if there is no text, and nothing that says why.
     """
@@ -99,14 +100,24 @@ def completion(text: object, finish_reason: object, usage: object) -> Completion
     if not isinstance(text, str):
         raise CallError("the LLM's answer holds no text")
     counts = usage if isinstance(usage, dict) else {}
-    details = counts.get("prompt_tokens_details")
+    completion_tokens = _count(counts.get("completion_tokens"))
+    reasoning_tokens = _detail(counts, "completion_tokens_details", "reasoning_tokens")
+    if not reasoning_tokens and isinstance(reasoning, str):
+        whole = len(reasoning) + len(text)
+        reasoning_tokens = share_of_reasoning(completion_tokens, len(reasoning), whole)
     return Completion(
         text,
         reason,
         _count(counts.get("prompt_tokens")),
-        _count(details.get("cached_tokens")) if isinstance(details, dict) else 0,
-        _count(counts.get("completion_tokens")),
+        _detail(counts, "prompt_tokens_details", "cached_tokens"),
+        completion_tokens,
+        min(reasoning_tokens, completion_tokens),
     )
+
+
+def _detail(counts: dict[str, Any], kind: str, name: str) -> int:
+    details = counts.get(kind)
+    return _count(details.get(name)) if isinstance(details, dict) else 0
 
 
 def _count(value: object) -> int:

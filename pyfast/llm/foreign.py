@@ -86,9 +86,11 @@ def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
     """
     prompt = min(completion.prompt_tokens, sent + _TEMPLATE)
     received = max(max_tokens, len(completion.text.encode(errors="replace")))
+    completed = min(completion.completion_tokens, received)
     return replace(
         completion,
         prompt_tokens=prompt,
         cached_tokens=min(completion.cached_tokens, prompt),
-        completion_tokens=min(completion.completion_tokens, received),
+        completion_tokens=completed,
+        reasoning_tokens=min(completion.reasoning_tokens, completed),
     )

@@ -8,6 +8,7 @@ import math
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -124,7 +125,8 @@ class OpenAI:
     attempts evenly, over all models that one event loop asks at the same server. When the server names a moment to
     come back, all wait for it, up to a minute; a call that a rate limit sent away loses no attempt by that, and
     waiting one's turn takes nothing of `timeout_s`. `context_window` (tokens) is asked of the server unless it is
-    given. `extra` fields join every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
+    given. A model that reasons before it answers gets `reasoning_tokens` more for each answer than that needs.
+    `extra` fields join every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class OpenAI:
         timeout_s: float = 300.0,
         attempts: int = 5,
         backoff_s: float = 0.5,
+        reasoning_tokens: int = 0,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         self._key = api_key()
@@ -158,6 +161,7 @@ class OpenAI:
         self._attempts = attempts
         self._backoff_s = backoff_s
         self._fields = {"model": model, **(extra or {})}
+        self._reasoning_tokens = reasoning_tokens
         self._session: aiohttp.ClientSession | None = None
         self._free_slots = asyncio.Semaphore(concurrency)
         self._limits = requests_per_minute, tokens_per_minute
@@ -171,6 +175,8 @@ class OpenAI:
     def fingerprint(self) -> str:
         """The model's name, and what joins every request: on another host or port it is the same model."""
         extra = {name: value for name, value in self._fields.items() if name != "model"}
+        if self._reasoning_tokens:
+            extra["reasoning_tokens"] = self._reasoning_tokens
         return f"openai:{self._model}" + (f":{as_json(extra).decode()}" if extra else "")
 
     async def start(self) -> None:
@@ -216,6 +222,8 @@ class OpenAI:
 
     async def complete(self, request: Request) -> Completion:
         """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
+        if self._reasoning_tokens:
+            request = replace(request, max_tokens=request.max_tokens + self._reasoning_tokens)
         async with self._free_slots:
             fallbacks = self._fallbacks
             while True:
@@ -324,16 +332,18 @@ class OpenAI:
     def _completion(self, choice: Any, usage: object) -> Completion:
         """What the server says, without the key."""
         if "message" not in choice:  # of a prompt in embeddings
-            text, refusal = choice["text"], None
+            text, refusal, reasoning = choice["text"], None, None
         else:
-            text, refusal = choice["message"].get("content"), choice["message"].get("refusal")
+            message = choice["message"]
+            text, refusal = message.get("content"), message.get("refusal")
+            reasoning = message.get("reasoning_content") or message.get("reasoning")  # vLLM's names, old and new
         if text is None and isinstance(refusal, str):
             raise AnswerError(f"the LLM refuses: {one_line(self._hidden(refusal))}")
         text, reason = (
             self._hidden(without_controls(said)) if isinstance(said, str) else said
             for said in (text, choice.get("finish_reason"))
         )
-        return completion(text, reason, usage)
+        return completion(text, reason, usage, reasoning)
 
     def _counted(self, told: Completion, sent: int, request: Request) -> Completion:
         """The completion with counts that can be; says so when one could not, once."""

@@ -84,6 +84,8 @@ class Completion:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Of the completion's, those of reasoning that is no part of `text`"""
 
 
 class LLM(Protocol):

@@ -167,6 +167,8 @@ class Plan:
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
     """The paper's pipeline, section by section."""
     plan = await make_plan(question.text, ctx, settings)
+    if plan.degraded is not None:
+        ctx.fell_back(PLAN, plan.degraded)
     evidence: list[Pool] = []
     entities: list[str] = []
     path: list[dict[str, str]] = []
@@ -187,6 +189,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
                 EXTRACT, context=await ctx.narrative(kept, EXTRACT), entity_type=entity_type, question=query
             )
         except AnswerError as error:
+            ctx.fell_back(EXTRACT, error)
             path[-1]["stopped"] = str(error)
             break
         if not found.entity.strip():

@@ -52,7 +52,7 @@ def test_an_odd_ledger_is_left_out(tmp_path: Path, ledger: object, caplog: pytes
 @pytest.mark.parametrize(
     "tail",
     [
-        [None, "t", "stop", 1, 0, 1, 7],
+        [None, "t", "stop", 1, 0, 1, 7, 7],
         [None, 5, "stop", 1, 0, 1],
         [None, "t", "stop", "1", 0, 1],
         [[], "t"],

@@ -109,10 +109,19 @@ def test_the_ledger_tells_steps_tokens_and_time(small: Index) -> None:
         assert all(stage.queued_us + stage.running_us > 0 for stage in ledger.stages.values())
 
 
-def test_only_what_has_nothing_in_its_place_is_asked_for_again(small: Index) -> None:
+def test_what_is_broken_is_asked_for_again_before_the_system_falls_back(small: Index) -> None:
     llm = Scripted(guide="broken", select="broken", head="broken")
-    ((record, _),) = ledgers(small, llm, QUESTIONS[:1], Budget(attempts=3), steps="2")
-    assert llm.kinds == ["guide", "select", "select", "head", "head", "head"] and record.state == "failed"
+    ((record, ledger),) = ledgers(small, llm, QUESTIONS[:1], Budget(attempts=3), steps="2")
+    assert llm.kinds == [*["guide"] * 3, *["select"] * 6, *["head"] * 3] and record.state == "failed"
+    assert ledger.fall_backs == {"guide": 1, "select": 2}
+
+
+def test_a_strict_run_fails_where_the_system_would_fall_back(small: Index) -> None:
+    llm = Scripted(guide={"first_look": "moons", "expansion": "", "stop": "a name"}, select="broken")
+    ((record, ledger),) = ledgers(small, llm, QUESTIONS[:1], Budget(attempts=2, strict=True))
+    assert record.state == "failed" and llm.kinds == ["guide", "select", "select"]
+    assert record.reason is not None and record.reason.startswith("select: malformed answer: ")
+    assert ledger.fall_backs == {"select": 1}
 
 
 def test_a_small_budget_is_used(small: Index) -> None:

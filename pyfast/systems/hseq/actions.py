@@ -46,8 +46,7 @@ def select_prompt(width: int, k: int) -> Prompt[Action]:
     """The iterator's prompt for a window of `width` >= 1 candidates, of which at most `k` are picked.
 
     The schema names the labels 1 to `width`: what is not in the window cannot be said. It depends on these two
-    numbers alone, so that a run has few schemas. An action that breaks it is not asked for again: the lexical
-    iterator takes the step, and a limit on calls is a limit on steps.
+    numbers alone, so that a run has few schemas.
     """
     labels: Any = Literal[tuple(range(1, width + 1))]
     only: Any = Literal[k]
@@ -58,7 +57,6 @@ def select_prompt(width: int, k: int) -> Prompt[Action]:
         user="Question: $question\n${guidance}Picked before:\n${selected}Candidates:\n${window}At most $k.",
         answer=create_model("Action", __base__=Action, args=(args, ...)),
         max_tokens=60 + 6 * k,
-        attempts=1,
         role="pick",
     )
 

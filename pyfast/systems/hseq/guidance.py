@@ -55,7 +55,6 @@ GUIDE = Prompt(
     answer=GuidanceFields,
     max_tokens=200,
     role="plan",
-    attempts=1,  # the template is as good as a second one
     reusable=True,  # it follows from the question alone (A.3.3)
 )
 

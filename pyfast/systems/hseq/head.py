@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, create_model
 
-from pyfast.engine import Context, Prompt
+from pyfast.engine import Context, Prompt, Remaining
 from pyfast.retrieval import EvidencePackage
 from pyfast.systems.prompts import INSUFFICIENT
 from pyfast.token_budget import cut_evenly
@@ -34,7 +34,7 @@ class VerdictFields(BaseModel):
 
 
 @cache  # schemas are compiled by LLMs, once for each schema object
-def head_prompt(items: int, attempts: int | None = None) -> Prompt[HeadFields]:
+def head_prompt(items: int) -> Prompt[HeadFields]:
     """The head's prompt for so many items of evidence: it can support its answer with no other."""
     labels: Any = Literal[tuple(range(1, items + 1))]
     supporting = (list[labels], Field(max_length=min(items, _MOST_SUPPORTING)))
@@ -49,7 +49,6 @@ def head_prompt(items: int, attempts: int | None = None) -> Prompt[HeadFields]:
         user="Evidence:\n${evidence}\nQuestion: $question",
         answer=create_model("HeadFields", __base__=HeadFields, supporting=supporting),
         max_tokens=260,  # also where each character is a token, as in numbers
-        attempts=attempts,
         role="answer",
     )
 
@@ -65,7 +64,6 @@ VERIFY = Prompt(
     answer=VerdictFields,
     max_tokens=100,
     role="judge",
-    attempts=1,
 )
 
 
@@ -79,9 +77,16 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context) -> Hea
     if not lines or left.calls < 1:
         return None
     evidence = numbered(lines)
-    tokens = 2 * ctx.attempts * (TOKENS + len(evidence))
-    attempts = 1 if left.tokens < tokens or min(left.calls, left.steps) < ctx.attempts else None
-    return await ctx.generate(head_prompt(len(lines), attempts), evidence=evidence, question=question)
+    prompt = head_prompt(len(lines)).tried(affordable(ctx, left, len(evidence)))
+    return await ctx.generate(prompt, evidence=evidence, question=question)
+
+
+def affordable(ctx: Context, left: Remaining, characters: int) -> int | None:
+    """How often a prompt filled with so many characters may be asked: 1, where what is left of the budget might
+    not hold all attempts; None: all of them.
+    """
+    tokens = 2 * ctx.attempts * (TOKENS + characters)
+    return 1 if left.tokens < tokens or min(left.calls, left.steps) < ctx.attempts else None
 
 
 def numbered(lines: Sequence[str]) -> str:

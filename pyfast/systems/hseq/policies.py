@@ -6,6 +6,7 @@ from pyfast.engine import Context
 from pyfast.errors import AnswerError
 from pyfast.retrieval import select_lexically
 from pyfast.systems.hseq.actions import Action, select_prompt
+from pyfast.systems.hseq.head import affordable
 from pyfast.systems.hseq.iterator import Decision, Policy
 from pyfast.systems.hseq.state import State, prompt_fields
 
@@ -36,16 +37,21 @@ def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Polic
     lexical = lexical_policy(ctx, k)
 
     async def policy(state: State) -> Decision:
-        left = ctx.remaining()
+        # One call is the head's, as are batch points for the lexical policy, the package and the head.
+        left = ctx.remaining().without(calls=1, tokens=head_tokens, steps=3)
         prompt = select_prompt(len(state.window), k)
-        fields = fitted(state, k, characters, ctx.text_budget(prompt, left.tokens - head_tokens))
-        if left.calls < 2 or fields is None:
+        fields = fitted(state, k, characters, ctx.text_budget(prompt, left.tokens))
+        if left.calls < 1 or fields is None:
             if state.selected:
                 return Decision((), 0.0, last=True)
-            return _noted(await lexical(state), "no budget for the LLM", last=True)
+            note = "no budget for the LLM"
+            ctx.fell_back(prompt, f"{prompt.name}: {note}")
+            return _noted(await lexical(state), note, last=True)
+        attempts = affordable(ctx, left, sum(map(len, fields.values())))
         try:
-            return decision_of(await ctx.generate(prompt, **fields))
+            return decision_of(await ctx.generate(prompt.tried(attempts), **fields))
         except AnswerError as error:
+            ctx.fell_back(prompt, error)
             return _noted(await lexical(state), str(error))
 
     return policy

@@ -16,7 +16,7 @@ from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
 from pyfast.systems.hseq.actions import select_prompt
 from pyfast.systems.hseq.guidance import GUIDE, guidance_text, template, tightened
-from pyfast.systems.hseq.head import FRAME, TOKENS, VERIFY, HeadFields, ask_head, head_prompt, numbered
+from pyfast.systems.hseq.head import FRAME, TOKENS, VERIFY, HeadFields, affordable, ask_head, head_prompt, numbered
 from pyfast.systems.hseq.iterator import STEP_COST, Limits, Policy, Progress, iterate
 from pyfast.systems.hseq.policies import lexical_policy, llm_policy
 from pyfast.systems.prompts import final_text
@@ -169,6 +169,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             try:
                 package, reply = await conclude(question.text, progress, ctx)
             except AnswerError as error:
+                ctx.fell_back(head_prompt(1), error)
                 trace["refinement"] = str(error)
             if reply is None:
                 package, reply = first
@@ -191,10 +192,15 @@ async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, s
         and afforded
         and ctx.text_budget(GUIDE, left.tokens - 2 * TOKENS) >= len(question)
     ):
+        rest = left.without(calls=2, tokens=2 * TOKENS, steps=1 + STEP_COST + _CONCLUSION)
+        attempts = affordable(ctx, rest, len(question))
         try:
-            return "head", guidance_text(await ctx.generate(GUIDE, question=question))
+            return "head", guidance_text(await ctx.generate(GUIDE.tried(attempts), question=question))
         except AnswerError as error:
+            ctx.fell_back(GUIDE, error)
             return f"template: {error}", template(question)
+    if settings.guidance == "head":
+        ctx.fell_back(GUIDE, "guide: no budget for the head's guidance")
     return "template", template(question)
 
 
@@ -219,9 +225,12 @@ async def contradiction(question: str, package: EvidencePackage, reply: HeadFiel
     if left.calls < 3 or left.steps < 1 + STEP_COST + _CONCLUSION or not lines:
         return None
     fields = {"evidence": numbered(lines), "question": question, "answer": reply.answer}
+    rest = left.without(calls=2, tokens=2 * TOKENS, steps=STEP_COST + _CONCLUSION)
+    attempts = affordable(ctx, rest, sum(map(len, fields.values())))
     try:
-        verdict = await ctx.generate(VERIFY, **fields)
-    except AnswerError:
+        verdict = await ctx.generate(VERIFY.tried(attempts), **fields)
+    except AnswerError as error:
+        ctx.fell_back(VERIFY, error)
         return None
     return verdict.settle if verdict.contradiction else None
 

@@ -27,6 +27,7 @@ async def retrieve(
         reply = await ctx.generate(KEYWORDS, question=question.text, thoughts=so_far)
         keywords = Keywords(tuple(tidied(reply.detailed)), tuple(tidied(reply.general)))
     except AnswerError as error:
+        ctx.fell_back(KEYWORDS, error)
         column.degraded.append(str(error))
         keywords = Keywords(())
     if not keywords.detailed and not keywords.general:
@@ -57,6 +58,7 @@ async def think(
             other=under("Another line of thought ended:", fit(seen[::-1], budget // 4, first="cut")[::-1]),
         )
     except AnswerError as error:
+        ctx.fell_back(THOUGHT, error)
         column.degraded.append(str(error))
         return []
     return paragraphs(reply.paragraphs)

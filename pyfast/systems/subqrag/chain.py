@@ -65,7 +65,8 @@ async def _rewritten(text: str, chain: Sequence[str], found: Mapping[int, Sequen
         fields = await ctx.generate(
             REWRITE, found="\n".join(fit(lines[::-1], budget, first="whole")[::-1]), question=text
         )
-    except AnswerError:
+    except AnswerError as error:
+        ctx.fell_back(REWRITE, error)
         fields = RewrittenFields(question="")
     filled = _PLACE.sub(lambda place: found.get(int(place[1]) - 1, place)[0], text)
     return fields.question.strip() or filled

@@ -55,6 +55,7 @@ async def _from_facts(step: Step, facts: Sequence[RetrievedFact], ctx: Context) 
     try:
         reply = await ctx.generate(ctx.repeating(FROM_FACTS, numbered), facts=numbered, question=step.question)
     except AnswerError as error:
+        ctx.fell_back(FROM_FACTS, error)
         step.degraded.append(str(error))
         return
     step.answers = tidied(reply.answers)
@@ -72,6 +73,7 @@ async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
     try:
         reply = await ctx.generate(FROM_DOCUMENTS, context=context, question=step.question)
     except AnswerError as error:
+        ctx.fell_back(FROM_DOCUMENTS, error)
         step.degraded.append(str(error))
     else:
         step.answers = tidied(reply.answers)
@@ -86,7 +88,8 @@ async def _extract(passage: int, question: str, ctx: Context) -> list[Statement]
     text = ctx.index.text(passage)[: ctx.text_budget(EXTRACT_TRIPLES)]
     try:
         fields = await ctx.generate(EXTRACT_TRIPLES, passage=text, question=question)
-    except AnswerError:
+    except AnswerError as error:
+        ctx.fell_back(EXTRACT_TRIPLES, error)
         return []
     segment = int(ctx.index.corpus.ids[ctx.index.passages[passage]])
     return list(supported_statements(fields.triples, [(segment, text)]))

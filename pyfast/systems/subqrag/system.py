@@ -21,6 +21,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     """The paper's four stages; the first, indexing, is the store's."""
     learned = session.shared if settings.shared_updates else Learned()
     chain, chain_degraded = await sub_questions(question.text, ctx, settings)
+    if chain_degraded is not None:
+        ctx.fell_back(SUB_QUESTIONS, chain_degraded)
     steps: list[list[Step]] = []
     left_out = 0
     for sub_question in chain:
@@ -38,6 +40,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     try:
         text = (await ctx.generate(ctx.repeating(FROM_MEMORY, facts), memory=facts, question=question.text)).answer
     except AnswerError as error:  # what the last sub-question asked for is what the chain was for
+        ctx.fell_back(FROM_MEMORY, error)
         text = "; ".join(tidied(name for step in steps[-1] for name in step.answers))
         faults["answer_degraded"] = str(error)
     return Answer(final_text(text), evidence(flat, session), trace(steps, **faults))

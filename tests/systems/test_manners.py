@@ -1,0 +1,84 @@
+"""Servers that do not constrain their models: each system gives the answers that it gives with one that does."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_server import MANNERS, counts, hostile
+from runs import ask_about
+
+import pyfast
+from pyfast.engine import Budget, Question, Record, Summary, answer_all
+from pyfast.knowledge import Session
+from pyfast.systems import load_system, names
+
+QUESTIONS = ("Who discovered the moon that Huygens landed on?", "Which country has the most Mars landers?")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "hseq": {"steps": 2, "refine": 1},
+    "graph_convqa": {"graph": False, "memory": "random"},
+    "mtqa": {"rows": 2, "columns": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[dict[str, str]]:
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        yield {manner: stack.enter_context(hostile("--manner", manner)) for manner in MANNERS}
+
+
+def answered(name: str, url: str, known: Session, **budget: Any) -> tuple[list[Record], Summary]:
+    system = load_system(name)
+    session = known if system.opens is not None and name != "graph_convqa" else None
+    ask = system.ask(system.configure(SETTINGS.get(name, {})), session)
+    records: list[Record] = []
+
+    async def inside() -> Summary:
+        llm = pyfast.open_llm(f"openai:hostile@{url}")
+        await llm.start()
+        try:
+            questions = (Question(str(at), text) for at, text in enumerate(QUESTIONS))
+            limits = Budget(**budget)
+            return await answer_all(questions, ask, known.index, llm, records.append, 2, budget=limits)
+        finally:
+            await llm.close()
+
+    return records, asyncio.run(inside())
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_system_gives_the_answers_of_a_constrained_model(
+    name: str, servers: dict[str, str], known: Session
+) -> None:
+    expected, first = answered(name, servers["constrained"], known)
+    assert first.states["failed"] == 0 and not first.fall_backs
+    for manner in MANNERS[1:]:
+        records, summary = answered(name, servers[manner], known, strict=True)
+        assert [record.answer for record in records] == [record.answer for record in expected], manner
+        assert [record.trace for record in records] == [record.trace for record in expected], manner
+        assert not summary.fall_backs, manner
+        assert (summary.reasoning_tokens > 0) == (manner == "thinking")
+        as_json = name != "graph_convqa"  # whose answers are text
+        assert summary.llm_calls == first.llm_calls * (2 if manner == "terse" and as_json else 1)
+
+
+def test_what_falls_back_is_counted_by_the_prompt(known: Session, tmp_path: Path) -> None:
+    """A server of which every answer breaks off: each question loses its plan, and then its answer."""
+    with hostile("--weights", "truncated=1") as url:
+        run = pyfast.answer(
+            ask_about(4),
+            index=known.index,
+            llm=f"openai:hostile@{url}",
+            run=tmp_path / "run",
+            budget={"attempts": 2},
+        )
+        assert run.status.fall_backs == {"plan": 4} and run.status.states == {"failed": 4}
+        assert counts(url)["requests"] == 4 * (2 + 2)
+        assert pyfast.Run(tmp_path / "run").status.fall_backs == {"plan": 4}  # as the journal has it
+        strict = pyfast.answer(ask_about(4), index=known.index, llm=f"openai:hostile@{url}", strict=True)
+    reasons = Counter((record.reason or "")[:23] for record in strict.records)
+    assert reasons == {"plan: malformed answer:": 4}
