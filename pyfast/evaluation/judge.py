@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from pyfast.engine import Answer, Context, Prompt, Question, questions_in, read_questions, recorded_value
 from pyfast.engine.traces import records_of
@@ -31,7 +31,7 @@ _BACKWARD: dict[str, Winner] = {"first": "b", "second": "a", "tie": "tie"}
 class VerdictFields(BaseModel):
     """Which answer is better in what; flat, so that a small model can fill it too."""
 
-    explanation: str = Field(max_length=800)
+    explanation: str
     comprehensiveness: Place
     accuracy: Place
     empowerment: Place

@@ -17,6 +17,7 @@ from pyfast.systems.combinations import Inert, Preset
 from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, final_text
 
 ANYTHING = "name or value"
+_RESTATED = 5  # how often a plan may say the question again: in each of its queries and alternatives
 _PLACE = re.compile(r"\{entity([12])\}")
 
 
@@ -215,7 +216,7 @@ async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
     if not settings.decompose:
         return Plan((question,))
     try:
-        fields = await ctx.generate(PLAN, question=question)
+        fields = await ctx.generate(ctx.repeating(PLAN, question, _RESTATED), question=question)
     except AnswerError as error:
         return Plan((question,), degraded=str(error))
     if not fields.query.strip():
@@ -257,9 +258,14 @@ async def reranked(
 
 
 def reasoning_path(path: list[dict[str, str]]) -> str:
-    """The steps taken, for the final prompt; nothing for a single hop."""
-    found = [f"{step['query']} -> {step['entity']}" for step in path if "entity" in step]
-    return "".join(f"Found before: {line}\n" for line in found)
+    """The steps taken, for the final prompt, to the last, which found no entity; nothing for a single hop."""
+    if len(path) < 2:
+        return ""
+    lines = [
+        f"Found before: {step['query']} -> {step['entity']}" if "entity" in step else f"Last step: {step['query']}"
+        for step in path
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 SYSTEM = system.System(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
 
 from pydantic import BaseModel, Field
 
@@ -16,36 +15,37 @@ INSUFFICIENT = "insufficient evidence"
 class PlanFields(BaseModel):
     """A reasoning plan of one to three hops.
 
-    The patterns hold constrained decoding to the placeholder of an earlier hop, or to leaving the hop out.
+    The patterns hold constrained decoding to placeholders of earlier hops, or to leaving the hop out. Texts have
+    no limit: a model may say a long question again in each of them.
     """
 
     hops: int = Field(ge=1, le=3)
-    query: str = Field(max_length=120)
-    entity_type: str = Field(max_length=30)
-    second_query: str = Field(pattern=r"^([^{}]{0,80}\{entity1\}[^{}]{0,80})?$", examples=["more about {entity1}"])
+    query: str
+    entity_type: str
+    second_query: str = Field(pattern=r"^([^{}]*\{entity1\}[^{}]*)?$", examples=["more about {entity1}"])
     third_query: str = Field(
-        pattern=r"^([^{}]{0,80}\{entity[12]\}[^{}]{0,80})?$", examples=["more about {entity2}"]
+        pattern=r"^([^{}]*\{entity[12]\}[^{}]*(\{entity[12]\}[^{}]*)?)?$", examples=["more about {entity2}"]
     )
-    alternatives: list[Annotated[str, Field(max_length=100)]] = Field(max_length=2)
+    alternatives: list[str] = Field(max_length=2)
 
 
 class EntityFields(BaseModel):
     """The entity that a hop was after."""
 
-    entity: str = Field(max_length=120)
+    entity: str
 
 
 class AnswerFields(BaseModel):
     """The final answer."""
 
-    answer: str = Field(max_length=300)
+    answer: str
 
 
 class ReasonedFields(BaseModel):
     """Reasoning, then the final answer."""
 
-    reasoning: str = Field(max_length=800)
-    answer: str = Field(max_length=300)
+    reasoning: str
+    answer: str
 
 
 PLAN = Prompt(
@@ -55,8 +55,8 @@ PLAN = Prompt(
     user="""\
 A question is answered by 1, 2 or 3 searches, one after the other. Write them.
 hops is their number; prefer fewer. query is the first search, entity_type the kind of thing it finds, alternatives
-are other wordings of it. second_query says {entity1} for what the first search found, third_query says {entity2}
-for what the second found; a search that is not needed is empty.
+are at most 2 other wordings of it. second_query says {entity1} for what the first search found, third_query says
+{entity2} for what the second found, and {entity1} too if it needs both; a search that is not needed is empty.
 
 Question: In which year was the University of Oslo founded?
 {"hops": 1, "query": "founding year of the University of Oslo", "entity_type": "year", "second_query": "", \
@@ -66,9 +66,14 @@ Question: What is the capital of the country where the author of Pippi Longstock
 {"hops": 3, "query": "author of Pippi Longstocking", "entity_type": "person", "second_query": "country where \
 {entity1} was born", "third_query": "capital of {entity2}", "alternatives": ["who wrote Pippi Longstocking"]}
 
-Question: In which country was the inventor of dynamite born?
-{"hops": 2, "query": "inventor of dynamite", "entity_type": "person", "second_query": "country where {entity1} \
-was born", "third_query": "", "alternatives": ["who invented dynamite"]}
+Question: How many seats has the home ground of the club that won the league in 1971?
+{"hops": 2, "query": "league champions 1971", "entity_type": "club", "second_query": "seats of the home ground of \
+{entity1}", "third_query": "", "alternatives": ["table of league champions by year"]}
+
+Question: Who is older, the author of Emil and the Detectives or its illustrator?
+{"hops": 3, "query": "author of Emil and the Detectives", "entity_type": "person", "second_query": "illustrator \
+of Emil and the Detectives by {entity1}", "third_query": "dates of birth of {entity1} and {entity2}", \
+"alternatives": []}
 
 Question: $question""",
     answer=PlanFields,
@@ -89,7 +94,8 @@ ANSWER = Prompt(
     name="answer",
     system=(
         "You answer questions from evidence. Reply in JSON with the field answer: only the name, number or short "
-        f"phrase asked for, no sentence. If the evidence does not tell, the answer is '{INSUFFICIENT}'."
+        "phrase asked for, no sentence; a number where the question asks how many. If the evidence does not tell, "
+        f"the answer is '{INSUFFICIENT}'."
     ),
     user="Evidence:\n$context\n\n${path}Question: $question",
     answer=AnswerFields,
