@@ -303,13 +303,11 @@ class Context:
         free = max(self.context_window_of(role) - _TOKENS_FOR_INSTRUCTIONS, 0)
         return int(free / (1 / CHARACTERS_PER_TOKEN + 1 / CHARACTERS_PER_TOKEN_OF_LISTS))
 
-    def repeating(self, prompt: Prompt[M], text: str, times: int = 1) -> Prompt[M]:
-        """The prompt, for an answer that may say all of `text` again, so many `times`, as far as the window
-        allows.
-        """
+    def repeating(self, prompt: Prompt[M], text: str) -> Prompt[M]:
+        """The prompt, for an answer that may say all of `text` again, as far as the window allows."""
         window = self.context_window_of(prompt.role)
         left = window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / CHARACTERS_PER_TOKEN)
-        wanted = max(prompt.max_tokens, math.ceil(times * len(text) / CHARACTERS_PER_TOKEN_OF_LISTS))
+        wanted = max(prompt.max_tokens, math.ceil(len(text) / CHARACTERS_PER_TOKEN_OF_LISTS))
         return prompt.sized(max(min(wanted, left), 1))
 
     def _step(self, name: str) -> None:

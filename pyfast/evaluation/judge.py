@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import orjson
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Context, Prompt, Question, questions_in, read_questions, recorded_value
 from pyfast.engine.traces import records_of
@@ -31,7 +31,7 @@ _BACKWARD: dict[str, Winner] = {"first": "b", "second": "a", "tie": "tie"}
 class VerdictFields(BaseModel):
     """Which answer is better in what; flat, so that a small model can fill it too."""
 
-    explanation: str
+    explanation: str = Field(max_length=800)
     comprehensiveness: Place
     accuracy: Place
     empowerment: Place
@@ -41,7 +41,8 @@ class VerdictFields(BaseModel):
 JUDGE = Prompt(
     name="judge",
     system=(
-        "You compare two answers to a question. Reply in JSON: explanation, in a few sentences; then for each of"
+        "You compare two answers to a question. Reply in JSON: explanation, a few sentences (at most 800 characters);"
+        " then for each of"
         " comprehensiveness (it covers the question's sides in detail), accuracy (facts are right, and nothing"
         " contradicts itself), empowerment (a reader understands the matter and can judge for themselves) and"
         " overall (the three together) which answer is better: first, second or tie. Neither their order nor their"

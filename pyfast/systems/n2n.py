@@ -14,10 +14,9 @@ from pyfast.errors import AnswerError
 from pyfast.retrieval import Centrality, Pool, Rank, RerankConfig, bridge_select, rerank_pools
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
-from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, final_text
+from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, final_text, plan_prompt
 
 ANYTHING = "name or value"
-_RESTATED = 5  # how often a plan may say the question again: in each of its queries and alternatives
 _PLACE = re.compile(r"\{entity([12])\}")
 
 
@@ -216,7 +215,7 @@ async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
     if not settings.decompose:
         return Plan((question,))
     try:
-        fields = await ctx.generate(ctx.repeating(PLAN, question, _RESTATED), question=question)
+        fields = await ctx.generate(ctx.repeating(plan_prompt(question), question), question=question)
     except AnswerError as error:
         return Plan((question,), degraded=str(error))
     if not fields.query.strip():

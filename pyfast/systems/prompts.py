@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Prompt
 from pyfast.knowledge.names import tidy
@@ -15,13 +17,13 @@ INSUFFICIENT = "insufficient evidence"
 class PlanFields(BaseModel):
     """A reasoning plan of one to three hops.
 
-    The patterns hold constrained decoding to placeholders of earlier hops, or to leaving the hop out. Texts have
-    no limit: a model may say a long question again in each of them.
+    The patterns hold constrained decoding to placeholders of earlier hops, or to leaving the hop out. See
+    `plan_prompt` for the length of texts.
     """
 
     hops: int = Field(ge=1, le=3)
     query: str
-    entity_type: str
+    entity_type: str = Field(max_length=30)
     second_query: str = Field(pattern=r"^([^{}]*\{entity1\}[^{}]*)?$", examples=["more about {entity1}"])
     third_query: str = Field(
         pattern=r"^([^{}]*\{entity[12]\}[^{}]*(\{entity[12]\}[^{}]*)?)?$", examples=["more about {entity2}"]
@@ -32,23 +34,23 @@ class PlanFields(BaseModel):
 class EntityFields(BaseModel):
     """The entity that a hop was after."""
 
-    entity: str
+    entity: str = Field(max_length=120)
 
 
 class AnswerFields(BaseModel):
     """The final answer."""
 
-    answer: str
+    answer: str = Field(max_length=300)
 
 
 class ReasonedFields(BaseModel):
     """Reasoning, then the final answer."""
 
-    reasoning: str
-    answer: str
+    reasoning: str = Field(max_length=800)
+    answer: str = Field(max_length=300)
 
 
-PLAN = Prompt(
+_PLAN = Prompt(
     name="plan",
     system="You plan searches in a collection of passages, table rows and facts. Reply in JSON.",
     # Complete examples, for models too small to follow a description alone.
@@ -57,6 +59,7 @@ A question is answered by 1, 2 or 3 searches, one after the other. Write them.
 hops is their number; prefer fewer. query is the first search, entity_type the kind of thing it finds, alternatives
 are at most 2 other wordings of it. second_query says {entity1} for what the first search found, third_query says
 {entity2} for what the second found, and {entity1} too if it needs both; a search that is not needed is empty.
+entity_type has at most 30 characters, any other text at most $most.
 
 Question: In which year was the University of Oslo founded?
 {"hops": 1, "query": "founding year of the University of Oslo", "entity_type": "year", "second_query": "", \
@@ -77,13 +80,47 @@ of Emil and the Detectives by {entity1}", "third_query": "dates of birth of {ent
 
 Question: $question""",
     answer=PlanFields,
-    max_tokens=320,
+    max_tokens=400,
     role="plan",
 )
 
+
+@cache
+def _plan_prompt(most: int) -> Prompt[PlanFields]:
+    text, side = Annotated[str, Field(max_length=most)], rf"[^{{}}]{{0,{most}}}"
+    place = r"\{entity[12]\}"
+    fields = create_model(
+        "PlanFields",
+        __base__=PlanFields,
+        query=(text, ...),
+        second_query=(str, Field(pattern=rf"^({side}\{{entity1\}}{side})?$", examples=["more about {entity1}"])),
+        third_query=(
+            str,
+            Field(pattern=rf"^({side}{place}{side}({place}{side})?)?$", examples=["more about {entity2}"]),
+        ),
+        alternatives=(list[text], Field(max_length=2)),  # type: ignore[valid-type]
+    )
+    user = _PLAN.user.replace("$most", str(most))
+    return Prompt(_PLAN.name, _PLAN.system, user, fields, _PLAN.max_tokens * most // 120, role=_PLAN.role)
+
+
+def plan_prompt(question: str) -> Prompt[PlanFields]:
+    """The prompt of a plan whose texts may say the question again: of few sizes, since LLMs compile each schema.
+
+    Texts have a limit at all because a small model, held to a schema, may find no end to one.
+    """
+    most = 120
+    while most < min(len(question), 960):
+        most *= 2
+    return _plan_prompt(most)
+
+
+PLAN = plan_prompt("")
+"""That of short questions"""
+
 EXTRACT = Prompt(
     name="extract",
-    system="You find one name or value in evidence. Reply in JSON with the field entity, as short as possible.",
+    system="You find one name or value in evidence. Reply in JSON with the field entity, of at most 120 characters.",
     user="Evidence:\n$context\n\nWhich $entity_type answers this? $question",
     answer=EntityFields,
     max_tokens=80,
@@ -94,7 +131,8 @@ ANSWER = Prompt(
     name="answer",
     system=(
         "You answer questions from evidence. Reply in JSON with the field answer: only the name, number or short "
-        "phrase asked for, no sentence; a number where the question asks how many. If the evidence does not tell, "
+        "phrase asked for, no sentence; a number where the question asks how many; at most 300 characters. If the evidence "
+        "does not tell, "
         f"the answer is '{INSUFFICIENT}'."
     ),
     user="Evidence:\n$context\n\n${path}Question: $question",
@@ -107,7 +145,7 @@ DIRECT = Prompt(
     name="direct",
     system=(
         "You answer questions from what you know. Reply in JSON with the field answer: only the name, number or "
-        "short phrase asked for, no sentence."
+        "short phrase asked for, no sentence, of at most 300 characters."
     ),
     user="Question: $question",
     answer=AnswerFields,
@@ -118,8 +156,8 @@ DIRECT = Prompt(
 COT = Prompt(
     name="cot",
     system=(
-        "You answer questions from what you know. Reply in JSON: reasoning, a few short steps; then answer, only "
-        "the name, number or short phrase asked for."
+        "You answer questions from what you know. Reply in JSON: reasoning, a few short steps in at most 800 "
+        "characters; then answer, only the name, number or short phrase asked for, at most 300."
     ),
     user="Think step by step.\nQuestion: $question",
     answer=ReasonedFields,

@@ -16,7 +16,7 @@ from pyfast.systems.subqrag.steps import Step, together
 from pyfast.token_budget import fit, join
 
 _PLACE = re.compile(r"#(\d+)")
-_MOST = 300  # characters of an earlier answer: a rewritten question has no room for more
+_MOST = 300  # characters of an earlier answer: a rewritten question holds no more
 
 
 async def sub_questions(question: str, ctx: Context, settings: Settings) -> tuple[list[str], str | None]:
@@ -24,7 +24,7 @@ async def sub_questions(question: str, ctx: Context, settings: Settings) -> tupl
     if not settings.decompose:
         return [question], None
     try:
-        fields = await ctx.generate(ctx.repeating(SUB_QUESTIONS, question, 2), question=question)
+        fields = await ctx.generate(SUB_QUESTIONS, question=question)
     except AnswerError as error:
         return [question], str(error)
     chain = [text.strip() for text in fields.questions if text.strip()]
@@ -63,9 +63,7 @@ async def _rewritten(text: str, chain: Sequence[str], found: Mapping[int, Sequen
     lines = [f"#{i + 1}: {chain[i]} -> {join(names, share)}" for i, names in found.items()]
     try:
         fields = await ctx.generate(
-            ctx.repeating(REWRITE, text),
-            found="\n".join(fit(lines[::-1], budget, first="whole")[::-1]),
-            question=text,
+            REWRITE, found="\n".join(fit(lines[::-1], budget, first="whole")[::-1]), question=text
         )
     except AnswerError:
         fields = RewrittenFields(question="")

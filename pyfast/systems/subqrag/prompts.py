@@ -16,13 +16,13 @@ _Text = Annotated[str, Field(max_length=200)]
 class SubQuestionsFields(BaseModel):
     """An ordered chain of sub-questions; `#1` stands for the answer of the first."""
 
-    questions: list[str] = Field(max_length=6)
+    questions: list[Annotated[str, Field(max_length=300)]] = Field(max_length=6)
 
 
 class RewrittenFields(BaseModel):
     """A question that stands on its own."""
 
-    question: str
+    question: str = Field(max_length=300)
 
 
 class FromFactsFields(BaseModel):
@@ -48,7 +48,8 @@ SUB_QUESTIONS = Prompt(
     name="sub_questions",
     system="You split a question into simple ones that are asked one after the other. Reply in JSON.",
     user="""\
-Write the simple questions, in the order in which they must be answered; each asks for one fact. At most 6.
+Write the simple questions, in the order in which they must be answered; each asks for one fact.
+Write at most 6, each of at most 300 characters.
 #1 stands for the answer of the first, #2 for that of the second. A question that is simple already stays alone.
 
 Question: What is the capital of the country where the author of Pippi Longstocking was born?
@@ -68,7 +69,8 @@ REWRITE = Prompt(
     name="rewrite",
     system=(
         "You make a question stand on its own: #1, #2 and words such as 'he' or 'that film' become the names "
-        "that were found. Its meaning stays. Reply in JSON with the field question."
+        "that were found. Its meaning stays. Reply in JSON with the field question, of at most 300 "
+        "characters."
     ),
     user="Found before:\n$found\nQuestion to make stand on its own: $question",
     answer=RewrittenFields,
