@@ -120,7 +120,7 @@ PLAN = plan_prompt("")
 
 EXTRACT = Prompt(
     name="extract",
-    system="You find one name or value in evidence. Reply in JSON with the field entity, of at most 120 characters.",
+    system="You find one name or value in evidence. Reply in JSON with the field entity, at most 120 characters.",
     user="Evidence:\n$context\n\nWhich $entity_type answers this? $question",
     answer=EntityFields,
     max_tokens=80,
@@ -131,9 +131,8 @@ ANSWER = Prompt(
     name="answer",
     system=(
         "You answer questions from evidence. Reply in JSON with the field answer: only the name, number or short "
-        "phrase asked for, no sentence; a number where the question asks how many; at most 300 characters. If the evidence "
-        "does not tell, "
-        f"the answer is '{INSUFFICIENT}'."
+        "phrase asked for, no sentence; a number where the question asks how many; at most 300 characters. "
+        f"If the evidence does not tell, the answer is '{INSUFFICIENT}'."
     ),
     user="Evidence:\n$context\n\n${path}Question: $question",
     answer=AnswerFields,
