@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, create_model
 
@@ -87,7 +87,8 @@ Question: $question""",
 
 @cache
 def _plan_prompt(most: int) -> Prompt[PlanFields]:
-    text, side = Annotated[str, Field(max_length=most)], rf"[^{{}}]{{0,{most}}}"
+    text: Any = Annotated[str, Field(max_length=most)]
+    side = rf"[^{{}}]{{0,{most}}}"
     place = r"\{entity[12]\}"
     fields = create_model(
         "PlanFields",
@@ -98,7 +99,7 @@ def _plan_prompt(most: int) -> Prompt[PlanFields]:
             str,
             Field(pattern=rf"^({side}{place}{side}({place}{side})?)?$", examples=["more about {entity2}"]),
         ),
-        alternatives=(list[text], Field(max_length=2)),  # type: ignore[valid-type]
+        alternatives=(list[text], Field(max_length=2)),
     )
     user = _PLAN.user.replace("$most", str(most))
     return Prompt(_PLAN.name, _PLAN.system, user, fields, _PLAN.max_tokens * most // 120, role=_PLAN.role)
