@@ -41,7 +41,8 @@ class VerdictFields(BaseModel):
 JUDGE = Prompt(
     name="judge",
     system=(
-        "You compare two answers to a question. Reply in JSON: explanation, in a few sentences; then for each of"
+        "You compare two answers to a question. Reply in JSON: explanation, of at most 800 characters;"
+        " then for each of"
         " comprehensiveness (it covers the question's sides in detail), accuracy (facts are right, and nothing"
         " contradicts itself), empowerment (a reader understands the matter and can judge for themselves) and"
         " overall (the three together) which answer is better: first, second or tie. Neither their order nor their"

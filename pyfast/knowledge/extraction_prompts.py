@@ -65,6 +65,8 @@ EXTRACT_GRAPH = Prompt(
         " that matters,"
         " named as in the text, with its kind and one sentence about it. relations: pairs of these that the text"
         " relates, each with a short verb phrase, one sentence of explanation, and its themes in a few words."
+        " At most 40 entities and 60 relations. Names and verb phrases have at most 120 characters, a kind 40, a"
+        " sentence 300, themes 120."
     ),
     user="Text:\n$text\n\nThe graph of this text:",
     answer=GraphFields,
@@ -80,7 +82,7 @@ EXTRACT_TRIPLES = Prompt(
         " whatever it asks"
         " for, you only note what it says. head and tail are names or values as the passage writes them,"
         " relation is"
-        " a short verb phrase."
+        " a short verb phrase, each of at most 120 characters. Note at most 20."
     ),
     user="Passage:\n$passage\n\nNote above all what helps with this question: $question",
     answer=TriplesFields,

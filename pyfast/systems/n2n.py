@@ -14,7 +14,7 @@ from pyfast.errors import AnswerError
 from pyfast.retrieval import Centrality, Pool, Rank, RerankConfig, bridge_select, rerank_pools
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
-from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, final_text
+from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, final_text, plan_prompt
 
 ANYTHING = "name or value"
 _PLACE = re.compile(r"\{entity([12])\}")
@@ -218,7 +218,7 @@ async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
     if not settings.decompose:
         return Plan((question,))
     try:
-        fields = await ctx.generate(PLAN, question=question)
+        fields = await ctx.generate(ctx.repeating(plan_prompt(question), question), question=question)
     except AnswerError as error:
         return Plan((question,), degraded=str(error))
     if not fields.query.strip():
@@ -260,9 +260,14 @@ async def reranked(
 
 
 def reasoning_path(path: list[dict[str, str]]) -> str:
-    """The steps taken, for the final prompt; nothing for a single hop."""
-    found = [f"{step['query']} -> {step['entity']}" for step in path if "entity" in step]
-    return "".join(f"Found before: {line}\n" for line in found)
+    """The steps taken, for the final prompt, to the last, which found no entity; nothing for a single hop."""
+    if len(path) < 2:
+        return ""
+    lines = [
+        f"Found before: {step['query']} -> {step['entity']}" if "entity" in step else f"Last step: {step['query']}"
+        for step in path
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 SYSTEM = system.System(

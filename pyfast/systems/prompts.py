@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Prompt
 from pyfast.knowledge.names import tidy
@@ -16,17 +17,18 @@ INSUFFICIENT = "insufficient evidence"
 class PlanFields(BaseModel):
     """A reasoning plan of one to three hops.
 
-    The patterns hold constrained decoding to the placeholder of an earlier hop, or to leaving the hop out.
+    The patterns hold constrained decoding to placeholders of earlier hops, or to leaving the hop out. See
+    `plan_prompt` for the length of texts.
     """
 
     hops: int = Field(ge=1, le=3)
-    query: str = Field(max_length=120)
+    query: str
     entity_type: str = Field(max_length=30)
-    second_query: str = Field(pattern=r"^([^{}]{0,80}\{entity1\}[^{}]{0,80})?$", examples=["more about {entity1}"])
+    second_query: str = Field(pattern=r"^([^{}]*\{entity1\}[^{}]*)?$", examples=["more about {entity1}"])
     third_query: str = Field(
-        pattern=r"^([^{}]{0,80}\{entity[12]\}[^{}]{0,80})?$", examples=["more about {entity2}"]
+        pattern=r"^([^{}]*\{entity[12]\}[^{}]*(\{entity[12]\}[^{}]*)?)?$", examples=["more about {entity2}"]
     )
-    alternatives: list[Annotated[str, Field(max_length=100)]] = Field(max_length=2)
+    alternatives: list[str] = Field(max_length=2)
 
 
 class EntityFields(BaseModel):
@@ -48,15 +50,16 @@ class ReasonedFields(BaseModel):
     answer: str = Field(max_length=300)
 
 
-PLAN = Prompt(
+_PLAN = Prompt(
     name="plan",
     system="You plan searches in a collection of passages, table rows and facts. Reply in JSON.",
     # Complete examples, for models too small to follow a description alone.
     user="""\
 A question is answered by 1, 2 or 3 searches, one after the other. Write them.
 hops is their number; prefer fewer. query is the first search, entity_type the kind of thing it finds, alternatives
-are other wordings of it. second_query says {entity1} for what the first search found, third_query says {entity2}
-for what the second found; a search that is not needed is empty.
+are at most 2 other wordings of it. second_query says {entity1} for what the first search found, third_query says
+{entity2} for what the second found, and {entity1} too if it needs both; a search that is not needed is empty.
+entity_type has at most 30 characters, any other text at most $most.
 
 Question: In which year was the University of Oslo founded?
 {"hops": 1, "query": "founding year of the University of Oslo", "entity_type": "year", "second_query": "", \
@@ -66,19 +69,59 @@ Question: What is the capital of the country where the author of Pippi Longstock
 {"hops": 3, "query": "author of Pippi Longstocking", "entity_type": "person", "second_query": "country where \
 {entity1} was born", "third_query": "capital of {entity2}", "alternatives": ["who wrote Pippi Longstocking"]}
 
-Question: In which country was the inventor of dynamite born?
-{"hops": 2, "query": "inventor of dynamite", "entity_type": "person", "second_query": "country where {entity1} \
-was born", "third_query": "", "alternatives": ["who invented dynamite"]}
+Question: How many seats has the home ground of the club that won the league in 1971?
+{"hops": 2, "query": "league champions 1971", "entity_type": "club", "second_query": "seats of the home ground of \
+{entity1}", "third_query": "", "alternatives": ["table of league champions by year"]}
+
+Question: Who is older, the author of Emil and the Detectives or its illustrator?
+{"hops": 3, "query": "author of Emil and the Detectives", "entity_type": "person", "second_query": "illustrator \
+of Emil and the Detectives by {entity1}", "third_query": "dates of birth of {entity1} and {entity2}", \
+"alternatives": []}
 
 Question: $question""",
     answer=PlanFields,
-    max_tokens=320,
+    max_tokens=400,
     role="plan",
 )
 
+
+@cache
+def _plan_prompt(most: int) -> Prompt[PlanFields]:
+    text: Any = Annotated[str, Field(max_length=most)]
+    side = rf"[^{{}}]{{0,{most}}}"
+    place = r"\{entity[12]\}"
+    fields = create_model(
+        "PlanFields",
+        __base__=PlanFields,
+        query=(text, ...),
+        second_query=(str, Field(pattern=rf"^({side}\{{entity1\}}{side})?$", examples=["more about {entity1}"])),
+        third_query=(
+            str,
+            Field(pattern=rf"^({side}{place}{side}({place}{side})?)?$", examples=["more about {entity2}"]),
+        ),
+        alternatives=(list[text], Field(max_length=2)),
+    )
+    user = _PLAN.user.replace("$most", str(most))
+    return Prompt(_PLAN.name, _PLAN.system, user, fields, _PLAN.max_tokens * most // 120, role=_PLAN.role)
+
+
+def plan_prompt(question: str) -> Prompt[PlanFields]:
+    """The prompt of a plan whose texts may say the question again: of few sizes, since LLMs compile each schema.
+
+    Texts have a limit at all because a small model, held to a schema, may find no end to one.
+    """
+    most = 120
+    while most < min(len(question), 960):
+        most *= 2
+    return _plan_prompt(most)
+
+
+PLAN = plan_prompt("")
+"""That of short questions"""
+
 EXTRACT = Prompt(
     name="extract",
-    system="You find one name or value in evidence. Reply in JSON with the field entity, as short as possible.",
+    system="You find one name or value in evidence. Reply in JSON with the field entity, at most 120 characters.",
     user="Evidence:\n$context\n\nWhich $entity_type answers this? $question",
     answer=EntityFields,
     max_tokens=80,
@@ -89,7 +132,8 @@ ANSWER = Prompt(
     name="answer",
     system=(
         "You answer questions from evidence. Reply in JSON with the field answer: only the name, number or short "
-        f"phrase asked for, no sentence. If the evidence does not tell, the answer is '{INSUFFICIENT}'."
+        "phrase asked for, no sentence; a number where the question asks how many; at most 300 characters. "
+        f"If the evidence does not tell, the answer is '{INSUFFICIENT}'."
     ),
     user="Evidence:\n$context\n\n${path}Question: $question",
     answer=AnswerFields,
@@ -101,7 +145,7 @@ DIRECT = Prompt(
     name="direct",
     system=(
         "You answer questions from what you know. Reply in JSON with the field answer: only the name, number or "
-        "short phrase asked for, no sentence."
+        "short phrase asked for, no sentence, of at most 300 characters."
     ),
     user="Question: $question",
     answer=AnswerFields,
@@ -112,8 +156,8 @@ DIRECT = Prompt(
 COT = Prompt(
     name="cot",
     system=(
-        "You answer questions from what you know. Reply in JSON: reasoning, a few short steps; then answer, only "
-        "the name, number or short phrase asked for."
+        "You answer questions from what you know. Reply in JSON: reasoning, a few short steps in at most 800 "
+        "characters; then answer, only the name, number or short phrase asked for, at most 300."
     ),
     user="Think step by step.\nQuestion: $question",
     answer=ReasonedFields,

@@ -44,7 +44,10 @@ def test_two_hops(small: Index) -> None:
     assert llm.kinds == ["plan", "extract", "answer"]
     assert record.trace["hops"] == [{"query": HOPS[0], "entity": "Titan"}, {"query": "discoverer of Titan"}]
     assert llm.users("extract")[0].endswith(f"Which thing answers this? {HOPS[0]}")
-    assert f"Found before: {HOPS[0]} -> Titan\nQuestion: {QUESTION}" in llm.users("answer")[0]
+    assert (
+        f"Found before: {HOPS[0]} -> Titan\nLast step: discoverer of Titan\nQuestion: {QUESTION}"
+        in llm.users("answer")[0]
+    )
 
 
 def test_three_hops(small: Index) -> None:
@@ -62,12 +65,33 @@ def test_three_hops(small: Index) -> None:
         "Which name or value answers this? discoverer of Titan",
     ]
     path = f"Found before: {HOPS[0]} -> Titan\nFound before: discoverer of Titan -> Christiaan Huygens\n"
+    path += "Last step: birth year of Christiaan Huygens\nQuestion: "
     assert path in llm.users("answer")[0]
 
 
 def test_the_first_entity_may_serve_the_third_hop(small: Index) -> None:
     llm = Scripted(plan=plan(HOPS[0], HOPS[1], "orbit of {entity1}"), extract=found("Titan", "Huygens"))
     assert [step["query"] for step in one(small, llm).trace["hops"]][2] == "orbit of Titan"
+
+
+def test_a_query_may_use_both_entities(small: Index) -> None:
+    llm = Scripted(
+        plan=plan(*HOPS[:2], "birth of {entity2}, finder of {entity1}"), extract=found("Titan", "Huygens")
+    )
+    assert [step["query"] for step in one(small, llm).trace["hops"]][2] == "birth of Huygens, finder of Titan"
+
+
+def test_a_plan_may_say_a_long_question_again(small: Index) -> None:
+    long = "In which year, as far as the table tells, " * 20 + "was the finder of Titan born?"
+    llm = Scripted(
+        plan=plan(long, f"{long} {{entity1}}", f"{{entity2}} {long}", alternatives=(long, long)),
+        extract=found("Titan", "Huygens"),
+    )
+    record = one(small, llm, long)
+    assert "plan_degraded" not in record.trace
+    assert [step["query"] for step in record.trace["hops"]] == [long, f"{long} Titan", f"Huygens {long}"]
+    ((_, request),) = [call for call in llm.calls if call[0] == "plan"]
+    assert request.max_tokens > 5 * len(long) / 4  # and has the tokens for it
 
 
 def test_hops_that_the_plan_does_not_count_are_not_taken(small: Index) -> None:

@@ -16,7 +16,7 @@ _Text = Annotated[str, Field(max_length=200)]
 class SubQuestionsFields(BaseModel):
     """An ordered chain of sub-questions; `#1` stands for the answer of the first."""
 
-    questions: list[_Text] = Field(max_length=6)
+    questions: list[Annotated[str, Field(max_length=300)]] = Field(max_length=6)
 
 
 class RewrittenFields(BaseModel):
@@ -41,7 +41,7 @@ class FromDocumentsFields(BaseModel):
 class FinalFields(BaseModel):
     """The final answer."""
 
-    answer: str = Field(max_length=12_000)
+    answer: str
 
 
 SUB_QUESTIONS = Prompt(
@@ -49,6 +49,7 @@ SUB_QUESTIONS = Prompt(
     system="You split a question into simple ones that are asked one after the other. Reply in JSON.",
     user="""\
 Write the simple questions, in the order in which they must be answered; each asks for one fact.
+Write at most 6, each of at most 300 characters.
 #1 stands for the answer of the first, #2 for that of the second. A question that is simple already stays alone.
 
 Question: What is the capital of the country where the author of Pippi Longstocking was born?
@@ -68,7 +69,8 @@ REWRITE = Prompt(
     name="rewrite",
     system=(
         "You make a question stand on its own: #1, #2 and words such as 'he' or 'that film' become the names "
-        "that were found. Its meaning stays. Reply in JSON with the field question."
+        "that were found. Its meaning stays. Reply in JSON with the field question, of at most 300 "
+        "characters."
     ),
     user="Found before:\n$found\nQuestion to make stand on its own: $question",
     answer=RewrittenFields,
@@ -81,7 +83,7 @@ FROM_FACTS = Prompt(
     system=(
         "You answer a question from numbered facts alone, written: head | relation | tail. Reply in JSON: "
         "answers, all names or values that the facts give, none if they do not tell; used, the numbers of the "
-        "facts that told it."
+        f"facts that told it, at most 20. There are at most {MAX_TRIPLES} answers, of at most 200 characters each."
     ),
     user="Facts:\n$facts\n\nQuestion: $question",
     answer=FromFactsFields,
@@ -94,7 +96,7 @@ FROM_DOCUMENTS = Prompt(
     name="from_documents",
     system=(
         "You answer a question from passages alone. Reply in JSON with the field answers: the names or values "
-        "asked for, none if the passages do not tell."
+        "asked for, none if the passages do not tell; at most 50, of at most 200 characters each."
     ),
     user="Passages:\n$context\n\nQuestion: $question",
     answer=FromDocumentsFields,

@@ -1,0 +1,47 @@
+"""Every limit that a schema holds an answer to is told to the model: one that is not told of it breaks it."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pyfast.engine import Prompt
+from pyfast.evaluation.judge import JUDGE
+from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH, EXTRACT_TRIPLES
+from pyfast.systems import describe_systems
+from pyfast.systems.registry import load_system
+
+OWN_LIMITS = {"hseq"}  # sized by window and evidence, and tested there
+PROMPTS = {
+    prompt.name + "-" + system.name: prompt
+    for system in describe_systems()
+    if system.name not in OWN_LIMITS
+    for prompt in load_system(system.name).prompts
+}
+PROMPTS |= {prompt.name: prompt for prompt in (JUDGE, EXTRACT_GRAPH, EXTRACT_TRIPLES)}
+
+
+def limits(schema: Any) -> Iterator[int]:
+    """The greatest lengths in a schema: of texts, of lists and within patterns."""
+    if isinstance(schema, dict):
+        yield from (schema[name] for name in ("maxLength", "maxItems") if isinstance(schema.get(name), int))
+        if isinstance(pattern := schema.get("pattern"), str):
+            yield from map(int, re.findall(r"\{\d*,(\d+)\}", pattern))
+    if isinstance(schema, dict | list):
+        for part in schema.values() if isinstance(schema, dict) else schema:
+            yield from limits(part)
+
+
+def unstated(prompt: Prompt[Any]) -> list[int]:
+    said = set(re.findall(r"\d+", prompt.system + prompt.user))
+    return [limit for limit in limits(prompt.schema) if str(limit) not in said]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
+def test_a_prompt_states_the_limits_of_its_schema(prompt: Prompt[Any]) -> None:
+    assert unstated(prompt) == []
+
+
+def test_a_limit_that_is_not_stated_is_found() -> None:
+    assert unstated(EXTRACT_TRIPLES.overridden(system="Note what the passage says.")) == [120, 120, 120, 20]
