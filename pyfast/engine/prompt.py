@@ -62,7 +62,7 @@ class Prompt(Generic[M]):
 
     def __post_init__(self) -> None:
         read_role(self.role)
-        object.__setattr__(self, "schema", self.answer.model_json_schema())
+        object.__setattr__(self, "schema", _schema_of(self.answer))
         object.__setattr__(self, "_parts", _parts(self.user))
 
     def sized(self, max_tokens: int) -> Self:
@@ -139,6 +139,19 @@ class Prompt(Generic[M]):
         if has_escaped_controls(text):
             answer = self.answer.model_validate_json(json_without_controls(text))
         return answer
+
+
+def _schema_of(answer: type[BaseModel]) -> dict[str, Any]:
+    """The schema, which asks for every field: those with a default may be left out, for models that are not held
+    to it.
+    """
+    schema = answer.model_json_schema()
+    for node in (schema, *schema.get("$defs", {}).values()):
+        if properties := node.get("properties"):
+            node["required"] = list(properties)
+            for field_schema in properties.values():
+                field_schema.pop("default", None)
+    return schema
 
 
 def _still_reasoned(completion: Completion) -> bool:

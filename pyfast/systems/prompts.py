@@ -23,12 +23,16 @@ class PlanFields(BaseModel):
 
     hops: int = Field(ge=1, le=3)
     query: str
-    entity_type: str = Field(max_length=30)
-    second_query: str = Field(pattern=r"^([^{}]*\{entity1\}[^{}]*)?$", examples=["more about {entity1}"])
-    third_query: str = Field(
-        pattern=r"^([^{}]*\{entity[12]\}[^{}]*(\{entity[12]\}[^{}]*)?)?$", examples=["more about {entity2}"]
+    entity_type: str = Field(default="", max_length=30)
+    second_query: str = Field(
+        default="", pattern=r"^([^{}]*\{entity1\}[^{}]*)?$", examples=["more about {entity1}"]
     )
-    alternatives: list[str] = Field(max_length=2)
+    third_query: str = Field(
+        default="",
+        pattern=r"^([^{}]*\{entity[12]\}[^{}]*(\{entity[12]\}[^{}]*)?)?$",
+        examples=["more about {entity2}"],
+    )
+    alternatives: list[str] = Field(default=[], max_length=2)
 
 
 class EntityFields(BaseModel):
@@ -94,12 +98,17 @@ def _plan_prompt(most: int) -> Prompt[PlanFields]:
         "PlanFields",
         __base__=PlanFields,
         query=(text, ...),
-        second_query=(str, Field(pattern=rf"^({side}\{{entity1\}}{side})?$", examples=["more about {entity1}"])),
+        second_query=(
+            str,
+            Field(default="", pattern=rf"^({side}\{{entity1\}}{side})?$", examples=["more about {entity1}"]),
+        ),
         third_query=(
             str,
-            Field(pattern=rf"^({side}{place}{side}({place}{side})?)?$", examples=["more about {entity2}"]),
+            Field(
+                default="", pattern=rf"^({side}{place}{side}({place}{side})?)?$", examples=["more about {entity2}"]
+            ),
         ),
-        alternatives=(list[text], Field(max_length=2)),
+        alternatives=(list[text], Field(default=[], max_length=2)),
     )
     user = _PLAN.user.replace("$most", str(most))
     return Prompt(_PLAN.name, _PLAN.system, user, fields, _PLAN.max_tokens * most // 120, role=_PLAN.role)
@@ -121,7 +130,10 @@ PLAN = plan_prompt("")
 
 EXTRACT = Prompt(
     name="extract",
-    system="You find one name or value in evidence. Reply in JSON with the field entity, at most 120 characters.",
+    system=(
+        "You find one name or value in evidence. Reply in JSON with the field entity, as short as possible, of at "
+        "most 120 characters."
+    ),
     user="Evidence:\n$context\n\nWhich $entity_type answers this? $question",
     answer=EntityFields,
     max_tokens=80,

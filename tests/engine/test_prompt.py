@@ -121,3 +121,26 @@ def test_a_brace_behind_a_place_stays() -> None:
     prompt = Prompt("test", "", '{"a": $a} {$b} ${a}} ${c $A', Fields, max_tokens=50)
     assert prompt.places == ("a", "b")
     assert prompt.request({"a": "1", "b": "2"}, 0.0, 0).messages[-1].content == '{"a": 1} {2} 1} ${c $A'
+
+
+def test_the_object_is_taken_out_of_what_is_said_around_it() -> None:
+    whole = '{"number": 3, "name": "Io"}'
+    for text in (
+        f"```json\n{whole}\n```",
+        f"Sure {{you}}!\n{whole}\nI hope that helps.",
+        f'First {{"number": 1, "name": "Europa"}}, or rather: {whole}',
+        f"{{ {whole}",
+    ):
+        assert PROMPT.parse(Completion(text, "stop")) == PROMPT.parse(Completion(whole, "stop")), text
+
+
+def test_a_field_with_a_default_is_asked_for_and_may_be_left_out() -> None:
+    class Found(BaseModel):
+        name: str
+        moons: list[str] = []
+
+    prompt = Prompt("found", "Reply in JSON.", "Who?", Found, 20)
+    assert prompt.schema["required"] == ["name", "moons"] and "default" not in str(prompt.schema)
+    assert prompt.parse(Completion('{"name": "Io"}', "stop")) == Found(name="Io")
+    with pytest.raises(AnswerError, match="name: Field required"):
+        prompt.parse(Completion('{"moons": []}', "stop"))

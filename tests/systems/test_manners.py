@@ -69,16 +69,11 @@ def test_each_system_gives_the_answers_of_a_constrained_model(
 def test_what_falls_back_is_counted_by_the_prompt(known: Session, tmp_path: Path) -> None:
     """A server of which every answer breaks off: each question loses its plan, and then its answer."""
     with hostile("--weights", "truncated=1") as url:
-        run = pyfast.answer(
-            ask_about(4),
-            index=known.index,
-            llm=f"openai:hostile@{url}",
-            run=tmp_path / "run",
-            budget={"attempts": 2},
-        )
+        llm, limits = f"openai:hostile@{url}", {"attempts": 2}
+        run = pyfast.answer(ask_about(4), index=known.index, llm=llm, run=tmp_path / "run", budget=limits)
         assert run.status.fall_backs == {"plan": 4} and run.status.states == {"failed": 4}
         assert counts(url)["requests"] == 4 * (2 + 2)
         assert pyfast.Run(tmp_path / "run").status.fall_backs == {"plan": 4}  # as the journal has it
-        strict = pyfast.answer(ask_about(4), index=known.index, llm=f"openai:hostile@{url}", strict=True)
+        strict = pyfast.answer(ask_about(4), index=known.index, llm=llm, strict=True)
     reasons = Counter((record.reason or "")[:23] for record in strict.records)
     assert reasons == {"plan: malformed answer:": 4}

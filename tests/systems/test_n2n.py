@@ -139,7 +139,7 @@ UNUSABLE = {
     "cut off where it parses": completion(GOOD, "length"),
     "no hops": {**plan(HOPS[0]), "hops": 0},
     "four hops": {**plan(HOPS[0]), "hops": 4},
-    "a missing field": {"hops": 1, "query": "x"},
+    "a missing field": {"hops": 1, "entity_type": "x"},
     "a blank query": plan("  "),
     "a second query about nothing": plan(HOPS[0], "discoverer of it"),
     "a second query about the second": plan(HOPS[0], "discoverer of {entity2}"),

@@ -40,7 +40,7 @@ class GuidanceFields(BaseModel):
     """The fixed structure of guidance."""
 
     first_look: str = Field(min_length=3, max_length=160)
-    expansion: str = Field(max_length=120)
+    expansion: str = Field(default="", max_length=120)
     stop: str = Field(min_length=3, max_length=120)
 
 

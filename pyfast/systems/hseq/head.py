@@ -23,21 +23,21 @@ class HeadFields(BaseModel):
     """The answer, and the numbers of the evidence that it rests on."""
 
     answer: str = Field(max_length=200)
-    supporting: list[int]
+    supporting: list[int] = []
 
 
 class VerdictFields(BaseModel):
     """Whether the evidence is at odds with itself or with the answer."""
 
     contradiction: bool
-    settle: str = Field(max_length=120)
+    settle: str = Field(default="", max_length=120)
 
 
 @cache  # schemas are compiled by LLMs, once for each schema object
 def head_prompt(items: int) -> Prompt[HeadFields]:
     """The head's prompt for so many items of evidence: it can support its answer with no other."""
     labels: Any = Literal[tuple(range(1, items + 1))]
-    supporting = (list[labels], Field(max_length=min(items, _MOST_SUPPORTING)))
+    supporting: Any = (list[labels], Field(default=[], max_length=min(items, _MOST_SUPPORTING)))
     return Prompt(
         name="head",
         system=(

@@ -17,7 +17,7 @@ class KeywordFields(BaseModel):
     """What to look for."""
 
     detailed: list[_Keyword] = Field(max_length=6)
-    general: list[_Keyword] = Field(max_length=4)
+    general: list[_Keyword] = Field(default=[], max_length=4)
 
 
 class ThoughtFields(BaseModel):

@@ -29,7 +29,7 @@ class FromFactsFields(BaseModel):
     """Answers from facts, and the numbers of the facts that gave them; no answers where the facts do not tell."""
 
     answers: list[_Text] = Field(max_length=MAX_TRIPLES)
-    used: list[int] = Field(max_length=20)
+    used: list[int] = Field(default=[], max_length=20)
 
 
 class FromDocumentsFields(BaseModel):
