@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Reply, Scripted, run
 
-from pyfast.corpus import Level
+from pyfast.corpus import KnowledgeGraph, Level, TextDocument, Triple
 from pyfast.engine import Budget, Record
 from pyfast.llm import CachedLLM, Completion, Request
-from pyfast.retrieval import Candidate, Index
+from pyfast.retrieval import Candidate, Index, build_index
 from pyfast.systems.hseq.actions import action_text, select_prompt
 from pyfast.systems.hseq.guidance import pattern, template
 from pyfast.systems.hseq.head import FRAME
@@ -313,3 +313,22 @@ def test_lines_are_cut_to_their_room() -> None:
         )
     assert cut_evenly(lines, 2000, FRAME) == lines and cut_evenly([], 100, FRAME) == []
     assert [len(text) for text in cut_evenly(lines, 418, FRAME)] == [10, 195, 195]
+
+
+def test_an_answer_may_list_what_the_evidence_names(tmp_path: Path) -> None:
+    """All of a question's answers, as in MetaQA, are no fault of the model; an answer from a text stays short."""
+    films = [f"Film number {number} of the long series" for number in range(60)]
+    graph = KnowledgeGraph("kg:films", "films", tuple(Triple("Ida Director", "directed", film) for film in films))
+    text = TextDocument("doc:ida", "Ida Director", "Ida Director directed many films of the long series. " * 20)
+    listed = "; ".join(films)
+    for document, state in ((graph, "answered"), (text, "failed")):
+        index = build_index([document], tmp_path / document.uri.replace(":", "-"))
+        llm = Scripted(
+            guide={"first_look": "her films", "stop": "all of them"},
+            select=lambda request: action_text([1], True, 3),
+            head={"answer": listed, "supporting": [1]},
+        )
+        (record,) = run(index, llm, ["Which films has Ida Director directed?"], "hseq")
+        assert record.state == state and len(listed) > 1600
+        if state == "answered":
+            assert record.answer == listed

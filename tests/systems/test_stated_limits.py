@@ -10,16 +10,17 @@ from pyfast.engine import Prompt
 from pyfast.evaluation.judge import JUDGE
 from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH, EXTRACT_TRIPLES
 from pyfast.systems import describe_systems
+from pyfast.systems.hseq.head import head_prompt
 from pyfast.systems.registry import load_system
 
-OWN_LIMITS = {"hseq"}  # sized by window and evidence, and tested there
 PROMPTS = {
     prompt.name + "-" + system.name: prompt
     for system in describe_systems()
-    if system.name not in OWN_LIMITS
     for prompt in load_system(system.name).prompts
+    if prompt.name not in ("select", "head")  # sized by what is filled in
 }
 PROMPTS |= {prompt.name: prompt for prompt in (JUDGE, EXTRACT_GRAPH, EXTRACT_TRIPLES)}
+PROMPTS |= {"head-8": head_prompt(8), "head-8-800": head_prompt(8, 800)}
 
 
 def limits(schema: Any) -> Iterator[int]:

@@ -48,8 +48,9 @@ GUIDE = Prompt(
     name="guide",
     system=(
         "You plan how evidence for a question is gathered from passages, table rows and facts. Reply in JSON, "
-        "each field one short sentence. first_look: what to look for first, the entities, rows or facts. "
-        "expansion: what to look at next beside that, if anything. stop: what must be found before it is enough."
+        "each field one short sentence. first_look: what to look for first, the entities, rows or facts, in at "
+        "most 160 characters. expansion: what to look at next beside that, if anything, in at most 120. stop: "
+        "what must be found before it is enough, in at most 120."
     ),
     user="Question: $question",
     answer=GuidanceFields,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal
@@ -11,18 +12,20 @@ from pydantic import BaseModel, Field, create_model
 from pyfast.engine import Context, Prompt, Remaining
 from pyfast.retrieval import EvidencePackage
 from pyfast.systems.prompts import INSUFFICIENT
-from pyfast.token_budget import cut_evenly
+from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
 
 TOKENS = 1000
 """What a head's call takes at least: instructions, its answer, and a few short lines of evidence"""
 _MOST_SUPPORTING = 8
+_SHORT = 200
+"""Characters of an answer that is no list"""
 FRAME = 6  # characters of a line beside its text
 
 
 class HeadFields(BaseModel):
     """The answer, and the numbers of the evidence that it rests on."""
 
-    answer: str = Field(max_length=200)
+    answer: str
     supporting: list[int] = []
 
 
@@ -34,23 +37,40 @@ class VerdictFields(BaseModel):
 
 
 @cache  # schemas are compiled by LLMs, once for each schema object
-def head_prompt(items: int) -> Prompt[HeadFields]:
-    """The head's prompt for so many items of evidence: it can support its answer with no other."""
+def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
+    """The head's prompt for so many items of evidence: it can support its answer with no other. The answer has at
+    most so many characters.
+    """
     labels: Any = Literal[tuple(range(1, items + 1))]
     supporting: Any = (list[labels], Field(default=[], max_length=min(items, _MOST_SUPPORTING)))
     return Prompt(
         name="head",
         system=(
             "You answer questions from numbered evidence alone. Reply in JSON. answer: only the name, number, "
-            "short phrase, yes or no that is asked for, no sentence; "
+            "short phrase, yes or no that is asked for, no sentence; of several all, with semicolons between; "
             f"'{INSUFFICIENT}' if the evidence does not tell. "
-            "supporting: the numbers of the evidence that it rests on."
+            f"supporting: the numbers of the evidence that it rests on, at most {_MOST_SUPPORTING}."
         ),
-        user="Evidence:\n${evidence}\nQuestion: $question",
-        answer=create_model("HeadFields", __base__=HeadFields, supporting=supporting),
-        max_tokens=260,  # also where each character is a token, as in numbers
+        user=f"Evidence:\n${{evidence}}\nQuestion: $question\nThe answer has at most {characters} characters.",
+        answer=create_model(
+            "HeadFields", __base__=HeadFields, answer=(str, Field(max_length=characters)), supporting=supporting
+        ),
+        # A short one holds also where each character is a token, as in numbers.
+        max_tokens=260 + math.ceil((characters - _SHORT) / CHARACTERS_PER_TOKEN_OF_LISTS),
         role="answer",
     )
+
+
+def longest_answer(package: EvidencePackage, window: float) -> int:
+    """Characters of an answer that may have to list what the evidence's triples name, in a context window of so
+    many tokens, of which it takes a quarter at most; of few sizes.
+    """
+    graph = (line for line, item in zip(package.lines, package.items, strict=True) if item["source_type"] == "kg")
+    wanted = min(sum(map(len, graph)), int(window / 8 * CHARACTERS_PER_TOKEN_OF_LISTS))
+    longest = _SHORT
+    while longest < wanted:
+        longest *= 2
+    return longest
 
 
 VERIFY = Prompt(
@@ -58,7 +78,7 @@ VERIFY = Prompt(
     system=(
         "You check an answer against its evidence. Reply in JSON. contradiction: true only if two items of "
         "evidence state different things about what is asked, or one plainly says other than the answer. settle: "
-        "what would have to be looked up to settle it, a few words; empty if there is none."
+        "what would have to be looked up to settle it, in at most 120 characters; empty if there is none."
     ),
     user="Evidence:\n${evidence}\nQuestion: $question\nAnswer: $answer",
     answer=VerdictFields,
@@ -73,11 +93,13 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context) -> Hea
     A broken answer is asked for again only where the budget surely holds that too. Raises `CallError`.
     """
     left = ctx.remaining()
-    lines = cut_evenly(package.lines, ctx.text_budget(head_prompt(1), left.tokens) - len(question), FRAME)
+    characters = longest_answer(package, min(ctx.context_window_of("answer"), left.tokens))
+    budget = ctx.text_budget(head_prompt(1, characters), left.tokens) - len(question)
+    lines = cut_evenly(package.lines, budget, FRAME)
     if not lines or left.calls < 1:
         return None
     evidence = numbered(lines)
-    prompt = head_prompt(len(lines)).tried(affordable(ctx, left, len(evidence)))
+    prompt = head_prompt(len(lines), characters).tried(affordable(ctx, left, len(evidence)))
     return await ctx.generate(prompt, evidence=evidence, question=question)
 
 
