@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from pyfast.cli import app
 from pyfast.engine import read_questions
+from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.systems import describe_system
 
@@ -155,7 +156,7 @@ def go(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
             assert result.exit_code == 0, result.output
             if words[0] == "answer":
                 assert result.stdout.startswith("2 questions: "), result.output
-                assert " failed" not in result.stdout, result.output
+                assert " failed" not in result.stdout and "gone on without" not in result.stdout, result.output
 
     return run
 
@@ -172,6 +173,14 @@ def here(words: list[str]) -> list[str]:
 @pytest.mark.parametrize("row", [row for row in RESULTS if row.commands() and not needs_model(row)], ids=str)
 def test_its_command_runs(row: Row, go: Go) -> None:
     go(row)
+
+
+@pytest.mark.parametrize("wrong", ["--set preset=none", "--system none", "--set alpha=0.5 --set graph=off"])
+def test_a_command_that_would_not_run_is_noticed(wrong: str, go: Go) -> None:
+    right = "pyfast answer DATA/hybridqa/questions.jsonl --index hybridqa.idx --system n2n --llm openai:M@URL --run"
+    go(Row("n2n", {COMMAND: f"`{right} RIGHT`"}))
+    with pytest.raises(InputError):
+        go(Row("n2n", {COMMAND: f"`{right} WRONG {wrong}`"}))
 
 
 @pytest.fixture(scope="module")
