@@ -177,10 +177,10 @@ def test_its_command_runs(row: Row, go: Go) -> None:
 
 @pytest.mark.parametrize("wrong", ["--set preset=none", "--system none", "--set alpha=0.5 --set graph=off"])
 def test_a_command_that_would_not_run_is_noticed(wrong: str, go: Go) -> None:
-    right = "pyfast answer DATA/hybridqa/questions.jsonl --index hybridqa.idx --system n2n --llm openai:M@URL --run"
-    go(Row("n2n", {COMMAND: f"`{right} RIGHT`"}))
+    begun = "pyfast answer DATA/hybridqa/questions.jsonl --index hybridqa.idx --system n2n --llm openai:M@URL"
+    go(Row("n2n", {COMMAND: f"`{begun} --run RIGHT`"}))
     with pytest.raises(InputError):
-        go(Row("n2n", {COMMAND: f"`{right} WRONG {wrong}`"}))
+        go(Row("n2n", {COMMAND: f"`{begun} --run WRONG {wrong}`"}))
 
 
 @pytest.fixture(scope="module")
