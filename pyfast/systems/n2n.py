@@ -14,7 +14,7 @@ from pyfast.errors import AnswerError
 from pyfast.retrieval import Centrality, Pool, Rank, RerankConfig, bridge_select, rerank_pools
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
-from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, final_text, plan_prompt
+from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, answer_prompt, final_text, plan_prompt
 
 ANYTHING = "name or value"
 _PLACE = re.compile(r"\{entity([12])\}")
@@ -204,8 +204,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         candidates = await ctx.call(bridge_select, candidates, settings.beta)
     candidates = candidates.head(settings.final_unique)
     final = await reranked(candidates, question.text, ctx, settings, settings.final_min, settings.final_max)
+    prompt = answer_prompt(ctx, final)
     reply = await ctx.generate(
-        ANSWER, context=await ctx.narrative(final, ANSWER), path=reasoning_path(path), question=question.text
+        prompt, context=await ctx.narrative(final, prompt), path=reasoning_path(path), question=question.text
     )
     trace: dict[str, Any] = {"hops": path}
     if plan.degraded is not None:

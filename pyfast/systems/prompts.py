@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from math import ceil
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, create_model
 
-from pyfast.engine import Prompt
+from pyfast.engine import Context, Prompt
 from pyfast.knowledge.names import tidy
+from pyfast.retrieval import Pool
+from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS
 
 INSUFFICIENT = "insufficient evidence"
+_SHORT = 300
+"""Characters of an answer that is no list"""
 
 
 class PlanFields(BaseModel):
@@ -140,18 +145,48 @@ EXTRACT = Prompt(
     role="extract",
 )
 
-ANSWER = Prompt(
-    name="answer",
-    system=(
-        "You answer questions from evidence. Reply in JSON with the field answer: only the name, number or short "
-        "phrase asked for, no sentence; a number where the question asks how many; at most 300 characters. "
-        f"If the evidence does not tell, the answer is '{INSUFFICIENT}'."
-    ),
-    user="Evidence:\n$context\n\n${path}Question: $question",
-    answer=AnswerFields,
-    max_tokens=160,
-    role="answer",
-)
+
+@cache
+def _answer_prompt(most: int) -> Prompt[AnswerFields]:
+    return Prompt(
+        name="answer",
+        system=(
+            "You answer questions from evidence. Reply in JSON with the field answer: only the name, number or "
+            "short phrase asked for, no sentence; a number where the question asks how many; of several all, with "
+            f"semicolons between. If the evidence does not tell, the answer is '{INSUFFICIENT}'."
+        ),
+        user=f"The answer has at most {most} characters.\n\nEvidence:\n$context\n\n${{path}}Question: $question",
+        answer=create_model("AnswerFields", __base__=AnswerFields, answer=(str, Field(max_length=most))),
+        max_tokens=160 + ceil((most - _SHORT) / CHARACTERS_PER_TOKEN_OF_LISTS),
+        role="answer",
+    )
+
+
+ANSWER = _answer_prompt(_SHORT)
+"""For answers that are no list"""
+
+
+def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
+    """The prompt of an answer that may list what the pool's triples name: a question to a knowledge graph may have
+    dozens of answers.
+    """
+    index = ctx.index
+    offsets, _ = index.rendered
+    graph = [p for p in pool.passages.tolist() if index.corpus.is_graph(int(index.passages[p]))]
+    listed = sum(int(offsets[p + 1] - offsets[p]) for p in graph)
+    return _answer_prompt(longest_list(listed, ctx.context_window_of(ANSWER.role), _SHORT)) if listed else ANSWER
+
+
+def longest_list(listed: int, window: float, shortest: int) -> int:
+    """Characters of an answer that may list all of so many: in a context window of so many tokens, of which it
+    takes a quarter at most. Of few sizes, since LLMs compile each schema.
+    """
+    wanted = min(listed, int(window / 8 * CHARACTERS_PER_TOKEN_OF_LISTS))
+    longest = shortest
+    while longest < wanted:
+        longest *= 2
+    return longest
+
 
 DIRECT = Prompt(
     name="direct",

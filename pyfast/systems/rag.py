@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pyfast.engine import Answer, Context, Question
 from pyfast.systems import system
-from pyfast.systems.prompts import ANSWER, final_text
+from pyfast.systems.prompts import ANSWER, answer_prompt, final_text
 
 
 class Settings(system.Settings):
@@ -18,8 +18,9 @@ class Settings(system.Settings):
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
     """Retrieve, answer."""
     pool = await ctx.retrieve(question.text, settings.k)
-    context = await ctx.narrative(pool, ANSWER)
-    reply = await ctx.generate(ANSWER, context=context, path="", question=question.text)
+    prompt = answer_prompt(ctx, pool)
+    context = await ctx.narrative(pool, prompt)
+    reply = await ctx.generate(prompt, context=context, path="", question=question.text)
     return Answer(final_text(reply.answer), ctx.evidence(pool))
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Context, Prompt, Remaining
 from pyfast.retrieval import EvidencePackage
-from pyfast.systems.prompts import INSUFFICIENT
+from pyfast.systems.prompts import INSUFFICIENT, longest_list
 from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
 
 TOKENS = 1000
@@ -61,18 +61,6 @@ def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
     )
 
 
-def longest_answer(package: EvidencePackage, window: float) -> int:
-    """Characters of an answer that may have to list what the evidence's triples name, in a context window of so
-    many tokens, of which it takes a quarter at most; of few sizes.
-    """
-    graph = (line for line, item in zip(package.lines, package.items, strict=True) if item["source_type"] == "kg")
-    wanted = min(sum(map(len, graph)), int(window / 8 * CHARACTERS_PER_TOKEN_OF_LISTS))
-    longest = _SHORT
-    while longest < wanted:
-        longest *= 2
-    return longest
-
-
 VERIFY = Prompt(
     name="verify",
     system=(
@@ -93,7 +81,9 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context) -> Hea
     A broken answer is asked for again only where the budget surely holds that too. Raises `CallError`.
     """
     left = ctx.remaining()
-    characters = longest_answer(package, min(ctx.context_window_of("answer"), left.tokens))
+    graph = (line for line, item in zip(package.lines, package.items, strict=True) if item["source_type"] == "kg")
+    window = min(ctx.context_window_of("answer"), left.tokens)
+    characters = longest_list(sum(map(len, graph)), window, _SHORT)
     budget = ctx.text_budget(head_prompt(1, characters), left.tokens) - len(question)
     lines = cut_evenly(package.lines, budget, FRAME)
     if not lines or left.calls < 1:

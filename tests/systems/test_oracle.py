@@ -1,0 +1,52 @@
+"""A reader that knows the gold plan and the gold answer is kept from it by the evidence alone."""
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oracle import Oracle, stands
+
+import pyfast
+from pyfast.corpus import read
+from pyfast.evaluation.metrics import score, score_set
+from pyfast.llm import Request
+from pyfast.retrieval import Index, build_index
+from pyfast.systems.prompts import ANSWER
+
+LEAST = {"n2n": {"metaqa": 0.5, "musique": 0.4}, "hseq": {"metaqa": 0.5, "musique": 0.3}}
+
+
+@pytest.fixture(scope="module", params=["metaqa", "musique"])
+def known(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """(name, index, golds, facts)."""
+    folder = data / request.param
+    lines = (folder / "questions.jsonl").read_text().splitlines()
+    golds = [json.loads(line) for line in islice(lines, 0, None, 6)]
+    facts = []
+    if request.param == "metaqa":
+        for line in (folder / "corpus.jsonl").read_text().splitlines():
+            facts += map(tuple, json.loads(line)["triples"])
+    index = build_index(read([folder / "corpus.jsonl"]), tmp_path_factory.mktemp("oracle") / "index")
+    return request.param, index, golds, facts
+
+
+@pytest.mark.parametrize("system", LEAST)
+def test_what_the_evidence_holds_can_be_answered(known: tuple[str, Index, list[Any], Any], system: str) -> None:
+    name, index, golds, facts = known
+    oracle = Oracle(golds, facts)
+    run = pyfast.answer([gold["question"] for gold in golds], index=index, llm=oracle, system=system, strict=True)
+    assert run.status.states.get("failed", 0) == 0
+    for gold, record in zip(golds, run.records, strict=True):
+        scored = score_set if gold.get("answer_mode") == "all" else score
+        assert scored(record.answer, gold["answers"]).em == oracle.held.get(gold["question"], False), gold["id"]
+    assert sum(oracle.held.values()) >= LEAST[system][name] * len(golds)
+
+
+async def test_the_oracle_says_only_what_it_is_sent() -> None:
+    gold = {"question": "Who?", "answers": ["Ida", "Ada"]}
+    for evidence, answer in (("1. It was ADA.", "Ada"), ("1. It was Eve.", "insufficient evidence")):
+        request: Request = ANSWER.request({"context": evidence, "path": "", "question": "Who?"}, 0.0, 0)
+        assert json.loads((await Oracle([gold]).complete(request)).text) == {"answer": answer}
+    assert not stands("Ida", "Who?")
