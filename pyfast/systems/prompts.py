@@ -19,23 +19,31 @@ _SHORT = 300
 """Characters of an answer that is no list"""
 
 
-class PlanFields(BaseModel):
-    """A reasoning plan of one to three hops.
+_PLACE = r"\{entity[12]\}"
 
-    The patterns hold constrained decoding to placeholders of earlier hops, or to leaving the hop out. See
-    `plan_prompt` for the length of texts.
+
+class PlanFields(BaseModel):
+    """A reasoning plan of one to three hops. See `plan_prompt` for the length of texts.
+
+    The patterns hold an answer to placeholders of earlier hops, or to leaving the hop out. Those of the schema
+    also bound the text around them, for a small model that is held to them may find no end: by no more, since
+    compilers of grammars fail above some 120.
     """
 
     hops: int = Field(ge=1, le=3)
     query: str
     entity_type: str = Field(default="", max_length=30)
     second_query: str = Field(
-        default="", pattern=r"^([^{}]*\{entity1\}[^{}]*)?$", examples=["more about {entity1}"]
+        default="",
+        pattern=r"^([^{}]*\{entity1\}[^{}]*)?$",
+        examples=["more about {entity1}"],
+        json_schema_extra={"pattern": r"^([^{}]{0,80}\{entity1\}[^{}]{0,80})?$"},
     )
     third_query: str = Field(
         default="",
-        pattern=r"^([^{}]*\{entity[12]\}[^{}]*(\{entity[12]\}[^{}]*)?)?$",
+        pattern=rf"^([^{{}}]*{_PLACE}[^{{}}]*({_PLACE}[^{{}}]*)?)?$",
         examples=["more about {entity2}"],
+        json_schema_extra={"pattern": rf"^([^{{}}]{{0,80}}{_PLACE}([^{{}}]{{0,40}}{_PLACE})?[^{{}}]{{0,80}})?$"},
     )
     alternatives: list[str] = Field(default=[], max_length=2)
 
@@ -68,7 +76,8 @@ A question is answered by 1, 2 or 3 searches, one after the other. Write them.
 hops is their number; prefer fewer. query is the first search, entity_type the kind of thing it finds, alternatives
 are at most 2 other wordings of it. second_query says {entity1} for what the first search found, third_query says
 {entity2} for what the second found, and {entity1} too if it needs both; a search that is not needed is empty.
-entity_type has at most 30 characters, any other text at most $most.
+query and alternatives have at most $most characters each, entity_type 30; second_query and third_query 80 before
+the first {entity}, 40 between two and 80 behind.
 
 Question: In which year was the University of Oslo founded?
 {"hops": 1, "query": "founding year of the University of Oslo", "entity_type": "year", "second_query": "", \
@@ -97,23 +106,9 @@ Question: $question""",
 @cache
 def _plan_prompt(most: int) -> Prompt[PlanFields]:
     text: Any = Annotated[str, Field(max_length=most)]
-    side = rf"[^{{}}]{{0,{most}}}"
-    place = r"\{entity[12]\}"
+    alternatives: Any = Field(default=[], max_length=2)
     fields = create_model(
-        "PlanFields",
-        __base__=PlanFields,
-        query=(text, ...),
-        second_query=(
-            str,
-            Field(default="", pattern=rf"^({side}\{{entity1\}}{side})?$", examples=["more about {entity1}"]),
-        ),
-        third_query=(
-            str,
-            Field(
-                default="", pattern=rf"^({side}{place}{side}({place}{side})?)?$", examples=["more about {entity2}"]
-            ),
-        ),
-        alternatives=(list[text], Field(default=[], max_length=2)),
+        "PlanFields", __base__=PlanFields, query=(text, ...), alternatives=(list[text], alternatives)
     )
     user = _PLAN.user.replace("$most", str(most))
     return Prompt(_PLAN.name, _PLAN.system, user, fields, _PLAN.max_tokens * most // 120, role=_PLAN.role)
