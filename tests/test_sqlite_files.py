@@ -139,6 +139,7 @@ def test_a_signal_ends_a_look(tmp_path: Path, number: signal.Signals) -> None:
     script = f"""
 import pathlib, signal, sqlite3, sys
 from pyfast.sqlite_files import fault, open_database
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where the tests run in the background
 signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 database = open_database(pathlib.Path({str(tmp_path / "new")!r}))
 print("begun", flush=True)
@@ -153,10 +154,13 @@ while True:  # a machine may be so busy that the signal comes after the statemen
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(0.3)  # it is in the statement now
-        os.kill(process.pid, number)
-        assert process.wait(20) == 130
+        try:
+            process.stdout.readline()
+            time.sleep(0.3)  # it is in the statement now
+            os.kill(process.pid, number)
+            assert process.wait(20) == 130
+        finally:
+            process.kill()
 
 
 def test_an_error_that_sqlite_forgot_is_told_all_the_same() -> None:

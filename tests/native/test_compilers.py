@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,14 +36,12 @@ COMPILERS = ("g++", "clang++-16", "clang++-19")
 SOME = {("clang++-16", "Debug", False), ("clang++-19", "Release", True)}
 
 
-WAYS = [
-    pytest.param(
-        *way,
-        marks=pytest.mark.slow(suite="compilers" if way in SOME else "matrix"),
-        id="-".join(map(str, way)),
-    )
-    for way in product(COMPILERS, ("Debug", "Release"), (False, True))
-]
+def way(*chosen: object) -> Any:
+    suite = "compilers" if chosen in SOME else "matrix"
+    return pytest.param(*chosen, marks=pytest.mark.slow(suite=suite), id="-".join(map(str, chosen)))
+
+
+WAYS = [way(*chosen) for chosen in product(COMPILERS, ("Debug", "Release"), (False, True))]
 
 
 def run(*command: object) -> str:
