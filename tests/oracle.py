@@ -9,8 +9,10 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
+from pyfast.evaluation.metrics import normalise
 from pyfast.llm import Completion, Request
 from pyfast.systems import load_system
 from pyfast.systems.prompts import INSUFFICIENT
@@ -146,4 +148,10 @@ def asked(name: str, relation: str) -> str:
 
 
 def stands(name: str, text: str) -> bool:
-    return name.lower() in text.lower()
+    """Whether it stands there in whole words, as exact match compares them."""
+    return _words(name) in _words(text)
+
+
+@lru_cache(1 << 14)
+def _words(text: str) -> str:
+    return f" {normalise(text)} "

@@ -152,7 +152,8 @@ def _answer_prompt(most: int) -> Prompt[AnswerFields]:
         ),
         user=f"The answer has at most {most} characters.\n\nEvidence:\n$context\n\n${{path}}Question: $question",
         answer=create_model("AnswerFields", __base__=AnswerFields, answer=(str, Field(max_length=most))),
-        max_tokens=160 + ceil((most - _SHORT) / CHARACTERS_PER_TOKEN_OF_LISTS),
+        # A short one holds also where each character is a token, as in numbers.
+        max_tokens=320 + ceil((most - _SHORT) / CHARACTERS_PER_TOKEN_OF_LISTS),
         role="answer",
     )
 

@@ -23,7 +23,7 @@ def known(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.T
     """(name, index, golds, facts)."""
     folder = data / request.param
     lines = (folder / "questions.jsonl").read_text().splitlines()
-    golds = [json.loads(line) for line in islice(lines, 0, None, 6)]
+    golds = [json.loads(line) for line in islice(lines, 0, None, 9)]
     facts = []
     if request.param == "metaqa":
         for line in (folder / "corpus.jsonl").read_text().splitlines():
