@@ -204,7 +204,10 @@ void fuzz_prune(Input& in) {
 void fuzz_weighted_degree(Input& in) {
     const Problem q(in);
     const pyfast::EdgeWeight weight = edge_weight(in);
-    const pyfast::TermWeight function = in.one_in(4) ? [](float x, float y) { return 0.5f * x * y; } : nullptr;
+    pyfast::TermWeight function = nullptr;
+    if (in.one_in(4)) {
+        function = [](float x, float y) { return 0.5f * x * y; };
+    }
     const pyfast::Idf idf = in.one_in(4) ? pyfast::Idf::pool : pyfast::Idf::corpus;
     std::vector<float> degree(in.one_in(32) ? 0 : q.nodes());
     weighted_degree(q.forward(), q.pools.view(), {weight, function, idf, q.threads}, degree);
