@@ -13,7 +13,8 @@ from pyfast.conformance import CheckResult, check_system, checks
 from pyfast.conformance.llm import CheckLLM, spoiled
 from pyfast.conformance.material import MARK
 from pyfast.conformance.runs import name_of
-from pyfast.errors import InputError
+from pyfast.errors import CallError, InputError
+from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system, names
 
@@ -124,10 +125,19 @@ def test_a_system_is_found_by_the_name_that_it_is_bound_to() -> None:
 async def test_the_llm_is_a_function_of_the_request() -> None:
     from pyfast.systems.prompts import PLAN
 
-    for text in ("Who?", f"Who is {MARK}?"):
+    async def reply(request: Request) -> Completion | str:
+        try:
+            return await CheckLLM(spoiled).complete(request)
+        except CallError as error:
+            return str(error)
+
+    replies = []
+    for text in ("Who?", *(f"Who is {MARK} {number}?" for number in range(50))):
         request = PLAN.request({"question": text}, 0.0, 0)
-        one, other = [await CheckLLM(spoiled).complete(request) for _ in range(2)]
-        assert one == other
+        replies.append(await reply(request))
+        assert replies[-1] == await reply(request)
+    refused = sum(isinstance(found, str) for found in replies)
+    assert 0 < refused < len(replies) / 2
 
 
 def test_the_command_fails_where_a_check_does(tmp_path: Path) -> None:
