@@ -16,10 +16,15 @@ from pyfast.systems import load_system
 from pyfast.systems.hseq.system import Settings
 
 if TYPE_CHECKING:
-    from pyfast.training.loop import Point
+    from pyfast.training.estimate import Estimate
+    from pyfast.training.hseq_iterator import Recipe
+    from pyfast.training.loop import Point, Schedule
+    from pyfast.training.weak_positives import Gold
 
 OnStep = Callable[["Point", int], None]
 """Called with each step of a training, and how many there will be"""
+OnEstimate = Callable[["Estimate"], None]
+"""Called with what a training is going to take"""
 _LAST = 10
 
 
@@ -130,13 +135,20 @@ def train_hseq_iterator(
     epochs: int = 1,
     learning_rate: float = 2e-5,
     accumulation: int = 16,
+    batch: int = 1,
+    precision: Literal["float32", "bfloat16"] = "float32",
+    checkpointing: bool = False,
     lora_rank: int = 16,
     lora_alpha: int = 32,
     seed: int = 0,
     minutes: float | None = None,
     on_step: OnStep | None = None,
+    on_estimate: OnEstimate | None = None,
 ) -> Training:
     """Train HSEQ's iterator on questions with gold answers, or go on (section 4.1, appendix A.3).
+
+    On a GPU where there is one, else on the CPU. A program that `accelerate launch` starts several times learns on
+    as many devices: each does its share of every step, and the first writes `out`.
 
     Args:
         sources: Files of questions with gold answers, each with the index (or its folder) where they look.
@@ -150,12 +162,16 @@ def train_hseq_iterator(
         verdict_weight: Weight of the tokens that say whether the evidence suffices.
         epochs: How often each example is learnt from.
         learning_rate: Adam's highest: it rises for 3 % of the steps and falls along a cosine.
-        accumulation: Examples of a step.
+        accumulation: Examples of a step, in all processes together.
+        batch: Examples that go through the model together, at most: those of a step that are alike in length.
+        precision: Of the model's own weights; what learns is in float32.
+        checkpointing: Make what layers made again for the gradient: less memory, about a third more time.
         lora_rank: The rank of LoRA's updates.
         lora_alpha: The scale of LoRA's updates.
         seed: Of order, weights and dropout.
         minutes: Stop then; the same call goes on.
         on_step: Called with each point of the curve, and how many there will be.
+        on_estimate: Called before the first step with what those ahead take; two trials are made for it.
 
     Returns:
         The curve; its path is the adapter, in peft's format.
@@ -169,13 +185,92 @@ def train_hseq_iterator(
         >>> training = train_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL", out="OUT", size=16)
         >>> print(training.path)
     """
-    from pyfast.training.hseq_iterator import ADAPTER, Recipe, train
-    from pyfast.training.loop import Schedule
-    from pyfast.training.weak_positives import read_gold
+    from pyfast.training.hseq_iterator import ADAPTER, Compute, train
+
+    recipe = _recipe(settings, weights, size, max_positives, lexical_weight, verdict_weight, lora_rank, lora_alpha)
+    curve = train(
+        _golds(sources),
+        Path(model),
+        Path(out),
+        recipe,
+        _schedule(epochs, accumulation, learning_rate, seed),
+        Compute(batch=batch, precision=precision, checkpointing=checkpointing),
+        stop=_over(minutes),
+        on_step=on_step or _ignore,
+        on_estimate=on_estimate,
+    )
+    return Training(Path(out) / ADAPTER, curve)
+
+
+def estimate_hseq_iterator(
+    sources: Mapping[str | Path, Index | str | Path] | Mapping[str, str],
+    *,
+    model: str | Path,
+    settings: Mapping[str, Any] | None = None,
+    weights: Sequence[float] = (),
+    size: int = 512,
+    max_positives: int = 4,
+    lexical_weight: float = 0.3,
+    epochs: int = 1,
+    accumulation: int = 16,
+    batch: int = 1,
+    precision: Literal["float32", "bfloat16"] = "float32",
+    checkpointing: bool = False,
+    lora_rank: int = 16,
+    seed: int = 0,
+) -> Estimate:
+    """What `train_hseq_iterator` would take here, by trial: the gradients of the largest and of a usual batch.
+
+    Args:
+        sources: Files of questions with gold answers, each with the index (or its folder) where they look.
+        model: The folder of a language model in safetensors.
+        settings: Settings of hseq by name, as the system is going to run; `guidance` is `template` if not given.
+        weights: Of the sources, in the mixture; none: all alike.
+        size: Steps in the mixture.
+        max_positives: Positives of a question, at most.
+        lexical_weight: Weight of a positive that only shares words with the question; 0 leaves them out.
+        epochs: How often each example is learnt from.
+        accumulation: Examples of a step.
+        batch: Examples that go through the model together, at most.
+        precision: Of the model's own weights.
+        checkpointing: Make what layers made again for the gradient.
+        lora_rank: The rank of LoRA's updates.
+        seed: Of order, weights and dropout.
+
+    Returns:
+        Steps, tokens, the bytes of memory and the seconds of the whole training.
+
+    Raises:
+        InputError: A source or the model cannot be read, or a setting is unknown.
+
+    Example:
+        >>> from pyfast.api.training import estimate_hseq_iterator
+        >>> estimate = estimate_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL", size=16)
+        >>> print(estimate)
+    """
+    from pyfast.training.hseq_iterator import Compute, estimate
+
+    recipe = _recipe(settings, weights, size, max_positives, lexical_weight, 1.0, lora_rank, 2 * lora_rank)
+    compute = Compute(batch=batch, precision=precision, checkpointing=checkpointing)
+    schedule = _schedule(epochs, accumulation, 0.0, seed)
+    return estimate(_golds(sources), Path(model), recipe, schedule, compute)
+
+
+def _recipe(
+    settings: Mapping[str, Any] | None,
+    weights: Sequence[float],
+    size: int,
+    max_positives: int,
+    lexical_weight: float,
+    verdict_weight: float,
+    lora_rank: int,
+    lora_alpha: int,
+) -> Recipe:
+    from pyfast.training.hseq_iterator import Recipe
 
     configured = load_system("hseq").configure({"guidance": "template", **(settings or {})})
     assert isinstance(configured, Settings)
-    recipe = Recipe(
+    return Recipe(
         settings=configured,
         max_positives=max_positives,
         lexical_weight=lexical_weight,
@@ -185,7 +280,13 @@ def train_hseq_iterator(
         lora_rank=lora_rank,
         lora_alpha=lora_alpha,
     )
-    schedule = Schedule(
+
+
+def _schedule(epochs: int, accumulation: int, learning_rate: float, seed: int) -> Schedule:
+    """HSEQ's (A.3.4)."""
+    from pyfast.training.loop import Schedule
+
+    return Schedule(
         epochs=epochs,
         accumulation=accumulation,
         learning_rate=learning_rate,
@@ -193,11 +294,14 @@ def train_hseq_iterator(
         warmup=0.03,
         seed=seed,
     )
+
+
+def _golds(sources: Mapping[Any, Any]) -> list[tuple[Index, list[Gold]]]:
+    from pyfast.training.weak_positives import read_gold
+
     if not sources:
         raise InputError("sources: expected at least one file of questions with its index")
-    read = [(index_of(index), read_gold(Path(questions))) for questions, index in sources.items()]
-    curve = train(read, Path(model), Path(out), recipe, schedule, _over(minutes), on_step or _ignore)
-    return Training(Path(out) / ADAPTER, curve)
+    return [(index_of(index), read_gold(Path(questions))) for questions, index in sources.items()]
 
 
 def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Path:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from pyfast.commands.terminal import numbers, pairs
+from pyfast.commands.terminal import console, numbers, pairs
 from pyfast.commands.training_options import (
     Accumulation,
     Epochs,
@@ -19,6 +19,8 @@ from pyfast.commands.training_options import (
     Seed,
 )
 from pyfast.commands.training_progress import progress, tell
+
+Precision = Literal["float32", "bfloat16"]
 
 
 def hseq_iterator(
@@ -36,14 +38,41 @@ def hseq_iterator(
     epochs: Epochs = 1,
     learning_rate: LearningRate = 2e-5,
     accumulation: Accumulation = 16,
+    batch: Annotated[int, typer.Option(min=1, help="Examples that go through the model together, at most.")] = 1,
+    precision: Annotated[Precision, typer.Option(help="Of the model's own weights.")] = "float32",
+    checkpointing: Annotated[
+        bool, typer.Option("--checkpointing", help="Make what layers made again for the gradient: less memory.")
+    ] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Say what it would take, and learn nothing.")
+    ] = False,
     lora_rank: LoraRank = 16,
     lora_alpha: LoraAlpha = 32,
     seed: Seed = 0,
     minutes: Minutes = None,
 ) -> None:
     """Train HSEQ's iterator on questions with gold answers; OUT/adapter is what it learnt."""
-    from pyfast.api.training import train_hseq_iterator
+    from pyfast.api.training import estimate_hseq_iterator, train_hseq_iterator
 
+    if estimate:
+        found = estimate_hseq_iterator(
+            pairs("SOURCES", sources),
+            model=model,
+            settings=pairs("--set", setting),
+            weights=numbers("--weights", weights),
+            size=size,
+            max_positives=max_positives,
+            lexical_weight=lexical_weight,
+            epochs=epochs,
+            accumulation=accumulation,
+            batch=batch,
+            precision=precision,
+            checkpointing=checkpointing,
+            lora_rank=lora_rank,
+            seed=seed,
+        )
+        print(found)
+        return
     with progress() as on_step:
         training = train_hseq_iterator(
             pairs("SOURCES", sources),
@@ -58,10 +87,14 @@ def hseq_iterator(
             epochs=epochs,
             learning_rate=learning_rate,
             accumulation=accumulation,
+            batch=batch,
+            precision=precision,
+            checkpointing=checkpointing,
             lora_rank=lora_rank,
             lora_alpha=lora_alpha,
             seed=seed,
             minutes=minutes,
             on_step=on_step,
+            on_estimate=lambda found: console().print(str(found)),
         )
     tell(training)

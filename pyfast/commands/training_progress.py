@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -30,5 +31,7 @@ def progress() -> Iterator[OnStep]:
 
 
 def tell(training: Training) -> None:
-    """Say how it ended, and where what was learnt lies."""
+    """Say how it ended, and where what was learnt lies: of several processes the first."""
+    if os.environ.get("RANK", "0") != "0":
+        return
     print(f"{len(training.curve)} steps, loss {training.loss:.3f}; {training.path}")

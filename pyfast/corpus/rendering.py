@@ -1,6 +1,6 @@
 """How retrieval and the LLM read a passage: one line of text that stands on its own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 Fact = tuple[str, str, str, str | None]
@@ -22,6 +22,12 @@ def row_line(title: str, section: str, header: Sequence[str], cells: Sequence[st
         if cell
     ]
     return fold(" | ".join(parts))
+
+
+def table_line(title: str, section: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """``title | section | name; name; ... | cell; cell; ... | ...``: a whole table, its header before its rows."""
+    lines = ["; ".join(map(fold, cells)) for cells in (header, *rows) if any(cells)]
+    return fold(" | ".join([part for part in (title.strip(), section.strip()) if part] + lines))
 
 
 def subgraph_line(facts: Sequence[Fact]) -> str:

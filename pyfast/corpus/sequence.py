@@ -25,6 +25,7 @@ from pyfast.corpus.rendering import (
     paragraph_line,
     row_line,
     subgraph_line,
+    table_line,
 )
 from pyfast.corpus.schema import Kind
 
@@ -175,6 +176,8 @@ class Corpus:
             header, column = self._header(source), int(self.end[i])
             name = header[column : column + 1]
             return row_line(self._titles[source], self._sections[source], name, [self._text(i)])
+        if level == _TABLE:
+            return table_line(self._titles[source], self._sections[source], self._header(source), self._rows(i))
         return paragraph_line(self._titles[source], self.content(i))
 
     def evidence_items(self, i: int) -> list[int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from itertools import chain, islice, pairwise, zip_longest
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from pyfast.retrieval.index import Index
 from pyfast.retrieval.lexical_selection import Words
 
 Priority = tuple[Level, ...]
-_HOPS = 64  # of what names the same entities, so many are compared with the question
+_HOPS = 64  # of what names the same entities, or lies beside a row, so many are looked at
+_BESIDE = 1024  # segments of the documents that a search found, at most
 _LARGEST = 1 << 14  # bytes of a neighbour: the parent of a row may be a table of millions
 
 
@@ -54,15 +56,29 @@ class Move:
 
 
 def open_window(index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority) -> list[View]:
-    """Window(S_h; W, rho) for each question: the `prior` passages that a search finds come first, then rho."""
+    """Window(S_h; W, rho) for each question: the `prior` passages that a search finds come first, then their
+    documents in the order rho, then the whole sequence in it.
+    """
     stream = index.stream(priority)
     if prior:
-        pools = index.search(questions, prior)
-        priors = _lists([index.passages[pool.passages] for pool in pools])
+        found = [index.passages[pool.passages] for pool in index.search(questions, prior)]
+        priors = _lists([np.concatenate([it, _beside(index, it, priority)]) for it in found])
         cursors = stream.cursors(priors=priors)
     else:
         cursors = stream.cursors(len(questions))
     return _views(index, stream, questions, cursors, [()] * len(questions), width)
+
+
+def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
+    """The other segments of the passages' documents: best level first, in a level as the documents were found."""
+    corpus = index.corpus
+    documents = list(dict.fromkeys(corpus.source[passages].tolist()))
+    roots = corpus.roots[documents]
+    stops = np.minimum(corpus.subtree_end[roots], roots + _BESIDE)
+    segments = np.concatenate([np.empty(0, np.int64), *map(np.arange, roots, stops)])
+    segments = segments[~np.isin(segments, passages)]
+    levels = corpus.level[segments]
+    return np.concatenate([np.empty(0, np.int64), *(segments[levels == level] for level in priority)])[:_BESIDE]
 
 
 def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority) -> list[View]:
@@ -117,11 +133,59 @@ def _neighbours(
             for at in which:
                 near[at] = _related(index, moves[at], set(cursors[at : at + 1].selected[1].tolist()), limit)
             continue
+        if kind in ("row", "column"):
+            for at in which:
+                gone = set(cursors[at : at + 1].selected[1].tolist())
+                beside = chain.from_iterable(_across(index, stream, kind, i) for i in moves[at].of)
+                near[at] = list(islice(dict.fromkeys(i for i in beside if i not in gone), limit))
+            continue
         lists = _lists([np.array(moves[at].of, np.int64) for at in which])
         found = stream.neighbors(lists, kind, Cursors.join([cursors[at : at + 1] for at in which]), limit)
         for at, segments in zip(which, _split(*found), strict=True):
             near[at] = segments
     return near
+
+
+def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i: int) -> Iterable[int]:
+    """What lies across from a segment. Of a cell the others of its row or column. Of a table row the rows beside
+    it, nearest first, or for `column` those of them that have a cell's text in common with it. Of a paragraph,
+    or the paragraph of a sentence, those beside it: a text has one column.
+    """
+    corpus = index.corpus
+    if corpus.level[i] == Level.TABLE_CELL:
+        return map(int, stream.neighbors([i], kind)[1])
+    if corpus.level[i] == Level.SENTENCE:
+        i = int(corpus.parent[i])
+    if corpus.level[i] not in (Level.TABLE_ROW, Level.PARAGRAPH):
+        return []
+    siblings = chain.from_iterable(zip_longest(_before(index, i), _after(index, i)))
+    beside = (it for it in islice(siblings, _HOPS) if it is not None)
+    if kind == "row" or corpus.level[i] == Level.PARAGRAPH:
+        return beside
+    own = set(corpus.cells(i))
+    return (it for it in beside if own.intersection(corpus.cells(it)))
+
+
+def _before(index: Index, i: int) -> Iterator[int]:
+    """The siblings before a segment, of its level, the nearest first."""
+    corpus = index.corpus
+    parent, at = corpus.parent[i], i - 1
+    while at > parent:
+        while corpus.parent[at] > parent:
+            at = int(corpus.parent[at])
+        if corpus.level[at] == corpus.level[i]:
+            yield at
+        at -= 1
+
+
+def _after(index: Index, i: int) -> Iterator[int]:
+    """The siblings behind a segment, of its level, the nearest first."""
+    corpus = index.corpus
+    stop, at = int(corpus.subtree_end[corpus.parent[i]]), int(corpus.subtree_end[i])
+    while at < stop:
+        if corpus.level[at] == corpus.level[i]:
+            yield at
+        at = int(corpus.subtree_end[at])
 
 
 def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:

@@ -17,10 +17,12 @@ from pyfast.conversation import History, Linear, Memory, MemoryQuery, apply_memo
 from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
 from pyfast.conversation.injection import MODEL, Framed, Turn, embedded, framed
 from pyfast.engine import Question
+from pyfast.errors import InputError
 from pyfast.llm.local import folder_hash
 from pyfast.llm.template import chat
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 from pyfast.retrieval.embeddings import DEFAULT
+from pyfast.training.devices import open_devices
 from pyfast.training.loop import Point, Schedule, fit
 from pyfast.training.lora import completion_loss, learning, open_model, save_merged, with_lora
 
@@ -66,6 +68,8 @@ def train(
     it learnt taken in), `encoder.safetensors` with its JSON, and `recipe.json`. Raises as `fit` and
     `open_model` do.
     """
+    if open_devices().count > 1:
+        raise InputError("graph_convqa learns in one process, on the CPU")
     torch.manual_seed(schedule.seed)
     model, tokenizer = open_model(model_folder)
     examples = make_examples(index, turns, tokenizer, recipe)
@@ -81,7 +85,7 @@ def train(
     }
     curve = fit(
         examples,
-        lambda example: loss_of(example, model, encoder),
+        lambda batch: torch.stack([loss_of(example, model, encoder) for example in batch]).sum(),
         parameters,
         out,
         schedule,

@@ -14,8 +14,18 @@ from pyfast.llm.local import digest, folder_hash
 from pyfast.llm.template import chat_tokens
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.system import Settings
-from pyfast.training.loop import Point, Schedule, fit
-from pyfast.training.lora import ALL_PROJECTIONS, completion_loss, learning, open_model, save_adapter, with_lora
+from pyfast.training.devices import Devices, open_devices
+from pyfast.training.estimate import Estimate, estimated
+from pyfast.training.loop import Batches, Point, Schedule, fit, steps_of
+from pyfast.training.lora import (
+    ALL_PROJECTIONS,
+    Precision,
+    completion_losses,
+    learning,
+    open_model,
+    save_adapter,
+    with_lora,
+)
 from pyfast.training.mixture import mixed
 from pyfast.training.trajectories import Target, trajectories
 from pyfast.training.weak_positives import Gold, candidate_passages, weak_positives
@@ -49,6 +59,22 @@ class Recipe:
         return {**asdict(self), "settings": self.settings.model_dump(mode="json")}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compute:
+    """How it is computed, which changes what is learnt by rounding and by what dropout draws, and no more: a
+    training may go on with another.
+    """
+
+    batch: int = 1
+    """Examples that go through the model together, at most"""
+    precision: Precision = "float32"
+    checkpointing: bool = False
+    """Forget what layers made, and make it again for the gradient: less memory, a third more time"""
+
+
+PLAIN = Compute()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
     """One step: the prompt's tokens, the action's with their weights."""
@@ -57,43 +83,49 @@ class Example:
     answer: torch.Tensor
     weights: torch.Tensor
 
+    @property
+    def tokens(self) -> int:
+        """Of what the model reads."""
+        return len(self.prompt) + len(self.answer) - 1
+
+
+Sources = Sequence[tuple[Index, Sequence[Gold]]]
+"""Indexes, with the questions that are learnt from there"""
+
 
 def train(
-    sources: Sequence[tuple[Index, Sequence[Gold]]],
+    sources: Sources,
     model_folder: Path,
     out: Path,
     recipe: Recipe,
     schedule: Schedule,
+    compute: Compute = PLAIN,
+    *,
     stop: Callable[[], bool] = lambda: False,
     on_step: Callable[[Point, int], None] = lambda point, total: None,
+    on_estimate: Callable[[Estimate], None] | None = None,
 ) -> list[Point]:
-    """Learn from the questions of each source (an index, and questions with gold answers), or go on; the curve.
+    """Learn from the questions of each source, or go on; the curve.
 
-    `out` gets the checkpoint, the curve, `adapter` in peft's format and `recipe.json`. The examples come in the
-    order of the curriculum, whatever the schedule's `order`. Raises as `fit` and `open_model` do.
+    Started by `accelerate launch`, each process learns from its share, on its own device. `out` gets the
+    checkpoint, the curve, `adapter` in peft's format and `recipe.json`. The examples come in the order of the
+    curriculum, whatever the schedule's `order`. Raises as `fit` and `open_model` do.
     """
     schedule = replace(schedule, order="given")
-    torch.manual_seed(schedule.seed)
-    model, tokenizer = open_model(model_folder)
-    targets = mixed(
-        [list(targets_of(index, golds, recipe)) for index, golds in sources],
-        recipe.weights,
-        recipe.size,
-        schedule.seed,
-    )
-    examples = [example_of(target, tokenizer, recipe) for target in targets]
-    model = with_lora(
-        model, rank=recipe.lora_rank, alpha=recipe.lora_alpha, dropout=recipe.dropout, targets=ALL_PROJECTIONS
-    ).train()
+    devices = open_devices()
+    model, examples = prepared(sources, model_folder, recipe, compute, schedule.seed, devices)
     described = {
         "recipe": recipe.as_json(),
         "model": folder_hash(model_folder),
         "examples": digest([[*map(torch.Tensor.tolist, (it.prompt, it.answer, it.weights))] for it in examples]),
     }
     curve = fit(
-        examples, lambda example: loss_of(example, model), learning(model), out, schedule, described,
-        stop=stop, on_step=on_step,
+        examples, lambda batch: losses_of(batch, model).sum(), learning(model), out, schedule, described,
+        stop=stop, on_step=on_step, batches=Batches(lambda it: it.tokens, compute.batch), devices=devices,
+        on_estimate=on_estimate,
     )  # fmt: skip
+    if not devices.first:
+        return curve
     save_adapter(model, out / ADAPTER)
     said = {
         "recipe": recipe.as_json(),
@@ -103,6 +135,35 @@ def train(
     }
     (out / "recipe.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     return curve
+
+
+def estimate(
+    sources: Sources, model_folder: Path, recipe: Recipe, schedule: Schedule, compute: Compute = PLAIN
+) -> Estimate:
+    """What `train` would take on this device, tried out; nothing is learnt. Raises as `train` does."""
+    schedule, devices = replace(schedule, order="given"), open_devices()
+    model, examples = prepared(sources, model_folder, recipe, compute, schedule.seed, devices)
+    batches: Batches[Example] = Batches(lambda it: it.tokens, compute.batch)
+    steps = steps_of(examples, schedule, batches)
+    return estimated(steps, lambda batch: losses_of(batch, model).sum(), learning(model), batches.size, devices)
+
+
+def prepared(
+    sources: Sources, model_folder: Path, recipe: Recipe, compute: Compute, seed: int, devices: Devices
+) -> tuple[Any, list[Example]]:
+    """(the model with its fresh updates, on the device; what it learns from)."""
+    torch.manual_seed(seed)
+    model, tokenizer = open_model(model_folder, compute.precision)
+    targets = mixed(
+        [list(targets_of(index, golds, recipe)) for index, golds in sources], recipe.weights, recipe.size, seed
+    )
+    examples = [example_of(target, tokenizer, recipe) for target in targets]
+    if compute.checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model = with_lora(
+        model, rank=recipe.lora_rank, alpha=recipe.lora_alpha, dropout=recipe.dropout, targets=ALL_PROJECTIONS
+    )
+    return model.train().to(devices.device), examples
 
 
 def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[Target]:
@@ -131,7 +192,9 @@ def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
     )
 
 
-def loss_of(example: Example, model: Any) -> torch.Tensor:
-    """Cross-entropy of the action's tokens alone, each with its weight (A.3.2)."""
-    prompt = torch.nn.functional.embedding(example.prompt, model.get_input_embeddings().weight)
-    return completion_loss(model, prompt, example.answer, example.weights)
+def losses_of(batch: Sequence[Example], model: Any) -> torch.Tensor:
+    """Of each example the cross-entropy of the action's tokens alone, each with its weight (A.3.2)."""
+    table = model.get_input_embeddings().weight
+    prompts = [torch.nn.functional.embedding(it.prompt.to(table.device), table) for it in batch]
+    answers = [it.answer.to(table.device) for it in batch]
+    return completion_losses(model, prompts, answers, [it.weights.to(table.device) for it in batch])

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from safetensors.torch import save_file
 
 from pyfast.errors import InputError, RunError
 from pyfast.files import written_aside
+from pyfast.training.devices import ALONE, Devices
+from pyfast.training.estimate import Estimate, estimated
 
 CHECKPOINT, CURVE = "checkpoint.safetensors", "curve.jsonl"
 _STATE = ("step", "exp_avg", "exp_avg_sq")
@@ -36,7 +38,7 @@ class Schedule:
 
     epochs: int = 1
     accumulation: int = 4
-    """Examples of a step; each is a batch of its own"""
+    """Examples of a step, in all processes together"""
     learning_rate: float = 5e-5
     rate: Literal["constant", "cosine"] = "constant"
     """The cosine's half wave leads from the learning rate to zero"""
@@ -65,6 +67,22 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
+class Batches(Generic[E]):
+    """How a step's examples go through the model: so many at once, those of like size together."""
+
+    size: Callable[[E], int]
+    """Tokens of an example"""
+    most: int = 1
+
+    def of(self, examples: Sequence[E]) -> list[list[int]]:
+        """The places of a step's examples, batch by batch; batches of one keep their order."""
+        places = list(range(len(examples)))
+        if self.most > 1:
+            places.sort(key=lambda at: -self.size(examples[at]))
+        return [places[at : at + self.most] for at in range(0, len(places), self.most)]
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """One step on the curve; a line of curve.jsonl."""
 
@@ -79,7 +97,7 @@ class Point:
 
 def fit(
     examples: Sequence[E],
-    loss: Callable[[E], torch.Tensor],
+    loss: Callable[[Sequence[E]], torch.Tensor],
     parameters: Mapping[str, torch.Tensor],
     folder: Path,
     schedule: Schedule,
@@ -87,59 +105,76 @@ def fit(
     *,
     stop: Callable[[], bool] = lambda: False,
     on_step: Callable[[Point, int], None] = lambda point, total: None,
+    batches: Batches[E] | None = None,
+    devices: Devices = ALONE,
+    on_estimate: Callable[[Estimate], None] | None = None,
 ) -> list[Point]:
     """Learn, or go on from the folder's checkpoint; the curve, whole unless its file was damaged. `parameters` are
     changed in place.
 
-    `loss(example)` is a scalar; `described` is what the training depends on beside the schedule (data, model).
-    `stop` is asked before each step: what was learnt is kept. `on_step` hears of each step, and how many there
-    are. Raises `InputError` where the checkpoint is another training's, and `RunError` where the loss is not
-    finite.
+    `loss(examples)` is the sum of a batch's losses; `described` is what the training depends on beside the
+    schedule (data, model). `stop` is asked before each step: what was learnt is kept. `on_step` hears of each
+    step, and how many there are. Without `batches` each example is one. Of several `devices` each process does
+    its share of a step's batches, and the first one writes the files and tells `on_step` and `on_estimate`; the
+    latter hears what the steps ahead take, unless there is none. Raises `InputError` where the checkpoint is
+    another training's, and `RunError` where the loss is not finite, or the processes have different checkpoints.
     """
     if not examples:
         raise InputError("nothing to learn from: there is no example")
     folder.mkdir(parents=True, exist_ok=True)
+    batches = batches or Batches(lambda example: 1)
     optimizer = torch.optim.Adam(parameters.values(), lr=schedule.learning_rate)
     digest = _digest({"schedule": asdict(schedule), "examples": len(examples), **described})
     done = _restore(folder / CHECKPOINT, parameters, optimizer, digest)
+    if devices.total(torch.tensor(done)).item() != done * devices.count:
+        raise RunError(f"{folder}: not the same folder for all processes, which begin at different steps")
     curve = _curve(folder / CURVE, done)
     total, reached = schedule.steps(len(examples)), done
-    with (folder / CURVE).open("a", encoding="utf-8") as file:
-        for step in range(done, total):
-            if stop():
-                break
-            point = _step(examples, loss, parameters, optimizer, schedule, step)
-            curve.append(point)
-            file.write(json.dumps(asdict(point)) + "\n")
-            file.flush()
-            reached = step + 1
+    if on_estimate and done < total:
+        ahead = steps_of(examples, schedule, batches, done)
+        estimate = estimated(ahead, loss, parameters, batches.size, devices)
+        if devices.first:
+            on_estimate(estimate)
+    if devices.first:
+        _write_curve(folder / CURVE, curve)
+    for step in range(done, total):
+        if devices.either(stop()):
+            break
+        point = _step(examples, loss, parameters, optimizer, schedule, step, batches, devices)
+        curve.append(point)
+        reached = step + 1
+        if devices.first:
+            with (folder / CURVE).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(point)) + "\n")
             on_step(point, total)
             if reached % schedule.save_every == 0:
                 _save(folder / CHECKPOINT, parameters, optimizer, digest, reached)
-    if reached > done:
+    if reached > done and devices.first:
         _save(folder / CHECKPOINT, parameters, optimizer, digest, reached)
     return curve
 
 
 def _step(
     examples: Sequence[E],
-    loss: Callable[[E], torch.Tensor],
+    loss: Callable[[Sequence[E]], torch.Tensor],
     parameters: Mapping[str, torch.Tensor],
     optimizer: torch.optim.Optimizer,
     schedule: Schedule,
     step: int,
+    batches: Batches[E],
+    devices: Devices,
 ) -> Point:
     started = perf_counter()
     for group in optimizer.param_groups:
         group["lr"] = schedule.learning_rate_of(step, schedule.steps(len(examples)))
     epoch, chosen = batch(len(examples), schedule, step)
-    losses = []
-    for place, i in enumerate(chosen):
-        torch.manual_seed(int.from_bytes(blake2b(repr((schedule.seed, step, place)).encode()).digest()[:7]))
-        value = loss(examples[i])
+    losses = 0.0
+    for places in devices.share(batches.of([examples[i] for i in chosen])):
+        torch.manual_seed(int.from_bytes(blake2b(repr((schedule.seed, step, places[0])).encode()).digest()[:7]))
+        value = loss([examples[chosen[place]] for place in places])
         torch.autograd.backward(value / len(chosen))
-        losses.append(value.item())
-    mean = sum(losses) / len(losses)
+        losses += value.item()
+    mean = devices.add_gradients(parameters.values(), losses) / len(chosen)
     norm = torch.nn.utils.clip_grad_norm_(parameters.values(), schedule.clip).item()
     if not math.isfinite(mean) or not math.isfinite(norm):
         raise RunError(f"step {step}: the loss is {mean:g}, its gradient {norm:g}; try a lower learning rate")
@@ -157,6 +192,17 @@ def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]
         order = np.random.default_rng((schedule.seed, epoch)).permutation(examples)
     first = place * schedule.accumulation
     return epoch, order[first : first + schedule.accumulation].tolist()
+
+
+def steps_of(
+    examples: Sequence[E], schedule: Schedule, batches: Batches[E], first: int = 0
+) -> list[list[list[E]]]:
+    """The batches of each step from the `first` one on."""
+    steps = []
+    for step in range(first, schedule.steps(len(examples))):
+        chosen = [examples[i] for i in batch(len(examples), schedule, step)[1]]
+        steps.append([[chosen[at] for at in places] for places in batches.of(chosen)])
+    return steps
 
 
 def _tensors(
@@ -198,7 +244,9 @@ def _restore(
             for name, parameter in parameters.items():
                 parameter.data.copy_(file.get_tensor(name))
                 if f"{_STATE[0]}:{name}" in names:
-                    optimizer.state[parameter] = {part: file.get_tensor(f"{part}:{name}") for part in _STATE}
+                    state = {part: file.get_tensor(f"{part}:{name}") for part in _STATE}
+                    moments = {part: state[part].to(parameter.device) for part in _STATE[1:]}
+                    optimizer.state[parameter] = state | moments
     except (SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"{path}: damaged: {error}; remove it to begin anew") from None
     return step
@@ -219,8 +267,11 @@ def _curve(path: Path, done: int) -> list[Point]:
         if point.step >= done:
             break
         curve.append(point)
-    path.write_text("".join(f"{json.dumps(asdict(point))}\n" for point in curve), encoding="utf-8")
     return curve
+
+
+def _write_curve(path: Path, curve: Sequence[Point]) -> None:
+    path.write_text("".join(f"{json.dumps(asdict(point))}\n" for point in curve), encoding="utf-8")
 
 
 def _digest(described: Mapping[str, Any]) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from pyfast.errors import InputError, ModelNotFoundError
 
+Precision = Literal["float32", "bfloat16"]
+"""Of the weights that stay as they are; what learns is in float32, whatever the others are"""
 TARGETS = ("q_proj", "k_proj", "v_proj")
 ALL_PROJECTIONS = (*TARGETS, "o_proj", "gate_proj", "up_proj", "down_proj")
 """Of attention and MLP (HSEQ, A.3.4)"""
 
 
-def open_model(folder: Path) -> tuple[Any, Any]:
-    """(the model in float32, its tokenizer) from a folder with safetensors. Raises `ModelNotFoundError`."""
+def open_model(folder: Path, precision: Precision = "float32") -> tuple[Any, Any]:
+    """(the model, its tokenizer) from a folder with safetensors. Raises `ModelNotFoundError`."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
@@ -25,7 +27,7 @@ def open_model(folder: Path) -> tuple[Any, Any]:
         raise ModelNotFoundError(f"no model folder at {folder} (it has no config.json)")
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, local_files_only=True
+            folder, dtype=getattr(torch, precision), use_safetensors=True, local_files_only=True
         )
         return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError) as error:
@@ -65,11 +67,37 @@ def completion_loss(
     The prompt's own tokens bear no loss (graph_convqa, equation 8), and no logits are made for them. With
     `weights` (float32[c], one for each token) the sum of the weighted losses over c.
     """
-    said = model.get_input_embeddings()(completion[:-1])
-    inputs = torch.cat([prompt, said]).unsqueeze(0)
-    logits = model(inputs_embeds=inputs, logits_to_keep=len(completion)).logits[0]
-    losses = torch.nn.functional.cross_entropy(logits, completion, reduction="none")
-    return losses.mean() if weights is None else (losses * weights).mean()
+    every = torch.ones(len(completion), device=prompt.device) if weights is None else weights
+    return completion_losses(model, [prompt], [completion], [every])[0]
+
+
+def completion_losses(
+    model: Any,
+    prompts: Sequence[torch.Tensor],
+    completions: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+) -> torch.Tensor:
+    """`completion_loss` of each of several, which go through the model together.
+
+    Shorter ones are filled up behind: no token of a causal model sees what comes after it.
+    """
+    table = model.get_input_embeddings()
+    inputs = torch.nn.utils.rnn.pad_sequence(
+        [torch.cat([prompt, table(said[:-1])]) for prompt, said in zip(prompts, completions, strict=True)],
+        batch_first=True,
+    )
+    places = [
+        torch.arange(len(prompt) - 1, len(prompt) - 1 + len(said), device=inputs.device)
+        for prompt, said in zip(prompts, completions, strict=True)
+    ]
+    kept = torch.cat(places).unique()
+    logits = model(inputs_embeds=inputs, logits_to_keep=kept).logits
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    losses = []
+    for row, place, said, weight in zip(logits, places, completions, weights, strict=True):
+        own = row[torch.searchsorted(kept, place)]
+        losses.append((torch.nn.functional.cross_entropy(own, said, reduction="none") * weight).mean())
+    return torch.stack(losses)
 
 
 def save_adapter(model: Any, folder: Path) -> None:

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from pyfast.corpus import PRIORITY, Level, TextDocument
+from pyfast.corpus import PRIORITY, Level, Table, TextDocument
 from pyfast.ops.hseq_stream import Neighbors
 from pyfast.retrieval import Index, Move, View, build_index, candidates, move_on, open_window, select_lexically
 
@@ -45,7 +46,7 @@ def test_batches_do_not_matter(small: Index, kind: Neighbors | None) -> None:
         assert [(places(v), v.front) for v in together] == [(places(v), v.front) for v in alone]
 
 
-@pytest.mark.parametrize("kind", ["children", "parent", "row", "column"])
+@pytest.mark.parametrize("kind", ["children", "parent"])
 def test_neighbours_are_those_of_the_stream(small: Index, kind: Neighbors) -> None:
     stream = small.stream(PRIORITY)
     for view in opened(small, QUESTIONS, 16):
@@ -54,6 +55,52 @@ def test_neighbours_are_those_of_the_stream(small: Index, kind: Neighbors) -> No
         near = [i for i in stream.neighbors(([0, 3], of), kind)[1].tolist() if i not in of][:8]
         assert places(after)[: len(near)] == near
         assert not set(places(after)) & set(of) and len(after.window) == 16
+
+
+def expanded(index: Index, kind: Neighbors, i: int) -> list[int]:
+    """What an expansion of one segment brings to the front."""
+    (view,) = opened(index, ["zzzz"], 40, 0)
+    (after,) = move_on(index, [Move(view, (), kind, (i,))], 40, PRIORITY)
+    return list(after.front)
+
+
+def test_row_and_column_of_rows_cells_and_paragraphs(tmp_path: Path) -> None:
+    rows = (("Ada", "1"), ("Bo", "2"), ("Cy", "1"), ("Di", "3"), ("Ed", "1"))
+    text = TextDocument("text", "", "One is here. It stays.\n\nTwo is here.\n\nThree is here.\n\nFour is here.")
+    index = build_index([Table("t", "Team", "", ("name", "points"), rows, ()), text], tmp_path / "index")
+    corpus = index.corpus
+    levels = {level: np.flatnonzero(corpus.level == level).tolist() for level in Level}
+    ada, bo, cy, di, ed = levels[Level.TABLE_ROW]
+    assert expanded(index, "row", cy) == [bo, di, ada, ed]
+    assert expanded(index, "column", cy) == [ada, ed]  # of one point, too
+    assert expanded(index, "column", bo) == []
+    assert [corpus.content(i) for i in expanded(index, "row", cy + 1)] == ["1"]
+    assert [corpus.content(i) for i in expanded(index, "column", cy + 1)] == ["Ada", "Bo", "Di", "Ed"]
+    one, two, three, four = levels[Level.PARAGRAPH]
+    for kind in ("row", "column"):
+        assert expanded(index, kind, two) == [one, three, four]
+        assert expanded(index, kind, one + 2) == [two, three, four]  # its second sentence
+        assert expanded(index, kind, levels[Level.DOCUMENT][0]) == []
+    (table,) = levels[Level.TABLE]
+    assert corpus.render(table) == "Team | name; points | Ada; 1 | Bo; 2 | Cy; 1 | Di; 3 | Ed; 1"
+    assert expanded(index, "parent", cy) == [table]
+
+
+@pytest.mark.parametrize("first", [Level.PARAGRAPH, Level.SENTENCE])
+def test_behind_the_search_come_its_documents_in_the_order(small: Index, first: Level) -> None:
+    """Best level first, and nothing of a document that was not found before all of these."""
+    priority = (first, Level.TABLE_CELL)
+    corpus = small.corpus
+    for question, pool in zip(QUESTIONS, small.search(QUESTIONS, 3), strict=True):
+        found = small.passages[pool.passages].tolist()
+        (view,) = open_window(small, [question], 1000, 3, priority)
+        sources = set(corpus.source[found].tolist())
+        beside = [i for i in np.flatnonzero(np.isin(corpus.source, list(sources))).tolist() if i not in found]
+        wanted = [i for level in priority for i in beside if corpus.level[i] == level]
+        assert places(view)[: len(found)] == found
+        behind = places(view)[len(found) : len(found) + len(wanted)]
+        assert sorted(behind) == sorted(wanted)
+        assert [corpus.level[i] for i in behind] == [corpus.level[i] for i in wanted]
 
 
 def test_what_is_done_does_not_come_again(small: Index) -> None:

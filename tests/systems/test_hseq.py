@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scripted import Reply, Scripted, run
 
 from pyfast.corpus import KnowledgeGraph, Level, TextDocument, Triple
-from pyfast.engine import Budget, Record
+from pyfast.engine import Budget, Question, Record
 from pyfast.llm import CachedLLM, Completion, Request
 from pyfast.retrieval import Candidate, Index, build_index
 from pyfast.systems.hseq.actions import action_text, select_prompt
@@ -163,6 +163,17 @@ def test_the_order_is_the_users(small: Index) -> None:
     llm = hseq(select=picks(1, enough=True))
     one(small, llm, prior="0", order="triplet,sentence", window="3")
     assert all(line.startswith("triplet: ") for line in windows(llm)[0])
+
+
+def test_the_order_acts_by_default(hybridqa: Index, hybridqa_questions: list[Question]) -> None:
+    """The last of 4 windows shows what the order puts first; most found documents have several levels to order."""
+    asked = hybridqa_questions[:8]
+    found = [
+        run(hybridqa, hseq(select=picks(1)), asked, "hseq", **order)
+        for order in ({}, {}, {"order": "triplet,sentence,table_row,paragraph"})
+    ]
+    one, same, other = ([json.dumps(record.evidence) for record in records] for records in found)
+    assert one == same and sum(a != b for a, b in zip(one, other, strict=True)) >= 6
 
 
 BROKEN: list[Reply] = ["nonsense", "{}", Completion("", "length"), picks(99), '{"type": "select"}']

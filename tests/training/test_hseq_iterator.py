@@ -21,7 +21,7 @@ from pyfast.llm.local import folder_hash
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.actions import select_prompt
 from pyfast.systems.hseq.system import Settings
-from pyfast.training.hseq_iterator import ADAPTER, Recipe, example_of, loss_of, targets_of, train
+from pyfast.training.hseq_iterator import ADAPTER, Recipe, example_of, losses_of, targets_of, train
 from pyfast.training.loop import CURVE, Schedule
 from pyfast.training.lora import ALL_PROJECTIONS, merge_adapter, open_model, with_lora
 from pyfast.training.weak_positives import Gold, read_gold
@@ -51,7 +51,7 @@ def test_only_the_action_bears_loss(small: Index, golds: list[Gold], tiny: Path)
         labels = torch.cat([torch.full_like(example.prompt, -100), example.answer])
         inputs = torch.cat([example.prompt, example.answer])
         expected = model(input_ids=inputs[None], labels=labels[None]).loss
-        torch.testing.assert_close(loss_of(example, model), expected)
+        torch.testing.assert_close(losses_of([example], model)[0], expected)
 
 
 def test_weights_are_of_the_verdict_and_of_what_is_not_sure(small: Index, golds: list[Gold], tiny: Path) -> None:
@@ -68,7 +68,7 @@ def test_weights_are_of_the_verdict_and_of_what_is_not_sure(small: Index, golds:
     inputs = torch.cat([example.prompt, example.answer])[None]
     told = torch.log_softmax(model(input_ids=inputs).logits[0, len(example.prompt) - 1 : -1], dim=-1)
     losses = -told.gather(1, example.answer[:, None])[:, 0]
-    torch.testing.assert_close(loss_of(example, model), (losses * example.weights).mean())
+    torch.testing.assert_close(losses_of([example], model)[0], (losses * example.weights).mean())
 
 
 def test_lora_is_that_of_the_paper(tiny: Path) -> None:

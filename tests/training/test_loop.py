@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ SCHEDULE = Schedule(epochs=3, accumulation=4, learning_rate=0.05, clip=1e9, save
 DATA = {"data": "ten numbers"}
 
 
+def each(loss: Callable[[float], torch.Tensor]) -> Callable[[Sequence[float]], torch.Tensor]:
+    """The loss of a batch."""
+    return lambda examples: torch.stack([loss(example) for example in examples]).sum()
+
+
 def fresh() -> dict[str, torch.Tensor]:
     torch.manual_seed(7)
     return {name: torch.randn(5, requires_grad=True) for name in ("a", "b", "never")}
@@ -30,7 +36,7 @@ def learn(folder: Path, parameters: dict[str, torch.Tensor], schedule: Schedule 
         noise = torch.rand(5)  # as dropout draws
         return ((parameters["a"] * noise - example) ** 2 + (parameters["b"] * example).sin()).mean()
 
-    return fit(EXAMPLES, loss, parameters, folder, schedule, options.pop("described", DATA), **options)
+    return fit(EXAMPLES, each(loss), parameters, folder, schedule, options.pop("described", DATA), **options)
 
 
 def stopped_after(steps: int) -> Any:
@@ -82,7 +88,7 @@ def test_a_parameter_without_a_gradient_at_first_goes_on_with_its_own_steps(tmp_
             return ((used - example) ** 2).mean()
 
         schedule = Schedule(epochs=2, accumulation=2, order="given", learning_rate=0.05)
-        fit(EXAMPLES, loss, parameters, folder, schedule, DATA, **options)
+        fit(EXAMPLES, each(loss), parameters, folder, schedule, DATA, **options)
 
     whole = fresh()
     learn_late(tmp_path / "whole", whole)
@@ -114,7 +120,7 @@ def test_accumulated_gradients_are_those_of_one_batch(tmp_path: Path) -> None:
     def loss(weights: dict[str, torch.Tensor], example: float) -> torch.Tensor:
         return ((weights["a"] - example) ** 2).mean() + weights["b"].square().mean() * example
 
-    fit(EXAMPLES, lambda example: loss(parameters, example), parameters, tmp_path, schedule, DATA)
+    fit(EXAMPLES, each(lambda example: loss(parameters, example)), parameters, tmp_path, schedule, DATA)
     adam = torch.optim.Adam(expected.values(), lr=0.05)
     for step in range(schedule.steps(10)):
         _, chosen = batch(10, schedule, step)
@@ -153,7 +159,7 @@ def test_a_loss_that_is_not_finite_ends_it_and_keeps_the_checkpoint(tmp_path: Pa
     learn(tmp_path, parameters, stop=stopped_after(2))
     kept = (tmp_path / CHECKPOINT).read_bytes()
     with pytest.raises(RunError, match="step 2: the loss is nan"):
-        fit(EXAMPLES, lambda e: parameters["a"].sum() * torch.nan, parameters, tmp_path, SCHEDULE, DATA)
+        fit(EXAMPLES, lambda batch: parameters["a"].sum() * torch.nan, parameters, tmp_path, SCHEDULE, DATA)
     assert (tmp_path / CHECKPOINT).read_bytes() == kept
 
 
@@ -181,7 +187,7 @@ def test_each_step_has_its_rate(tmp_path: Path) -> None:
     """One parameter whose gradient is always 1: Adam moves it by the rate of each step."""
     schedule = Schedule(accumulation=4, learning_rate=0.1, rate="cosine", warmup=0.5, clip=1e9)
     weight = torch.zeros(1, requires_grad=True)
-    fit(EXAMPLES, lambda example: weight.sum(), {"w": weight}, tmp_path, schedule, DATA)
+    fit(EXAMPLES, each(lambda example: weight.sum()), {"w": weight}, tmp_path, schedule, DATA)
     moved = sum(schedule.learning_rate_of(step, 3) for step in range(3))
     assert -weight.item() == pytest.approx(moved, rel=1e-4)
 

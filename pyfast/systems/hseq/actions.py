@@ -36,7 +36,8 @@ You gather evidence for a question, step by step, from numbered candidates. Repl
 type: select to pick candidates; expand to pick them and be shown next what lies beside them.
 args.segment_ids: the numbers of the candidates that best help to answer, best first; none if none helps.
 args.strategy: guided_topk with select; with expand, where to look: children (the parts of a pick), parent (what \
-it is a part of), row, column (of a table cell), relation (what names the same entity).
+it is a part of), row (the rows or paragraphs beside it; of a cell its row), column (of a cell its \
+column; of a row those with a value in common), relation (what names the same entity).
 args.top_k: how many may be picked at most.
 sufficiency: true only if all that is picked, before and now, is enough to answer the question."""
 

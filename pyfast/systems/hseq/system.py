@@ -96,11 +96,11 @@ class Settings(system.Settings):
         json_schema_extra={"paper": "A.3.5"},
     )
     prior: int = Field(
-        default=64,
+        default=48,
         ge=0,
         le=10_000,
-        description="Passages and rows found by a search that come before the order; 0: the order alone, as in the"
-        " paper.",
+        description="Passages and rows found by a search that come before the order, which then goes through their"
+        " documents, and at last through all; 0: the order alone, as in the paper.",
     )
     order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(
         default=PRIORITY,

@@ -1,0 +1,67 @@
+"""The processes that learn together, one on each device, as `accelerate launch` starts them; else one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Where this process learns, and beside how many others."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes files."""
+        return self.rank == 0
+
+    def share(self, things: Sequence[T]) -> Sequence[T]:
+        """What this process does of them."""
+        return things[self.rank :: self.count]
+
+    def either(self, here: bool) -> bool:
+        """Whether it is so in any of the processes, which all ask."""
+        return bool(self.total(torch.tensor([float(here)])).item())
+
+    def total(self, numbers: torch.Tensor) -> torch.Tensor:
+        """The sum of what the processes have, the same in all of them."""
+        if self.count > 1:
+            numbers = numbers.to(self.device)
+            torch.distributed.all_reduce(numbers)
+        return numbers
+
+    def add_gradients(self, parameters: Iterable[torch.Tensor], value: float) -> float:
+        """Give each parameter the sum of the processes' gradients; the sum of their values. A parameter that has
+        a gradient in none of them keeps having none.
+        """
+        if self.count == 1:
+            return value
+        learnt = list(parameters)
+        flags = torch.tensor([value, *(float(it.grad is not None) for it in learnt)], device=self.device)
+        gradients = [(torch.zeros_like(it) if it.grad is None else it.grad).flatten().float() for it in learnt]
+        added = self.total(torch.cat([flags, *gradients]))
+        sums = added[len(flags) :].split([it.numel() for it in learnt])
+        for it, found, own in zip(learnt, added[1 : len(flags)].tolist(), sums, strict=True):
+            it.grad = own.view_as(it).to(it.dtype).clone() if found else None
+        return added[0].item()
+
+
+ALONE = Devices()
+
+
+def open_devices() -> Devices:
+    """Of the processes that were started together: a GPU for each where there are any, else the CPU."""
+    from accelerate import PartialState
+    from accelerate.utils import parse_flag_from_env
+
+    state = PartialState(cpu=not torch.cuda.is_available() or parse_flag_from_env("ACCELERATE_USE_CPU"))
+    return Devices(state.device, state.process_index, state.num_processes)

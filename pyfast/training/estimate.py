@@ -1,0 +1,80 @@
+"""What a training is going to take, from two trials: the batch with most tokens, and a usual one."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TypeVar
+
+import torch
+
+from pyfast.training.devices import Devices
+
+E = TypeVar("E")
+_ADAM = 8
+"""Bytes that Adam keeps of a number that learns"""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Of one process, with what lies ahead."""
+
+    steps: int
+    tokens: int
+    """Of all processes, those that fill batches up among them"""
+    longest: int
+    """Tokens of the largest batch"""
+    memory: int
+    """Bytes, at most: of the GPU, or of the process where it learns on the CPU"""
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.steps} steps, {self.tokens} tokens, at most {self.longest} in a batch; about"
+            f" {self.memory / 2**30:.1f} GiB of memory and {self.seconds / 3600:.1f} hours"
+        )
+
+
+def estimated(
+    steps: Sequence[Sequence[Sequence[E]]],
+    loss: Callable[[Sequence[E]], torch.Tensor],
+    parameters: Mapping[str, torch.Tensor],
+    size: Callable[[E], int],
+    devices: Devices,
+) -> Estimate:
+    """Of steps that have batches of examples: the gradient of the largest batch, and of the middle one, is made
+    and thrown away. Raises torch's error where the memory does not hold the largest.
+    """
+    batches = sorted((batch for step in steps for batch in step), key=lambda batch: tokens_of(batch, size))
+    sizes = [tokens_of(batch, size) for batch in batches]
+
+    def trial(batch: Sequence[E]) -> float:
+        started = perf_counter()
+        torch.autograd.backward(loss(batch))
+        for parameter in parameters.values():
+            parameter.grad = None
+        if devices.device.type == "cuda":
+            torch.cuda.synchronize(devices.device)
+        return perf_counter() - started
+
+    trial(batches[-1])
+    middle = len(batches) // 2
+    seconds = trial(batches[middle]) / sizes[middle] * sum(sizes) / devices.count
+    memory = _peak(devices.device) + _ADAM * sum(it.numel() for it in parameters.values())
+    return Estimate(len(steps), sum(sizes), sizes[-1], memory, seconds)
+
+
+def tokens_of(batch: Sequence[E], size: Callable[[E], int]) -> int:
+    """Of a batch, each example filled up to the longest."""
+    return len(batch) * max(map(size, batch))
+
+
+def _peak(device: torch.device) -> int:
+    """The most bytes that were in use until now."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else 1024 * used
