@@ -20,6 +20,7 @@ from pyfast.commands.evaluate import evaluate
 from pyfast.commands.index import index
 from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import app as knowledge
+from pyfast.commands.prompts import prompts
 from pyfast.commands.status import status
 from pyfast.commands.systems import systems
 from pyfast.commands.terminal import OnStderr, plain
@@ -65,7 +66,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (index, answer, status, evaluate, judge, systems, check, verify, upgrade, doctor):
+for command in (index, answer, status, prompts, evaluate, judge, systems, check, verify, upgrade, doctor):
     app.command()(command)
 app.add_typer(train, name="train")
 app.add_typer(knowledge, name="knowledge")

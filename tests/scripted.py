@@ -77,13 +77,14 @@ def run(
     system: str = "n2n",
     concurrency: int = 64,
     session: Session | None = None,
+    attempts: int = 1,
     **settings: str,
 ) -> list[Any]:
-    """The records of a run, one a question, as they are read back. A broken answer is asked for once."""
+    """The records of a run, one a question, as they are read back. An answer is asked for `attempts` times."""
     asked = [q if isinstance(q, Question) else Question(str(i), q) for i, q in enumerate(questions)]
     chosen = load_system(system)
     ask = chosen.ask(chosen.configure(settings), session)
     records: list[Record] = []
-    budget = Budget(attempts=1)
+    budget = Budget(attempts=attempts)
     asyncio.run(answer_all(iter(asked), ask, index, llm, records.append, concurrency, budget=budget))
     return [SimpleNamespace(**{"reason": None, **record.as_json()}) for record in records]

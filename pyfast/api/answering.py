@@ -64,6 +64,7 @@ def answer(
     max_failures: int | str | None = None,
     response_cache: str | Path | None = None,
     sync: Literal["normal", "full"] = "normal",
+    keep_prompts: bool = True,
     restart: bool = False,
     retry_failed: bool = False,
     on_event: OnEvent = ignore,
@@ -99,6 +100,7 @@ def answer(
         max_failures: Stop when more questions failed: a number, or a share such as `"5%"`.
         response_cache: A folder for plans that follow from the question alone; runs share it.
         sync: `full`: not even a power cut costs an LLM call.
+        keep_prompts: Keep what the model was asked in the run's folder, for `Run.prompts`; not for private data.
         restart: Begin anew; the old folder is kept aside.
         retry_failed: Try again the questions that failed before.
         on_event: Called with each `pyfast.engine.Event`, from another thread; it must return soon.
@@ -156,6 +158,7 @@ def answer(
         failures=failures,
         outage_seconds=60 * not_negative("outage", outage),
         sync=sync,
+        keep_prompts=keep_prompts,
         retry_failed=retry_failed,
     )
     if folder is not None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import overload
 
 from pyfast.engine import Record, Status, Summary, read_status
-from pyfast.engine.run_folder import ANSWERS
+from pyfast.engine.journal import calls_of
+from pyfast.engine.kept_prompts import LLMCall
+from pyfast.engine.run_folder import ANSWERS, JOURNAL
 from pyfast.engine.status import check_folder, status_of
 from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
@@ -76,6 +78,27 @@ class Run:
             return self._status
         assert self.path is not None
         return read_status(self.path)
+
+    def prompts(self, id: str) -> list[LLMCall]:
+        """What was asked of LLMs to answer a question, call by call, and what they said.
+
+        Args:
+            id: The question's.
+
+        Returns:
+            The calls in the order in which they ended. `messages` is None where prompts were not kept.
+
+        Raises:
+            InputError: The run has no such question that has ended, is in memory, or its journal is damaged.
+
+        Example:
+            >>> import pyfast
+            >>> for call in pyfast.Run("RUN").prompts("q1"):
+            ...     print(call.prompt, call.messages, call.completion)
+        """
+        if self.path is None:
+            raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
+        return calls_of(self.path / JOURNAL, id)
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(str(self.path))

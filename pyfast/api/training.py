@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
+from pyfast.api.answering import answer
 from pyfast.api.indexing import index_of
+from pyfast.api.models import GivenLLM
+from pyfast.api.run import Run
 from pyfast.engine import questions_in
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
+from pyfast.systems.hseq.planner import PLANNER
 from pyfast.systems.hseq.system import Settings
 
 if TYPE_CHECKING:
@@ -51,8 +56,12 @@ def train_graph_convqa(
     model: str | Path,
     out: str | Path,
     graph: bool = True,
+    layers: int = 2,
+    heads: int = 2,
+    dropout: float = 0.5,
     residual: bool = True,
     memory: Literal["on", "off", "random"] = "on",
+    memory_share: float = 1 / 3,
     passages: int = 50,
     k: int = 20,
     max_prompt_tokens: int = 1024,
@@ -73,11 +82,15 @@ def train_graph_convqa(
         model: The folder of a language model in safetensors.
         out: The folder of the training; one that was begun goes on.
         graph: False: the text-only fine-tune that the paper compares with.
+        layers: Of the encoder.
+        heads: Of each layer; they share the model's hidden size.
+        dropout: Of the encoder's attention.
         residual: Nodes keep their tokens' embeddings; False is the paper's.
         memory: The evidence memory.
+        memory_share: The share of the evidence that memory may replace.
         passages: Passages whose evidence items are ranked.
         k: Evidence items of a turn.
-        max_prompt_tokens: Tokens of a prompt, at most.
+        max_prompt_tokens: Tokens of a prompt, at most; a warning tells of evidence that has no room there.
         epochs: How often each example is learnt from.
         learning_rate: Adam's.
         accumulation: Examples of a step.
@@ -109,7 +122,11 @@ def train_graph_convqa(
         k=k,
         memory=memory,
         max_prompt_tokens=max_prompt_tokens,
+        layers=layers,
+        heads=heads,
+        dropout=dropout,
         residual=residual,
+        memory_share=memory_share,
         lora_rank=lora_rank,
         lora_alpha=lora_alpha,
     )
@@ -127,6 +144,7 @@ def train_hseq_iterator(
     model: str | Path,
     out: str | Path,
     settings: Mapping[str, Any] | None = None,
+    head: GivenLLM | None = None,
     weights: Sequence[float] = (),
     size: int = 512,
     max_positives: int = 4,
@@ -155,6 +173,8 @@ def train_hseq_iterator(
         model: The folder of a language model in safetensors.
         out: The folder of the training; one that was begun goes on.
         settings: Settings of hseq by name, as the system is going to run; `guidance` is `template` if not given.
+        head: The model that plans, where `guidance` is `head`: as `llm` of `pyfast.answer`. What it plans is a run
+            of its own in the folder `guidance` of `out`, which goes on like any other.
         weights: Of the sources, in the mixture; none: all alike.
         size: Steps in the mixture.
         max_positives: Positives of a question, at most.
@@ -188,8 +208,13 @@ def train_hseq_iterator(
     from pyfast.training.hseq_iterator import ADAPTER, Compute, train
 
     recipe = _recipe(settings, weights, size, max_positives, lexical_weight, verdict_weight, lora_rank, lora_alpha)
+    golds = _golds(sources)
+    if (head is not None) != (recipe.settings.guidance == "head"):
+        raise InputError("guidance=head and head=LLM go together: give both, or neither")
+    if head is not None:
+        recipe = replace(recipe, guidance=_guidance(golds, head, Path(out) / "guidance"))
     curve = train(
-        _golds(sources),
+        golds,
         Path(model),
         Path(out),
         recipe,
@@ -225,6 +250,7 @@ def estimate_hseq_iterator(
         sources: Files of questions with gold answers, each with the index (or its folder) where they look.
         model: The folder of a language model in safetensors.
         settings: Settings of hseq by name, as the system is going to run; `guidance` is `template` if not given.
+            A head is not asked: its plans are taken to be as long as the template's.
         weights: Of the sources, in the mixture; none: all alike.
         size: Steps in the mixture.
         max_positives: Positives of a question, at most.
@@ -280,6 +306,15 @@ def _recipe(
         lora_rank=lora_rank,
         lora_alpha=lora_alpha,
     )
+
+
+def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, folder: Path) -> dict[str, str]:
+    """What the head plans for each question. Of several processes that learn together none may ask it."""
+    texts = list(dict.fromkeys(gold.question for _, some in golds for gold in some))
+    if os.environ.get("RANK") and not (folder.is_dir() and Run(folder).status.ended == len(texts)):
+        raise InputError(f"{folder}: begin with one process: the head has not planned for all questions yet")
+    run = answer(texts, llm=head, system=PLANNER, run=folder)
+    return {text: record.answer for text, record in zip(texts, run.records, strict=True) if record.answer}
 
 
 def _schedule(epochs: int, accumulation: int, learning_rate: float, seed: int) -> Schedule:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyfast.api.answering import QUESTIONS
 from pyfast.engine.configuration import CONFIGURATION, FORMAT, read_with_format
 from pyfast.engine.journal import open_to_read, sound
+from pyfast.engine.kept_prompts import KeptPrompts
 from pyfast.engine.questions import questions_in
 from pyfast.engine.record import digest
 from pyfast.engine.run_folder import ANSWERS, JOURNAL, check_journal, is_running
@@ -155,7 +156,9 @@ def _journal(folder: Path, total: int) -> str:
             ended += 1
             if not 0 <= number < total or state not in ("answered", "abstained", "failed"):
                 raise _FoundError(f"question {number} of {total} ended as {str(state)[:40]!r}")
-    return f"{completions} completions, {ended} questions ended"
+        prompts = KeptPrompts(database).check()
+    kept = f", {prompts} prompts" if prompts else ""
+    return f"{completions} completions, {ended} questions ended{kept}"
 
 
 def _traces_digests(path: Path) -> list[str]:

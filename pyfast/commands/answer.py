@@ -53,6 +53,10 @@ def answer(
         str | None, typer.Option(help="Stop when more than so many failed: a number, or a share such as 5%.")
     ] = None,
     sync: Sync = "normal",
+    keep_prompts: Annotated[
+        bool,
+        typer.Option("--keep-prompts/--no-keep-prompts", help="Keep what the LLM was asked in the run's folder."),
+    ] = True,
     restart: Restart = False,
     retry_failed: RetryFailed = False,
     strict: Annotated[
@@ -86,6 +90,7 @@ def answer(
             max_failures=max_failures,
             response_cache=response_cache,
             sync=sync,
+            keep_prompts=keep_prompts,
             restart=restart,
             retry_failed=retry_failed,
             on_event=on_event,

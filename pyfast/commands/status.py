@@ -31,6 +31,9 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
         lines = "1 line" if found.altered == 1 else f"{found.altered} lines"
         print(f"{lines} of {run / 'answers.jsonl'}: not what was written there; the run, gone on with, mends it")
     print(f"{found.llm_calls} LLM calls; {tokens(found)}")
+    if len(by_role := found.tokens_by_role) > 1:
+        each = (f"{plain(role)} {into} in, {out} out" for role, (into, out) in sorted(by_role.items()))
+        print(f"tokens by role: {'; '.join(each)}")
     if found.fall_backs:
         print(f"gone on without an answer of the right form: {fall_backs(found)}")
     if found.stages:

@@ -27,10 +27,16 @@ def graph_convqa(
     model: Model,
     out: Out,
     graph: Annotated[bool, typer.Option(help="Without: the text-only fine-tune.")] = True,
+    layers: Annotated[int, typer.Option(min=1, help="Of the encoder.")] = 2,
+    heads: Annotated[int, typer.Option(min=1, help="Of each layer; they share the model's hidden size.")] = 2,
+    dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="Of the encoder's attention.")] = 0.5,
     residual: Annotated[
         bool, typer.Option(help="Nodes keep their tokens' embeddings; without is the paper's.")
     ] = True,
     memory: Annotated[Literal["on", "off", "random"], typer.Option(help="The evidence memory.")] = "on",
+    memory_share: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Of the evidence, what memory may replace.")
+    ] = 1 / 3,
     passages: Annotated[int, typer.Option(min=1, help="Passages whose evidence items are ranked.")] = 50,
     k: Annotated[int, typer.Option(min=1, help="Evidence items of a turn.")] = 20,
     max_prompt_tokens: Annotated[int, typer.Option(min=128, help="Tokens of a prompt, at most.")] = 1024,
@@ -52,8 +58,12 @@ def graph_convqa(
             model=model,
             out=out,
             graph=graph,
+            layers=layers,
+            heads=heads,
+            dropout=dropout,
             residual=residual,
             memory=memory,
+            memory_share=memory_share,
             passages=passages,
             k=k,
             max_prompt_tokens=max_prompt_tokens,

@@ -30,6 +30,10 @@ def hseq_iterator(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE of hseq: as the system is going to run.")
     ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(help="With --set guidance=head: the LLM that plans, as --llm of `pyfast answer`."),
+    ] = None,
     weights: Annotated[str, typer.Option(help="Of the sources in the mixture, such as 2,1; else alike.")] = "",
     size: Annotated[int, typer.Option(min=1, help="Steps in the mixture.")] = 512,
     max_positives: Annotated[int, typer.Option(min=1, help="Positives of a question, at most.")] = 4,
@@ -79,6 +83,7 @@ def hseq_iterator(
             model=model,
             out=out,
             settings=pairs("--set", setting),
+            head=head,
             weights=numbers("--weights", weights),
             size=size,
             max_positives=max_positives,

@@ -4,11 +4,12 @@ The parts of graph_convqa (Jain and Lapata 2024), for its system and its trainin
 """
 
 from pyfast.conversation.entities import Entities, Linear, known_entities, linearise
-from pyfast.conversation.evidence_memory import Memory, MemoryQuery, apply_memory, embedder
+from pyfast.conversation.evidence_memory import SHARE, Memory, MemoryQuery, apply_memory, embedder
 from pyfast.conversation.graph import Chain, TokenGraph, token_graph
-from pyfast.conversation.history import History, Parts, messages, most_recent, query_of
+from pyfast.conversation.history import History, Parts, TextPrompt, messages, most_recent, query_of, text_prompt
 
 __all__ = [
+    "SHARE",
     "Chain",
     "Entities",
     "History",
@@ -16,6 +17,7 @@ __all__ = [
     "Memory",
     "MemoryQuery",
     "Parts",
+    "TextPrompt",
     "TokenGraph",
     "apply_memory",
     "embedder",
@@ -24,5 +26,6 @@ __all__ = [
     "messages",
     "most_recent",
     "query_of",
+    "text_prompt",
     "token_graph",
 ]

@@ -32,6 +32,8 @@ class Shape:
     """Of attention, in training"""
     residual: bool = True
     """Nodes are their tokens' embeddings and what the graph says; off: what it says alone, as in the paper"""
+    model: str = ""
+    """A digest of the LLM that it was trained with; empty in encoders of earlier releases"""
 
 
 class GraphEncoder(torch.nn.Module):
@@ -43,6 +45,8 @@ class GraphEncoder(torch.nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
+        if shape.layers < 1 or shape.heads < 1 or not 0 <= shape.dropout < 1:
+            raise InputError(f"no encoder has {shape.layers} layers, {shape.heads} heads, dropout {shape.dropout}")
         if shape.hidden % shape.heads:
             raise InputError(f"{shape.heads} heads do not divide the model's hidden size of {shape.hidden}")
         self.shape = shape
@@ -87,11 +91,13 @@ class _Layer(torch.nn.Module):
         return y.flatten(1) + self.bias
 
 
-def save_encoder(encoder: GraphEncoder, folder: Path) -> None:
-    """Write the weights (safetensors) and the shape (JSON)."""
+def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
+    """Write the weights (safetensors) and the shape (JSON); `model` is the digest of its LLM."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in encoder.state_dict().items()}, folder / WEIGHTS)
-    (folder / SHAPE).write_text(json.dumps(asdict(encoder.shape), indent=1) + "\n", encoding="utf-8")
+    (folder / SHAPE).write_text(
+        json.dumps({**asdict(encoder.shape), "model": model}, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 def load_encoder(folder: Path) -> GraphEncoder:

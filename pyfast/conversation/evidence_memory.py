@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +17,8 @@ from pyfast.retrieval import Index, ScoredSegments
 from pyfast.retrieval.embeddings import DEFAULT, Embedder
 
 Memory = Literal["on", "off", "random"]
-SHARE = 3  # one in three: the paper's "e.g., one third"
+SHARE = 1 / 3
+"""Of the evidence, that memory may replace: the paper's "e.g., one third\""""
 _MOST_KEPT = 100_000  # vectors of items, 1.5 kB each: the turns of a conversation ask for the same ones again
 
 
@@ -32,24 +34,32 @@ class MemoryQuery:
 
 
 def apply_memory(
-    index: Index, items: Sequence[MemoryQuery], memory: Memory, model: str = DEFAULT
+    index: Index, items: Sequence[MemoryQuery], memory: Memory, model: str = DEFAULT, share: float = SHARE
 ) -> list[ScoredSegments]:
-    """E_t with its lowest third replaced by what of M_t, the evidence of all earlier turns, is nearest to Q_t.
+    """E_t, of which what of M_t, the evidence of all earlier turns, is nearest to Q_t replaces the lowest `share`.
 
     Nearness is the cosine of sentence embeddings by `model`; `random` takes any of M_t. Where M_t has fewer items
     that E_t has not, fewer are replaced. Raises `ModelNotFoundError` where there is no such model.
     """
-    earlier = [_earlier(item) if memory != "off" else np.empty(0, np.int64) for item in items]
+    places = [replaceable(len(item.found), share) if memory != "off" else 0 for item in items]
+    earlier = [_earlier(item, most) for item, most in zip(items, places, strict=True)]
     if memory == "on":
         scores = _nearness(index, [item.query for item in items], earlier, model)
     else:
         scores = [_at_random(item.turn, len(segments)) for item, segments in zip(items, earlier, strict=True)]
-    return [_replaced(*each) for each in zip(items, earlier, scores, strict=True)]
+    return [_replaced(*each) for each in zip(items, earlier, scores, places, strict=True)]
 
 
-def _earlier(item: MemoryQuery) -> Int64:
+def replaceable(items: int, share: float) -> int:
+    """How many of so many items memory may replace: their share, rounded down."""
+    return math.floor(items * share + 1e-9)  # a third of 9 is 3
+
+
+def _earlier(item: MemoryQuery, places: int) -> Int64:
     """M_t: each item once, in the order of the turns, without what E_t keeps in any case."""
-    kept = item.found.segments[: len(item.found) - len(item.found) // SHARE]
+    if not places:
+        return np.empty(0, np.int64)
+    kept = item.found.segments[: len(item.found) - places]
     seen = dict.fromkeys(chain.from_iterable(evidence.segments.tolist() for evidence in item.past))
     return np.array([i for i in seen if i not in set(kept.tolist())], np.int64)
 
@@ -88,8 +98,8 @@ def _at_random(turn: str, items: int) -> Float32:
     return np.random.default_rng(crc32(turn.encode())).random(items, dtype=np.float32)
 
 
-def _replaced(item: MemoryQuery, earlier: Int64, scores: Float32) -> ScoredSegments:
-    places = min(len(item.found) // SHARE, len(earlier))
+def _replaced(item: MemoryQuery, earlier: Int64, scores: Float32, most: int) -> ScoredSegments:
+    places = min(most, len(earlier))
     best = np.argsort(-scores, kind="stable")[:places]
     kept = len(item.found) - places
     return ScoredSegments(

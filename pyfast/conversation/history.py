@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyfast.engine import plain
 from pyfast.llm import Message, dialogue
-from pyfast.token_budget import fit_last
+from pyfast.token_budget import CHARACTERS_PER_TOKEN, fit, fit_last
 
 History = tuple[tuple[str, str], ...]
 """(question, answer) of the earlier turns"""
@@ -15,6 +15,20 @@ History = tuple[tuple[str, str], ...]
 SYSTEM = "You answer the last question of a conversation from facts, with the fact alone and no sentence."
 _FACTS = "Facts:\n"
 _TALK = "The conversation; say what answers its last question, a name, a number or a date:\n"
+
+
+_TOKENS_FOR_INSTRUCTIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TextPrompt:
+    """A prompt as text, and what of a turn it holds."""
+
+    messages: tuple[Message, ...]
+    items: int
+    """Of the evidence, the first ones"""
+    turns: int
+    """Of the conversation, the last ones"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +55,18 @@ def messages(history: History, question: str, facts: Sequence[str]) -> tuple[Mes
     around = parts(history, question)
     lines = "".join(f"{plain(fact)}\n" for fact in facts)
     return dialogue(f"{around.before}{lines}{around.after}", SYSTEM)
+
+
+def text_prompt(history: History, question: str, facts: Sequence[str], max_tokens: int) -> TextPrompt:
+    """The same within `max_tokens`, estimated from characters, in training as when it answers.
+
+    The conversation may take half of them, its oldest turns are left out first; facts are left out from the last,
+    the lowest in rank.
+    """
+    most = int((max_tokens - _TOKENS_FOR_INSTRUCTIONS) * CHARACTERS_PER_TOKEN)
+    kept = most_recent(history, question, most // 2, len)
+    shown = fit(facts, most - len(query_of(kept, question)))
+    return TextPrompt(messages(kept, question, shown), len(shown), len(kept))
 
 
 def most_recent(history: History, question: str, max_tokens: int, size: Callable[[str], int]) -> History:

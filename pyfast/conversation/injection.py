@@ -18,6 +18,7 @@ from pyfast.conversation.graph import TokenGraph, token_graph
 from pyfast.conversation.history import History, most_recent, parts
 from pyfast.conversation.tokens import chains, frame
 from pyfast.errors import InputError
+from pyfast.llm.local import folder_digest
 
 MODEL = "model"
 """The folder, in that of a training, with the LLM that was trained beside the encoder"""
@@ -54,7 +55,7 @@ class Framed:
 
 
 @lru_cache(maxsize=2)
-def open_trained(folder: str) -> Trained:
+def open_trained(folder: str, device: str = "cpu") -> Trained:
     """What `pyfast train graph-convqa` left in a folder. Raises `InputError` or `ModelNotFoundError`."""
     from transformers import AutoTokenizer
 
@@ -65,7 +66,20 @@ def open_trained(folder: str) -> Trained:
         raise InputError(
             f"{folder}: its encoder is for a hidden size of {encoder.shape.hidden}, not {table.shape[1]}"
         )
-    return Trained(AutoTokenizer.from_pretrained(model, local_files_only=True), table, encoder)
+    if encoder.shape.model not in ("", folder_digest(model)):
+        raise InputError(f"{folder}: its encoder was trained with another model than {model} holds now")
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    return Trained(tokenizer, table.to(device), encoder.to(device))
+
+
+def check_llm(folder: str, device: str, weights: str) -> None:
+    """Raises `InputError` where an LLM with these `weights`, if they are known, is not the encoder's own."""
+    own = open_trained(folder, device).encoder.shape.model
+    if own and weights not in ("", own):
+        raise InputError(
+            f"trained={folder}: the encoder there was trained with another model than answers now; give"
+            f" {Path(folder) / MODEL} as the LLM"
+        )
 
 
 def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Framed:
@@ -88,7 +102,7 @@ def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Frame
 def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torch.Tensor:
     """[tokens, hidden] the whole prompt; differentiable by the encoder's weights."""
     prefix, nodes, suffix = (
-        torch.nn.functional.embedding(torch.as_tensor(tokens, dtype=torch.int64), table)
+        torch.nn.functional.embedding(torch.as_tensor(tokens, dtype=torch.int64, device=table.device), table)
         for tokens in (framed.prefix, framed.graph.tokens, framed.suffix)
     )
     return torch.cat([prefix, encoder(nodes, framed.graph), suffix])
@@ -100,8 +114,8 @@ def build_graph(turns: Sequence[Turn], folder: str, max_tokens: int, max_nodes: 
     return [framed(tokenizer, turn, max_tokens, max_nodes) for turn in turns]
 
 
-def encode_graph(prompts: Sequence[Framed], folder: str) -> list[npt.NDArray[np.float32]]:
+def encode_graph(prompts: Sequence[Framed], folder: str, device: str = "cpu") -> list[npt.NDArray[np.float32]]:
     """The embeddings of each prompt [tokens, hidden]; one after the other, so that none depends on its batch."""
-    trained = open_trained(folder)
+    trained = open_trained(folder, device)
     with torch.inference_mode():
-        return [embedded(prompt, trained.table, trained.encoder).numpy() for prompt in prompts]
+        return [embedded(prompt, trained.table, trained.encoder).cpu().numpy() for prompt in prompts]

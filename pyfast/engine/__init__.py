@@ -5,6 +5,7 @@ from pyfast.engine.configuration import Configuration, configuration, recorded_v
 from pyfast.engine.context import Context, Past, Runtime
 from pyfast.engine.events import Event, OnEvent
 from pyfast.engine.job import Job, SessionResult, dedicate_process, work_on
+from pyfast.engine.kept_prompts import LLMCall
 from pyfast.engine.ledger import Ledger
 from pyfast.engine.outages import Waiting
 from pyfast.engine.prompt import Prompt, Sampling
@@ -32,6 +33,7 @@ __all__ = [
     "Event",
     "Evidence",
     "Job",
+    "LLMCall",
     "Ledger",
     "OnEvent",
     "Past",

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Executor
-from functools import cache
+from functools import cache, partial
 from inspect import signature
 from time import perf_counter
 from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
@@ -37,8 +37,9 @@ from pyfast.errors import (
 )
 from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
 from pyfast.llm.foreign import check_size, without_controls, without_controls_in
+from pyfast.llm.protocol import device_of, weights_of
 from pyfast.llm.reasoning import without_reasoning
-from pyfast.retrieval import Index, Pool, ScoredSegments, evidence_of, narrate, search, search_and_fuse
+from pyfast.retrieval import Index, Pool, ScoredSegments, cite, evidence_of, narrate, search, search_and_fuse
 from pyfast.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
 M = TypeVar("M", bound=BaseModel)
@@ -129,9 +130,9 @@ class Context:
     """What a system may use while it answers one question. Every `await` of it joins a batch.
 
     The contract with systems: `question`, `past`, `index`, `context_window`, `attempts`, `ledger`; `generate`,
-    `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`, `fell_back`,
-    `text_budget`, `text_budget_to_repeat`, `repeating` and `context_window_of`. Their meaning stays from one
-    release to the next.
+    `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`, `fell_back`, `so_far`,
+    `text_budget`, `text_budget_to_repeat`, `repeating`, `context_window_of`, `weights_of` and `device_of`. Their
+    meaning stays from one release to the next.
     """
 
     def __init__(
@@ -153,6 +154,8 @@ class Context:
         self.question = question
         self.past = past
         self.ledger = Ledger()
+        self.found: Callable[[], Answer] = partial(Answer, None)
+        """What stands in the record if the question fails: see `so_far`"""
         self._clock: Clock | None = None
 
     @contextlib.asynccontextmanager
@@ -175,6 +178,14 @@ class Context:
     def context_window_of(self, role: Role) -> int:
         """The same of the LLM that answers a role."""
         return self._runtime.models.of(role).llm.context_window
+
+    def weights_of(self, role: Role) -> str:
+        """A digest of the weights of the LLM that answers a role; empty where it is not known."""
+        return weights_of(self._runtime.models.of(role).llm)
+
+    def device_of(self, role: Role) -> str:
+        """Where the LLM that answers a role computes: `cuda` or `cpu`."""
+        return device_of(self._runtime.models.of(role).llm)
 
     @property
     def attempts(self) -> int:
@@ -234,10 +245,11 @@ class Context:
                 await asyncio.sleep(0)  # calls that were made at once are so again, within the same budget
             else:
                 outcome = await self._runtime.ask(request, role, stage, self._clock)
-                await folder.store_completion(self._number, key, outcome)  # before anybody sees it
+                # before anybody sees it
+                await folder.store_completion(self._number, key, outcome, name, request.messages)
         if isinstance(outcome, CallError):
             raise outcome
-        ledger.count(outcome)
+        ledger.count(outcome, stage)
         return outcome
 
     @overload
@@ -282,6 +294,19 @@ class Context:
         `answer`.
         """
         return self.call(narrate, pool, max(self.text_budget(answer), 200))
+
+    def so_far(self, found: Callable[[], Answer]) -> None:
+        """Say what was found until now, and how: if the question fails, its record has the evidence and the trace.
+
+        Args:
+            found: Called then, and only then; of its answer the text is left out. A later call replaces it.
+        """
+        self.found = found
+
+    async def cited(self, evidence: ScoredSegments) -> bytes:
+        """The JSON array of it; no step of the question, for one whose steps are used up is cited too."""
+        found: bytes = await self._runtime.point(cite)(evidence, self.ledger.stage(cite.__name__))
+        return found
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:
         """Say that the system goes on with something simpler, for the LLM has not answered `prompt` as asked.

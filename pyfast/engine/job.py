@@ -72,6 +72,8 @@ class Job:
     outage_seconds: float = PATIENCE_S
     """How long an LLM that answers nobody is waited for"""
     sync: Sync = "normal"
+    keep_prompts: bool = False
+    """Whether the journal keeps what LLMs were asked"""
     retry_failed: bool = False
     resumed: Callable[[Path], None] | None = None
     """Called with the answers that stand, before the rest is answered; in a thread of its own"""
@@ -124,7 +126,7 @@ async def work_on(job: Job, stop: asyncio.Event | None = None, on_event: OnEvent
     total = job.questions.count
     if job.folder is None:
         return await _in_memory(job, stop, on_event)
-    folder = RunFolder(job.folder, job.describe(), job.sync)
+    folder = RunFolder(job.folder, job.describe(), job.sync, job.keep_prompts)
     try:
         lost = folder.forget_failures(only_of_transport=not job.retry_failed)
         done = written = folder.answered(job.questions.read())

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
 
 import orjson
 
+from pyfast.engine.kept_prompts import PROMPTS_SCHEMA, Asked, DamagedError, KeptPrompts, LLMCall, add_prompts
 from pyfast.engine.ledger import Ledger
 from pyfast.errors import AnswerError, CallError, InputError, RunError, TransportError
 from pyfast.files import free_name
@@ -38,14 +39,17 @@ CREATE TABLE IF NOT EXISTS questions (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ledger TEXT NOT NULL,
     line TEXT, trace TEXT);
 CREATE TABLE IF NOT EXISTS sessions (started REAL NOT NULL, finished_before INTEGER NOT NULL);
-"""
+""" + PROMPTS_SCHEMA  # fmt: skip
 _JSON = {"completions": "entry", "questions": "ledger"}
-_COLUMNS = {"run": 1, "completions": 2, "questions": 7, "sessions": 2}
+_COLUMNS = {"run": 1, "completions": 2, "questions": 7, "sessions": 2, "prompts": 2, "messages": 3, "frames": 2}
 # That the tables are there as they are made today, and can be written.
 _TRIED = """
 DELETE FROM sessions WHERE 0;
 INSERT INTO questions SELECT 0, '', '', NULL, '', NULL, NULL WHERE 0;
 INSERT INTO run SELECT '' WHERE 0;
+INSERT INTO prompts SELECT '', '' WHERE 0;
+INSERT INTO messages SELECT '', 0, 0 WHERE 0;
+INSERT INTO frames SELECT 0, '' WHERE 0;
 """
 # No room, no right, no file handle: what is in the file may be as good as ever.
 _OF_THE_MACHINE = {
@@ -138,11 +142,15 @@ class Journal:
         self.file = path.stat() if path.exists() else None
         """What was opened: another file may be there later"""
 
-    def commit(self, completions: Sequence[bytes], questions: Sequence[bytes]) -> None:
-        """Write rows, all or none of them."""
+    def commit(
+        self, completions: Sequence[bytes], questions: Sequence[bytes], asked: Mapping[str, Asked] | None = None
+    ) -> None:
+        """Write rows, and the requests of completions where they are kept, all or none of them."""
         # A statement alone is a transaction.
-        together = self._transaction() if completions and questions else contextlib.nullcontext()
+        together = self._transaction() if asked or (completions and questions) else contextlib.nullcontext()
         with self._told(), together:
+            if asked:
+                add_prompts(self._database, asked)
             for statement, rows in ((_KEEP, completions), (_FINISH, questions)):
                 if rows:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
@@ -307,6 +315,37 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 def digests(database: sqlite3.Connection) -> dict[int, str]:
     """Of the lines in answers.jsonl, by the questions' numbers, where they are known. Raises `sqlite3.Error`."""
     return dict(database.execute("SELECT number, line FROM questions WHERE line IS NOT NULL"))
+
+
+def calls_of(path: Path, id: str) -> list[LLMCall]:
+    """The calls that a question made, in their order. Raises `InputError` where no such question has ended."""
+    try:
+        with contextlib.closing(open_to_read(path)) as database:
+            row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
+            if row is not None:
+                return list(_calls(database, row[0]))
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: {fault(error)}") from None
+    except DamagedError as error:
+        raise InputError(f"{path}: {error}") from None
+    raise InputError(f"{path.parent}: no question {id!r} has ended")
+
+
+def _calls(database: sqlite3.Connection, number: int) -> Iterator[LLMCall]:
+    found = database.execute("SELECT entry FROM completions WHERE question = ? ORDER BY rowid", (number,))
+    prompts = KeptPrompts(database)
+    for (entry,) in found.fetchall():
+        said = _outcome(entry, number)
+        if said is None:
+            raise DamagedError("a completion is not what was written")
+        (digest, _), outcome = said
+        asked = prompts.of(digest)
+        name, messages = ("", None) if asked is None else (asked.name, asked.messages)
+        role = digest.partition(":")[0]
+        if isinstance(outcome, CallError):
+            yield LLMCall(name, role, messages, None, str(outcome))
+        else:
+            yield LLMCall(name, role, messages, outcome)
 
 
 def run_of(path: Path) -> str | None:

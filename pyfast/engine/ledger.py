@@ -20,12 +20,18 @@ class Stage:
     """How many calls were worked on together, for each call; for the LLM, how many it had in work"""
     role: str = ""
     """Of a prompt; empty where the LLM is not asked"""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
     def add(self, queued: float, running: float, batch: int) -> None:
         """One more call; times in seconds."""
         self.queued_us += int(queued * 1e6)
         self.running_us += int(running * 1e6)
         self.batches.append(batch)
+
+    def of_prompt(self) -> tuple[str | int, ...]:
+        """Its role and tokens, as the journal has them; nothing where the LLM is not asked."""
+        return (self.role, self.prompt_tokens, self.completion_tokens) if self.role else ()
 
 
 @dataclass(slots=True)
@@ -40,6 +46,8 @@ class StageTotals:
     """The sizes of the batches of all calls, added up"""
     role: str = ""
     """Of a prompt; empty where the LLM is not asked"""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
     def add(self, stage: Stage) -> None:
         """Count one question's too."""
@@ -49,6 +57,8 @@ class StageTotals:
         self.running_us += stage.running_us
         self.batches += sum(stage.batches)
         self.role = stage.role
+        self.prompt_tokens += stage.prompt_tokens
+        self.completion_tokens += stage.completion_tokens
 
 
 @dataclass(slots=True)
@@ -98,16 +108,18 @@ class Ledger(UsageTotals):
         """Tokens in and out."""
         return self.prompt_tokens + self.completion_tokens
 
-    def count(self, completion: Completion) -> None:
-        """Add a completion's tokens."""
+    def count(self, completion: Completion, stage: Stage) -> None:
+        """Add a completion's tokens, for the stage that asked for it too."""
+        stage.prompt_tokens += completion.prompt_tokens
+        stage.completion_tokens += completion.completion_tokens
         self.prompt_tokens += completion.prompt_tokens
         self.cached_tokens += completion.cached_tokens
         self.completion_tokens += completion.completion_tokens
         self.reasoning_tokens += completion.reasoning_tokens
 
     def as_row(self) -> dict[str, object]:
-        """As the journal has it: of a stage calls, microseconds queued and running, the sum of its batches, and
-        the role of its prompt.
+        """As the journal has it: of a stage calls, microseconds queued and running, the sum of its batches; of a
+        prompt its role, and tokens in and out.
         """
         seldom = {"reasoning_tokens": self.reasoning_tokens, "fall_backs": self.fall_backs}
         return {
@@ -119,7 +131,13 @@ class Ledger(UsageTotals):
             "completion_tokens": self.completion_tokens,
             "steps": self.steps,
             "stages": {
-                name: (len(stage.batches), stage.queued_us, stage.running_us, sum(stage.batches), stage.role)
+                name: (
+                    len(stage.batches),
+                    stage.queued_us,
+                    stage.running_us,
+                    sum(stage.batches),
+                    *stage.of_prompt(),
+                )
                 for name, stage in self.stages.items()
             },
         }

@@ -96,7 +96,8 @@ class Prompt(Generic[M]):
         """The request for one call; `fields` must fill every place, and are taken as plain text."""
         user = _joined([plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)])
         said = dialogue(user, self.system)
-        return Request(said, self.max_tokens, self.schema, temperature, seed, reusable=self.reusable)
+        check = self.parse if self.reusable else None
+        return Request(said, self.max_tokens, self.schema, temperature, seed, reusable=self.reusable, check=check)
 
     def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:
         """The request for another attempt: the conversation so far, and what is wrong with the answer.

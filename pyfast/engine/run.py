@@ -216,5 +216,13 @@ async def answer_question(
         reason = f"not done within the question's {seconds:g} s" if seconds else "TimeoutError"
     except Exception as error:  # a poison question fails alone, and says how
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
+    evidence, trace = b"[]", b"{}"
+    try:
+        until = context.found()
+        found = until.evidence or evidence
+        evidence = await context.cited(found) if isinstance(found, ScoredSegments) else _checked(found)
+        trace = orjson.dumps(until.trace)
+    except Exception as error:
+        reason += f"; what was found until then cannot be written: {error}"
     reason = reason.encode(errors="replace").decode()
-    return Record(question.id, "failed", reason=reason, usage=usage_of(context.ledger)), None
+    return Record(question.id, "failed", None, reason, evidence, trace, usage_of(context.ledger)), None

@@ -42,6 +42,7 @@ from pyfast.engine.journal import (
     row_of_question,
     run_of,
 )
+from pyfast.engine.kept_prompts import Asked
 from pyfast.engine.ledger import Ledger
 from pyfast.engine.outages import Waiting
 from pyfast.engine.questions import Question
@@ -49,6 +50,7 @@ from pyfast.engine.record import Record, digest
 from pyfast.engine.traces import TRACES, TraceWriter, count_traces, read_traces
 from pyfast.errors import InputError, RunError
 from pyfast.files import free_name, refuse_links, write_atomically
+from pyfast.llm import Message
 
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 OUTAGE = "outage.json"  # there while the run waits for its LLM
@@ -122,6 +124,8 @@ class _Group:
     completions: list[bytes] = field(default_factory=list)
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
     """Those who wait for their completion to be stored"""
+    asked: dict[str, Asked] = field(default_factory=dict)
+    """The requests of the completions, by digest, where prompts are kept"""
     ended: list[bytes] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
     traces: list[bytes] = field(default_factory=list)
@@ -135,9 +139,12 @@ class RunFolder:
     own does it, for SQLite gives the interpreter's lock away, and the loop would have to wait to get it back.
     """
 
-    def __init__(self, path: Path, described: Configuration, sync: Sync = "normal") -> None:
+    def __init__(
+        self, path: Path, described: Configuration, sync: Sync = "normal", keep_prompts: bool = False
+    ) -> None:
         """Open or begin a run. Raises `InputError` where another process has it or it was begun otherwise."""
         self._path = path
+        self._keeps_prompts = keep_prompts
         count = described.get("questions", {}).get("count")
         with contextlib.ExitStack() as opened:
             path.mkdir(parents=True, exist_ok=True)
@@ -251,13 +258,20 @@ class RunFolder:
                 self.journal.commit([], rows)
                 rows = []
 
-    async def store_completion(self, number: int, key: Key, outcome: Outcome) -> None:
-        """Return when a completion is committed. Raises `CallError` if it cannot be stored, and `RunError`."""
+    async def store_completion(
+        self, number: int, key: Key, outcome: Outcome, name: str = "", messages: tuple[Message, ...] = ()
+    ) -> None:
+        """Return when a completion is committed, with the messages that asked for it in the prompt `name`.
+
+        Raises `CallError` if it cannot be stored, and `RunError`.
+        """
         row = completion_row(number, key, outcome)
         self._arm()
         stored = asyncio.get_running_loop().create_future()
         self._group.completions.append(row)
         self._group.waiting.append(stored)
+        if self._keeps_prompts:
+            self._group.asked[key[0]] = Asked(name, messages)
         await stored
 
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
@@ -331,7 +345,7 @@ class RunFolder:
     def _commit(self, group: _Group) -> None:
         try:
             if group.completions or group.ended:
-                self.journal.commit(group.completions, group.ended)
+                self.journal.commit(group.completions, group.ended, group.asked)
             try:
                 self._traces.write(group.traces)  # first: an answer has its trace beside it
                 self._answers.write(b"".join(group.lines))

@@ -39,6 +39,8 @@ class StageStatus:
     """Mean size of the batches that a call was worked on in; for the LLM, calls in work"""
     role: str = ""
     """Of a prompt: the role of the LLM that answered it; empty for other work"""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,16 @@ class Status:
     """Lines of answers.jsonl that are not what was written there; the run, gone on with, writes them again"""
     waiting: Waiting | None = None
     """The outage that it waits for"""
+
+    @property
+    def tokens_by_role(self) -> dict[str, tuple[int, int]]:
+        """Tokens in and out, by the role of the LLM that answered; of runs of earlier releases none."""
+        found: dict[str, tuple[int, int]] = {}
+        for stage in self.stages:
+            if stage.prompt_tokens or stage.completion_tokens:
+                before = found.get(stage.role, (0, 0))
+                found[stage.role] = before[0] + stage.prompt_tokens, before[1] + stage.completion_tokens
+        return found
 
     @property
     def ended(self) -> int:
@@ -101,6 +113,8 @@ def _stages(totals: dict[str, StageTotals]) -> list[StageStatus]:
             stage.running_us / 1000 / max(stage.questions, 1),
             stage.batches / max(stage.calls, 1),
             stage.role,
+            stage.prompt_tokens,
+            stage.completion_tokens,
         )
         for name, stage in totals.items()
     ]
@@ -132,14 +146,18 @@ def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[s
                 if isinstance(stage, dict):  # before format 3
                     sizes = stage["batches"]
                     stage = len(sizes), stage["queued_us"], stage["running_us"], sum(sizes)
-                calls, queued, running, batches, *role = stage  # no role before prompts had one
+                calls, queued, running, batches, *of_prompt = stage
+                role, *used_by_it = of_prompt or [""]  # no role before prompts had one, nor tokens
+                tokens_in, tokens_out = used_by_it or (0, 0)
                 total = stages.get(name)
                 if total is None:
                     total = stages[name] = StageTotals()
                 total.queued_us += queued
                 total.running_us += running
                 total.batches += batches
-                total.role = str(*role)
+                total.role = str(role)
+                total.prompt_tokens += tokens_in
+                total.completion_tokens += tokens_out
                 total.calls += calls
                 total.questions += 1
         except (ValueError, TypeError, KeyError, AttributeError):

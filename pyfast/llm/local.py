@@ -39,9 +39,14 @@ _PARTS = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors", "*.bin", "*.
 
 
 def folder_hash(folder: Path) -> str:
-    """The folder's name and a hash of samples of the model's files. Raises `ModelNotFoundError`."""
+    """The folder's name and its `folder_digest`. Raises `ModelNotFoundError`."""
+    return f"{folder.name}:{folder_digest(folder)}"
+
+
+def folder_digest(folder: Path) -> str:
+    """A hash of samples of the files of a model's folder. Raises `ModelNotFoundError`."""
     files = sorted({file for pattern in _PARTS for file in folder.glob(pattern)})
-    return f"{folder.name}:{digest([f'{file.name}:{sample_hash(file)}' for file in files])}"
+    return digest([f"{file.name}:{sample_hash(file)}" for file in files])
 
 
 def digest(value: Any) -> str:

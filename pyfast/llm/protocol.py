@@ -51,6 +51,8 @@ class Request:
     served, and transformers"""
     reusable: bool = False
     """Whether later runs may take the answer from where `CachedLLM` kept it"""
+    check: Callable[[Completion], object] | None = None
+    """What raises `AnswerError` for an answer that is not of the right form: it is neither kept nor taken"""
 
     def digest(self) -> bytes:
         """16 bytes that name the work: equal for equal requests, in any process.
@@ -95,7 +97,8 @@ class LLM(Protocol):
     class's name), `context_window` (tokens of prompt and completion together, final once `start` has returned;
     8192), `slots` (how many requests it runs at once: advice for admission; 64), `async start()` (load or probe
     the model; raise `LLMUnavailableError` or `ModelNotFoundError` if that cannot be) and `async close()` (give
-    everything back; may be called twice, or never).
+    everything back; may be called twice, or never). For systems that hand it embeddings: `weights` (a digest of
+    the folder that it was loaded from; default: empty, not known) and `device` (`cuda` or `cpu`, the default).
 
     Example:
         >>> from pyfast.llm import Completion, Request
@@ -156,6 +159,18 @@ def with_defaults(llm: LLM) -> FullLLM:
     return found
 
 
+def weights_of(llm: LLM) -> str:
+    """A digest of the folder that an LLM was loaded from; empty where it is not known, as behind a server."""
+    found: str = getattr(llm, "weights", "")
+    return found
+
+
+def device_of(llm: LLM) -> str:
+    """Where an LLM computes, as far as this process may do so too: `cuda` or `cpu`."""
+    found: str = getattr(llm, "device", "cpu")
+    return found
+
+
 class _WithDefaults:
     """Reads each member from the LLM where that has it: its context window may change when it starts."""
 
@@ -172,6 +187,14 @@ class _WithDefaults:
     def slots(self) -> int:
         found: int = getattr(self._llm, "slots", SLOTS)
         return found
+
+    @property
+    def weights(self) -> str:
+        return weights_of(self._llm)
+
+    @property
+    def device(self) -> str:
+        return device_of(self._llm)
 
     @property
     def fingerprint(self) -> str:

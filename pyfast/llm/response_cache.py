@@ -9,8 +9,9 @@ from pathlib import Path
 
 import orjson
 
+from pyfast.errors import AnswerError
 from pyfast.files import write_atomically
-from pyfast.llm.protocol import Completion, FullLLM, Request
+from pyfast.llm.protocol import Completion, FullLLM, Request, device_of, weights_of
 
 _FORMAT = 1
 
@@ -33,6 +34,16 @@ class CachedLLM:
     def slots(self) -> int:
         """The model's own."""
         return self._llm.slots
+
+    @property
+    def weights(self) -> str:
+        """The model's own."""
+        return weights_of(self._llm)
+
+    @property
+    def device(self) -> str:
+        """The model's own."""
+        return device_of(self._llm)
 
     @property
     def context_window(self) -> int:
@@ -58,10 +69,10 @@ class CachedLLM:
             return await self._llm.complete(request)
         digest = request.digest().hex()
         path = self._folder / f"{digest}.json"
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AnswerError):
             return _read(path.read_bytes(), digest, request)
         completion = await self._llm.complete(request)
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with contextlib.suppress(OSError, ValueError, TypeError, AnswerError):
             entry = _entry(_sound(completion, request), digest)
             self._folder.mkdir(parents=True, exist_ok=True)
             write_atomically(path, entry)
@@ -83,7 +94,7 @@ def _read(entry: bytes, digest: str, request: Request) -> Completion:
 
 
 def _sound(completion: Completion, request: Request) -> Completion:
-    """The completion, where it may answer the request again. Raises `ValueError` or `TypeError`."""
+    """The completion, where it may answer the request again. Raises `ValueError`, `TypeError` or `AnswerError`."""
     counts = (completion.prompt_tokens, completion.cached_tokens, completion.completion_tokens)
     if completion.finish_reason != "stop" or not all(type(count) is int and count >= 0 for count in counts):
         raise ValueError("cut off, or with counts that are none")
@@ -91,4 +102,6 @@ def _sound(completion: Completion, request: Request) -> Completion:
         raise TypeError("no text")
     if request.schema is not None:
         orjson.loads(completion.text)
+    if request.check is not None:
+        request.check(completion)
     return completion

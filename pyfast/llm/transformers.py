@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
 from pyfast.llm.chat import one_line
-from pyfast.llm.local import folder_hash
+from pyfast.llm.local import folder_digest, folder_hash
 from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request
 from pyfast.llm.template import chat_tokens
@@ -51,6 +52,11 @@ class Transformers:
     def fingerprint(self) -> str:
         """As vLLM has it for the folder, but for the name in front: their numbers differ in the last bits."""
         return f"transformers:{folder_hash(self._folder)}:float32"
+
+    @cached_property
+    def weights(self) -> str:
+        """A digest of the model's folder."""
+        return folder_digest(self._folder)
 
     async def start(self) -> None:
         """Load the model. Raises `ModelNotFoundError`."""

@@ -7,6 +7,7 @@ import importlib.util
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import orjson
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
 from pyfast.llm.chat import one_line
-from pyfast.llm.local import LOG_VARIABLE, compact, digest, folder_hash
+from pyfast.llm.local import LOG_VARIABLE, compact, digest, folder_digest, folder_hash
 from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 from pyfast.llm.redaction import check_no_secret
@@ -142,6 +143,19 @@ class Vllm:
             settings["lora"] = folder_hash(self._adapter)
         changed = {name: value for name, value in settings.items() if value}
         return f"vllm:{model}:{self._options['dtype']}" + (f":{digest(changed)}" if changed else "")
+
+    @cached_property
+    def weights(self) -> str:
+        """A digest of the model's folder; empty for one from a hub, and where an adapter changes it."""
+        folder = Path(self._model)
+        return folder_digest(folder) if folder.is_dir() and not self._adapter else ""
+
+    @property
+    def device(self) -> str:
+        """`cuda` or `cpu`."""
+        import torch
+
+        return "cuda" if torch.cuda.is_available() else "cpu"
 
     async def start(self) -> None:
         """Load the model, in a thread. Raises `LLMUnavailableError` or `ModelNotFoundError` if vLLM cannot."""

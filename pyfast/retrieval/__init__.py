@@ -16,6 +16,7 @@ from pyfast.retrieval.rerank import (
     search_and_fuse,
 )
 from pyfast.retrieval.retriever import Retriever
+from pyfast.retrieval.strongest_edges import RankedPool, traced
 from pyfast.retrieval.windows import Candidate, Move, View, candidates, move_on, open_window
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Move",
     "Pool",
     "Rank",
+    "RankedPool",
     "RerankConfig",
     "Retriever",
     "ScoredSegments",
@@ -46,4 +48,5 @@ __all__ = [
     "search",
     "search_and_fuse",
     "select_lexically",
+    "traced",
 ]

@@ -100,9 +100,10 @@ class Index:
         self.corpus = Corpus.open(folder / "corpus")
         self.passages: Int64 = self.corpus.passages()
         """[passages] the segment of each passage, that is, of each row of X"""
-        terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
-        self.vocabulary: dict[str, int] = {term: i for i, term in enumerate(terms)}
-        self.X, self.XT, self.cells = open_forward(folder / "forward", len(terms))
+        self.terms: list[str] = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
+        """the term of each column of X"""
+        self.vocabulary: dict[str, int] = {term: i for i, term in enumerate(self.terms)}
+        self.X, self.XT, self.cells = open_forward(folder / "forward", len(self.terms))
         in_table = self.corpus.level[self.passages] == Level.TABLE_ROW
         self.is_table: npt.NDArray[np.uint8] = in_table.view(np.uint8)
         """[passages] 1 for table rows"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from pyfast import ops
 from pyfast.ops.arrays import Float32, Int32, Int64, stack
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool, fuse, split, stack_pools
+from pyfast.retrieval.strongest_edges import RankedPool, strongest_edges
 
 Rank = Literal["graph_rank", "bridge_rank"]
 Centrality = Literal["degree", "pagerank", "betweenness", "eigenvector"]
@@ -27,6 +28,7 @@ Centrality = Literal["degree", "pagerank", "betweenness", "eigenvector"]
 SEEDS = 3
 NEAREST = 5
 MAX_ENTRIES = 2000
+_SEEN = 0.01  # a boost that changes each score: they are at most 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +46,45 @@ class RerankConfig:
     per_kind: int = 2
 
 
-def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankConfig) -> list[Pool]:
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectedPool(Pool):
+    """What the bridge-aware selector makes of a pool."""
+
+    linked: bool
+    """phi of its top passage and its top table row (equation 3 of N2N-GQA); False where it lacks either"""
+
+
+def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankConfig) -> list[RankedPool]:
     """For each (pool, its query) the nodes of its evidence graph that make the context, best first.
 
     Structural score (weighted degree in closed form, the graph and another centrality, or `bridge_rank`),
-    GraphRank, pruning: each one native call.
+    GraphRank, pruning: each one native call. The edges of what is kept explain it.
     """
+    structural: Float32 | None
     offsets, passages, semantic = stack_pools([pool for pool, _ in items])
     if how.rank == "bridge_rank":
         terms = stack([index.question_terms(query) for _, query in items], np.int32)
         if how.expand:
             offsets, passages, semantic = expand(index, offsets, passages, semantic, terms)
         scores = ops.bridge_rank(index.X, offsets, passages, semantic, terms)
+        structural = None
     else:
         structural = _structural(index, offsets, passages, how.centrality)
         scores = ops.graph_rank(semantic, structural, offsets, how.alpha)
     kept = ops.prune(scores, index.is_table[passages], offsets, how.min_nodes, how.max_nodes, how.per_kind)
-    return _chosen(offsets, passages, scores, *kept)
+    places = _places(offsets, *kept)
+    offsets, passages = kept[0], passages[places]
+    edges = strongest_edges(index, offsets, passages)
+    return [
+        RankedPool(
+            passages[begin:end],
+            scores[places[begin:end]],
+            semantic[places[begin:end]],
+            None if structural is None else structural[places[begin:end]],
+            of_pool,
+        )
+        for (begin, end), of_pool in zip(pairwise(offsets.tolist()), edges, strict=True)
+    ]
 
 
 def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centrality) -> Float32:
@@ -101,21 +125,29 @@ def expand(
     return np.searchsorted(pool[order], np.arange(len(offsets))), joined[order], scored[order]
 
 
-def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Pool]:
+def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[SelectedPool]:
     """The pools after the bridge-aware selector (algorithm 1 of N2N-GQA), best first."""
     offsets, passages, semantic = stack_pools(pools)
     is_table = index.is_table[passages]
     boosted = ops.bridge_select(index.X, offsets, passages, semantic, is_table, index.cells, beta)
     every = max(len(passages), 1)
-    return _chosen(
-        offsets, passages, boosted, *ops.prune(boosted, is_table, offsets, every, every)
-    )  # all, in order
+    kept = ops.prune(boosted, is_table, offsets, every, every)  # all, in order
+    places = _places(offsets, *kept)
+    found = split(kept[0], passages[places], boosted[places])
+    shown = boosted
+    if beta < _SEEN:  # too little to be told from the scores themselves
+        shown = ops.bridge_select(index.X, offsets, passages, semantic, is_table, index.cells, 1.0)
+    selected = []
+    for pool, (begin, end) in zip(found, pairwise(offsets.tolist()), strict=True):
+        has_both = 0 < is_table[begin:end].sum() < end - begin
+        linked = has_both and (shown[begin:end] != semantic[begin:end]).sum() == 1  # the row alone
+        selected.append(SelectedPool(pool.passages, pool.scores, bool(linked)))
+    return selected
 
 
-def _chosen(offsets: Int64, passages: Int32, scores: Float32, kept_offsets: Int64, nodes: Int32) -> list[Pool]:
-    """The pools of these nodes, counted within each pool."""
-    places = nodes + np.repeat(offsets[:-1], np.diff(kept_offsets))
-    return split(kept_offsets, passages[places], scores[places])
+def _places(offsets: Int64, kept_offsets: Int64, nodes: Int32) -> Int64:
+    """Where the nodes of each pool, counted within it, are among those of all pools."""
+    return np.repeat(offsets[:-1], np.diff(kept_offsets)) + nodes
 
 
 def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:

@@ -29,6 +29,8 @@ class Candidate:
     position: int
     level: Level
     text: str
+    id: str = ""
+    """16 hexadecimal digits"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,9 +119,9 @@ def _views(
 
 
 def candidates(index: Index, segments: Iterable[int]) -> Iterable[Candidate]:
-    """Segments with their level and their line."""
+    """Segments with their level, their line and their id."""
     corpus = index.corpus
-    return (Candidate(i, Level(int(corpus.level[i])), corpus.render(i)) for i in segments)
+    return (Candidate(i, Level(int(corpus.level[i])), corpus.render(i), f"{corpus.ids[i]:016x}") for i in segments)
 
 
 def _neighbours(

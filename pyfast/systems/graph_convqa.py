@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, computed_field, model_validator
 
 from pyfast.conversation import (
+    SHARE,
     History,
     Linear,
     Memory,
@@ -17,9 +18,8 @@ from pyfast.conversation import (
     apply_memory,
     embedder,
     linearise,
-    messages,
-    most_recent,
     query_of,
+    text_prompt,
 )
 from pyfast.engine import Answer, Context, Past, Question
 from pyfast.llm import Request
@@ -27,10 +27,8 @@ from pyfast.retrieval import ScoredSegments, find_evidence_items
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
-from pyfast.token_budget import CHARACTERS_PER_TOKEN, fit
 
 MOST_TOKENS = 32  # of an answer: a name, a number, a date
-_TOKENS_FOR_INSTRUCTIONS = 100
 
 
 class Settings(system.Settings):
@@ -40,6 +38,7 @@ class Settings(system.Settings):
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("trained", "nodes"), "graph", (False,)),
         Inert(("embedder",), "memory", ("off", "random")),
+        Inert(("memory_share",), "memory", ("off",)),
         Inert(("passages",), "k", (0,)),
     )
 
@@ -56,9 +55,17 @@ class Settings(system.Settings):
     )
     memory: Memory = Field(
         default="on",
-        description="What replaces the lowest third of the evidence: `on`, what earlier turns used and is nearest"
+        description="What replaces the lowest part of the evidence: `on`, what earlier turns used and is nearest"
         ' to the query; `random`, any of it ("Rand Memory"); `off`, nothing.',
         json_schema_extra={"paper": "section 4.2, equation 2; table 2"},
+    )
+    memory_share: float = Field(
+        default=SHARE,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="The share of the evidence that memory may replace, rounded down to whole items.",
+        json_schema_extra={"paper": "section 4.2"},
     )
     embedder: str = Field(
         default=DEFAULT,
@@ -125,12 +132,17 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             said.evidence for _, said in ctx.past if said is not None and isinstance(said.evidence, ScoredSegments)
         )
         evidence = await ctx.call(
-            apply_memory, MemoryQuery(query, evidence, past, question.id), settings.memory, settings.embedder
+            apply_memory,
+            MemoryQuery(query, evidence, past, question.id),
+            settings.memory,
+            settings.embedder,
+            settings.memory_share,
         )
     linear = await ctx.call(linearise, evidence)
 
     # Graph, encoder, integration with the LLM (4.3 to 4.5)
     trace: dict[str, object] = {"query": query, "entities": list(linear.entities)}
+    ctx.so_far(lambda: Answer(None, evidence, trace))
     if settings.graph:
         request = await with_graph(question.text, history, linear, ctx, settings, trace)
     else:
@@ -151,24 +163,23 @@ async def with_graph(
     question: str, history: History, linear: Linear, ctx: Context, settings: Settings, trace: dict[str, object]
 ) -> Request:
     """The prompt with the graph's nodes in the place of the facts; notes in `trace` what had no budget."""
-    from pyfast.conversation.injection import Turn, build_graph, encode_graph
+    from pyfast.conversation.injection import Turn, build_graph, check_llm, encode_graph
 
-    budget = ctx.context_window_of("answer") - MOST_TOKENS
+    budget, device = ctx.context_window_of("answer") - MOST_TOKENS, ctx.device_of("answer")
+    check_llm(settings.trained, device, ctx.weights_of("answer"))
     turn = Turn(linear, history, question)
     prompt = await ctx.call(build_graph, turn, settings.trained, budget, settings.nodes)
     graph = prompt.graph
     trace |= {"nodes": len(graph.tokens), "edges": len(graph.indices)}
     trace |= {"items_dropped": len(linear.lines) - graph.items, "turns_dropped": len(history) - prompt.turns}
-    return Request((), MOST_TOKENS, embeds=await ctx.call(encode_graph, prompt, settings.trained))
+    return Request((), MOST_TOKENS, embeds=await ctx.call(encode_graph, prompt, settings.trained, device))
 
 
 def as_text(question: str, history: History, linear: Linear, ctx: Context, trace: dict[str, object]) -> Request:
     """The same prompt as text, without a graph."""
-    budget = int((ctx.context_window_of("answer") - MOST_TOKENS - _TOKENS_FOR_INSTRUCTIONS) * CHARACTERS_PER_TOKEN)
-    kept = most_recent(history, question, budget // 2, len)
-    facts = fit(linear.lines, budget - len(query_of(kept, question)))
-    trace |= {"items_dropped": len(linear.lines) - len(facts), "turns_dropped": len(history) - len(kept)}
-    return Request(messages(kept, question, facts), MOST_TOKENS)
+    prompt = text_prompt(history, question, linear.lines, ctx.context_window_of("answer") - MOST_TOKENS)
+    trace |= {"items_dropped": len(linear.lines) - prompt.items, "turns_dropped": len(history) - prompt.turns}
+    return Request(prompt.messages, MOST_TOKENS)
 
 
 SYSTEM = system.System(

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
-from pyfast.retrieval import Centrality, Pool, Rank, RerankConfig, bridge_select, rerank_pools
+from pyfast.retrieval import Centrality, Pool, Rank, RerankConfig, bridge_select, rerank_pools, traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
 from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, answer_prompt, final_text, plan_prompt
@@ -171,7 +171,11 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         ctx.fell_back(PLAN, plan.degraded)
     evidence: list[Pool] = []
     entities: list[str] = []
-    path: list[dict[str, str]] = []
+    path: list[dict[str, Any]] = []
+    trace: dict[str, Any] = {"class": len(plan.queries), "hops": path}
+    if plan.degraded is not None:
+        trace["plan_degraded"] = plan.degraded
+    ctx.so_far(lambda: Answer(None, ctx.evidence(evidence[-1]) if evidence else None, trace))
 
     # Iterative evidence gathering and entity extraction
     for hop, template in enumerate(plan.queries):
@@ -180,10 +184,14 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         pool = await ctx.retrieve_all(wordings, settings.hop_k)
         evidence.append(pool)
         path.append({"query": query})
+        if hop == 0 and plan.alternatives:
+            path[-1]["alternatives"] = plan.alternatives
         if hop + 1 == len(plan.queries):
+            path[-1] |= traced(ctx.index, pool.head(settings.hop_max))
             break  # what the last hop found is evidence for the answer
         kept = await reranked(pool, query, ctx, settings, settings.hop_min, settings.hop_max)
         entity_type = plan.entity_type if hop == 0 else ANYTHING
+        path[-1] |= {"type": entity_type, **traced(ctx.index, kept)}
         try:
             found = await ctx.generate(
                 EXTRACT, context=await ctx.narrative(kept, EXTRACT), entity_type=entity_type, question=query
@@ -201,16 +209,17 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     # Final context curation and answer synthesis
     candidates = await ctx.retrieve_all((question.text,), settings.final_k, evidence)
     if settings.graph and len(plan.queries) > 1:
-        candidates = await ctx.call(bridge_select, candidates, settings.beta)
+        selected = await ctx.call(bridge_select, candidates, settings.beta)
+        trace["linked"] = selected.linked
+        candidates = selected
     candidates = candidates.head(settings.final_unique)
     final = await reranked(candidates, question.text, ctx, settings, settings.final_min, settings.final_max)
+    evidence.append(final)
+    trace["final"] = traced(ctx.index, final)
     prompt = answer_prompt(ctx, final)
     reply = await ctx.generate(
         prompt, context=await ctx.narrative(final, prompt), path=reasoning_path(path), question=question.text
     )
-    trace: dict[str, Any] = {"hops": path}
-    if plan.degraded is not None:
-        trace["plan_degraded"] = plan.degraded
     return Answer(final_text(reply.answer), ctx.evidence(final), trace)
 
 
@@ -260,7 +269,7 @@ async def reranked(
     return await ctx.call(rerank_pools, (pool, query), how)
 
 
-def reasoning_path(path: list[dict[str, str]]) -> str:
+def reasoning_path(path: list[dict[str, Any]]) -> str:
     """The steps taken, for the final prompt, to the last, which found no entity; nothing for a single hop."""
     if len(path) < 2:
         return ""

@@ -18,6 +18,7 @@ class Settings(system.Settings):
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
     """Retrieve, answer."""
     pool = await ctx.retrieve(question.text, settings.k)
+    ctx.so_far(lambda: Answer(None, ctx.evidence(pool)))
     prompt = answer_prompt(ctx, pool)
     context = await ctx.narrative(pool, prompt)
     reply = await ctx.generate(prompt, context=context, path="", question=question.text)

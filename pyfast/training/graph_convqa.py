@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -13,18 +14,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyfast.conversation import History, Linear, Memory, MemoryQuery, apply_memory, linearise, messages, query_of
+from pyfast.conversation import SHARE, History, Memory, MemoryQuery, apply_memory, linearise, query_of, text_prompt
 from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
 from pyfast.conversation.injection import MODEL, Framed, Turn, embedded, framed
 from pyfast.engine import Question
 from pyfast.errors import InputError
-from pyfast.llm.local import folder_hash
+from pyfast.llm.local import folder_digest, folder_hash
 from pyfast.llm.template import chat
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.training.devices import open_devices
 from pyfast.training.loop import Point, Schedule, fit
 from pyfast.training.lora import completion_loss, learning, open_model, save_merged, with_lora
+
+_LOG = logging.getLogger("pyfast")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +39,14 @@ class Recipe:
     passages: int = 50
     k: int = 20
     memory: Memory = "on"
+    memory_share: float = SHARE
     embedder: str = DEFAULT
     max_prompt_tokens: int = 1024
     """Tokens of a prompt, at most"""
+    layers: int = 2
+    heads: int = 2
+    dropout: float = 0.5
+    """Of the encoder's attention"""
     residual: bool = True
     lora_rank: int = 128
     lora_alpha: int = 32
@@ -50,6 +58,8 @@ class Example:
 
     prompt: Framed | tuple[int, ...]
     answer: tuple[int, ...]
+    dropped: int = 0
+    """Items of evidence that the prompt had no room for"""
 
 
 def train(
@@ -68,13 +78,16 @@ def train(
     it learnt taken in), `encoder.safetensors` with its JSON, and `recipe.json`. Raises as `fit` and
     `open_model` do.
     """
-    if open_devices().count > 1:
-        raise InputError("graph_convqa learns in one process, on the CPU")
+    devices = open_devices()
+    if devices.count > 1:
+        raise InputError("graph_convqa learns in one process")
     torch.manual_seed(schedule.seed)
     model, tokenizer = open_model(model_folder)
     examples = make_examples(index, turns, tokenizer, recipe)
-    encoder = GraphEncoder(Shape(model.config.hidden_size, residual=recipe.residual))
-    model = with_lora(model, rank=recipe.lora_rank, alpha=recipe.lora_alpha).train()
+    _tell_of_dropped(examples, recipe)
+    shape = Shape(model.config.hidden_size, recipe.layers, recipe.heads, recipe.dropout, recipe.residual)
+    encoder = GraphEncoder(shape).to(devices.device)
+    model = with_lora(model, rank=recipe.lora_rank, alpha=recipe.lora_alpha).train().to(devices.device)
     parameters = learning(model)
     if recipe.graph:
         parameters |= {f"encoder.{name}": weight for name, weight in encoder.train().named_parameters()}
@@ -95,10 +108,22 @@ def train(
     )
     save_merged(model, tokenizer, out / MODEL)
     if recipe.graph:
-        save_encoder(encoder, out)
+        save_encoder(encoder, out, folder_digest(out / MODEL))
     said = {"recipe": asdict(recipe), "schedule": asdict(schedule), "steps": len(curve), "turns": len(turns)}
     (out / "recipe.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     return curve
+
+
+def _tell_of_dropped(examples: Sequence[Example], recipe: Recipe) -> None:
+    if short := sum(example.dropped > 0 for example in examples):
+        dropped = sum(example.dropped for example in examples)
+        _LOG.warning(
+            "prompts of %d tokens: those of %d of %d turns have no room for all evidence; %d items are left out",
+            recipe.max_prompt_tokens,
+            short,
+            len(examples),
+            dropped,
+        )
 
 
 def _digest(examples: Sequence[Example]) -> str:
@@ -125,8 +150,8 @@ def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor
     if isinstance(example.prompt, Framed):
         prompt = embedded(example.prompt, table, encoder)
     else:
-        prompt = torch.nn.functional.embedding(torch.tensor(example.prompt), table)
-    return completion_loss(model, prompt, torch.tensor(example.answer))
+        prompt = torch.nn.functional.embedding(torch.tensor(example.prompt, device=table.device), table)
+    return completion_loss(model, prompt, torch.tensor(example.answer, device=table.device))
 
 
 def make_examples(index: Index, turns: Sequence[Question], tokenizer: Any, recipe: Recipe) -> list[Example]:
@@ -139,9 +164,11 @@ def make_examples(index: Index, turns: Sequence[Question], tokenizer: Any, recip
     linear = linearise(index, evidence)
     end = tokenizer.eos_token_id
     return [
-        Example(
-            _prompt(tokenizer, turn.text, history, lines, recipe),
+        _example(
+            tokenizer,
+            Turn(lines, history, turn.text),
             (*tokenizer.encode(turn.answers[0], add_special_tokens=False), end),
+            recipe,
         )
         for (turn, history), lines in zip(prepared, linear, strict=True)
         if turn.answers
@@ -177,21 +204,20 @@ def _with_memory(
             for place in places
         ]
         for place, recalled in zip(
-            places, apply_memory(index, recalls, recipe.memory, recipe.embedder), strict=True
+            places,
+            apply_memory(index, recalls, recipe.memory, recipe.embedder, recipe.memory_share),
+            strict=True,
         ):
             evidence[place] = recalled
     return evidence
 
 
-def _prompt(
-    tokenizer: Any, question: str, history: History, linear: Linear, recipe: Recipe
-) -> Framed | tuple[int, ...]:
-    with_graph = framed(
-        tokenizer, Turn(linear, history, question), recipe.max_prompt_tokens, recipe.max_prompt_tokens
-    )
+def _example(tokenizer: Any, turn: Turn, answer: tuple[int, ...], recipe: Recipe) -> Example:
+    """The prompt is cut as when the system answers, whose window holds `max_prompt_tokens`."""
+    most, items = recipe.max_prompt_tokens, len(turn.linear.lines)
     if recipe.graph:
-        return with_graph
-    facts = linear.lines[: with_graph.graph.items]  # as many as the graph holds
-    kept = history[len(history) - with_graph.turns :]
-    text = chat(tokenizer, messages(kept, question, facts))
-    return tuple(tokenizer.encode(text, add_special_tokens=False))
+        with_graph = framed(tokenizer, turn, most, most)
+        return Example(with_graph, answer, items - with_graph.graph.items)
+    as_text = text_prompt(turn.history, turn.question, turn.linear.lines, most)
+    tokens = tokenizer.encode(chat(tokenizer, as_text.messages), add_special_tokens=False)
+    return Example(tuple(tokens), answer, items - as_text.items)

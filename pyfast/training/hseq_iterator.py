@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,13 @@ class Recipe:
     lora_alpha: int = 32
     dropout: float = 0.05
 
+    guidance: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The head's, by question, where the settings have `guidance=head`"""
+
     def as_json(self) -> dict[str, Any]:
         """As JSON types."""
-        return {**asdict(self), "settings": self.settings.model_dump(mode="json")}
+        told = {name: value for name, value in asdict(self).items() if name != "guidance"}
+        return {**told, "settings": self.settings.model_dump(mode="json")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +177,7 @@ def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[
         weak_positives(gold, found, recipe.max_positives, recipe.lexical_weight)
         for gold, found in zip(golds, passages, strict=True)
     ]
-    for steps in trajectories(index, golds, positives, recipe.settings):
+    for steps in trajectories(index, golds, positives, recipe.settings, recipe.guidance):
         yield from steps
 
 

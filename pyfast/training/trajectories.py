@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pyfast.engine import Prompt
 from pyfast.retrieval import Index, Move, move_on, open_window
@@ -50,19 +51,23 @@ def target(question: str, t: int, state: State, positives: Positives, k: int) ->
 
 
 def trajectories(
-    index: Index, golds: Sequence[Gold], positives: Sequence[Positives], settings: Settings
+    index: Index,
+    golds: Sequence[Gold],
+    positives: Sequence[Positives],
+    settings: Settings,
+    head: Mapping[str, str] = MappingProxyType({}),
 ) -> list[list[Target]]:
     """The steps of each question that has positives; the others' are empty. All questions go through the index
     together, window by window, until their positives are picked or T_max or the stream ends them.
 
-    The guidance is the template's, unless `settings` have it off: a head would have to be asked for its own.
+    With `guidance=head` the guidance is the head's, by question; where that gave none, the template's.
     """
     limits = settings.limits()
     texts = [gold.question for gold in golds]
     views = open_window(index, texts, limits.width, settings.prior, limits.priority)
     found: list[list[Target]] = [[] for _ in golds]
     walks = {
-        at: Progress("" if settings.guidance == "off" else template(texts[at]), view)
+        at: Progress("" if settings.guidance == "off" else head.get(texts[at]) or template(texts[at]), view)
         for at, view in enumerate(views)
         if positives[at] and view.window
     }

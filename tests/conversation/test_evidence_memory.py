@@ -5,7 +5,8 @@ import importlib.util
 import numpy as np
 import pytest
 
-from pyfast.conversation import MemoryQuery, apply_memory
+from pyfast.conversation import SHARE, MemoryQuery, apply_memory
+from pyfast.conversation.evidence_memory import replaceable
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 
 
@@ -46,6 +47,19 @@ def test_nothing_to_remember(small: Index, memory: str) -> None:
 
 def test_where_the_memory_is_short_the_rest_stays(small: Index) -> None:
     assert after(small, "random", items(*range(9)), items(20)) == [*range(8), 20]
+
+
+@pytest.mark.parametrize(("share", "replaced"), [(0, 0), (0.1, 0), (0.15, 1), (0.5, 3), (6 / 7, 6), (1, 7)])
+def test_the_share_is_of_the_found_rounded_down(small: Index, share: float, replaced: int) -> None:
+    query = MemoryQuery("?", FOUND, (items(*range(20, 40)),), "t")
+    (evidence,) = apply_memory(small, [query], "random", share=share)
+    assert evidence.segments.tolist()[: 7 - replaced] == FOUND.segments.tolist()[: 7 - replaced]
+    assert (evidence.segments >= 20).sum() == replaced
+
+
+@pytest.mark.parametrize("found", range(1, 100))
+def test_a_third_is_a_third(found: int) -> None:
+    assert replaceable(found, SHARE) == found // 3
 
 
 def test_off_leaves_everything(small: Index) -> None:

@@ -1,6 +1,7 @@
 """H = H_prefix + H_g + H_suffix: what the LLM is given, at every size; and through transformers."""
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import torch
 
 from pyfast.conversation import Entities, Linear, messages
 from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
-from pyfast.conversation.injection import Turn, build_graph, encode_graph, framed, open_trained
+from pyfast.conversation.injection import Turn, build_graph, check_llm, encode_graph, framed, open_trained
 from pyfast.errors import InputError
 from pyfast.llm import Request, open_llm
+from pyfast.llm.local import folder_digest
 from pyfast.retrieval import Index
 
 KNOWN = Entities(["Kid A", "Rolling Stone"])
@@ -91,6 +93,22 @@ def test_transformers_reads_embeddings_as_their_tokens(small: Index, tiny: Path,
 
     first, second = asyncio.run(both())
     assert first == second
+
+
+def test_an_encoder_knows_its_model(tiny: Path, tmp_path: Path) -> None:
+    """Both in its folder, and as the LLM that is to answer."""
+    own = folder_digest(tiny)
+    save_encoder(GraphEncoder(Shape(32)), tmp_path, own)
+    model = Path(shutil.copytree(tiny, tmp_path / "model"))
+    assert open_trained(str(tmp_path)).encoder.shape.model == own
+    for weights in ("", own):  # behind a server nobody knows
+        check_llm(str(tmp_path), "cpu", weights)
+    with pytest.raises(InputError, match=r"another model than answers now; give .*/model as the LLM"):
+        check_llm(str(tmp_path), "cpu", "0123456789abcdef")
+    (model / "config.json").write_text((model / "config.json").read_text() + " ")
+    open_trained.cache_clear()
+    with pytest.raises(InputError, match=r"trained with another model than .*/model holds now"):
+        open_trained(str(tmp_path))
 
 
 def test_an_encoder_of_another_width_is_refused(tiny: Path, tmp_path: Path) -> None:

@@ -2,16 +2,18 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from pyfast.errors import CallError
+from pyfast.errors import AnswerError, CallError
 from pyfast.llm import CachedLLM, Completion, Request
 from pyfast.llm.instant import Instant
 from pyfast.llm.protocol import dialogue
+from pyfast.systems.hseq.guidance import GUIDE
 
 
 class Counting(Instant):
@@ -50,6 +52,23 @@ async def test_the_same_is_asked_once(tmp_path: Path) -> None:
 async def test_another_model_is_asked_itself(tmp_path: Path) -> None:
     await CachedLLM(Counting("one"), tmp_path).complete(request())
     assert (await CachedLLM(Counting("two"), tmp_path).complete(request())).text == "two 1 é"
+
+
+async def test_only_what_passes_its_check_is_kept_and_taken(tmp_path: Path) -> None:
+    """The prompt's own parser: of HSEQ's guidance, one that is too short (A.3.3)."""
+
+    def check(completion: Completion) -> None:
+        if completion.text in refused:
+            raise AnswerError("too short")
+
+    refused, model = {"counting 1 é"}, Counting()
+    asked = replace(request(), check=check)
+    assert (await CachedLLM(model, tmp_path).complete(asked)).text == "counting 1 é"  # its prompt refuses it
+    assert not list(tmp_path.rglob("*.json"))
+    assert [(await CachedLLM(model, tmp_path).complete(asked)).text for _ in range(2)] == ["counting 2 é"] * 2
+    refused.add("counting 2 é")  # kept by a release that asked for less
+    assert [(await CachedLLM(model, tmp_path).complete(asked)).text for _ in range(2)] == ["counting 3 é"] * 2
+    assert GUIDE.request({"question": "Who?"}, 0.0, 0).check is not None
 
 
 @pytest.mark.parametrize(("reusable", "reason"), [(False, "stop"), (True, "length")])

@@ -140,13 +140,33 @@ def test_what_is_picked_is_shown_as_picked(small: Index) -> None:
 def test_neighbours_come_next(small: Index, strategy: str) -> None:
     llm = hseq(select=picks(1, 2, 3, strategy=strategy))
     record = one(small, llm, question="launch site of the Cassini mission rocket", steps="2", window="8")
-    picked = [step["picked"] for step in record.trace["steps"]]
+    picked = [len(step["picked"]) for step in record.trace["steps"]]
     assert picked == [3, 3] and record.trace["steps"][0]["expand"] == strategy
     levels = {line.split(":")[0] for line in windows(llm)[1][:4]}
     if strategy == "children":
         assert levels <= {"sentence", "table_cell", "triplet"}
     if strategy == "parent":
         assert levels & {"table", "document", "section"}
+
+
+def test_guidance_that_is_too_short_is_to_go_on_once(small: Index) -> None:
+    replies = [{"first_look": "the", "stop": "now"}, PLAN]
+    llm = hseq(guide=lambda request: replies.pop(0))
+    (record,) = run(small, llm, [QUESTION], "hseq", attempts=2)
+    assert record.trace["guidance"]["source"] == "head" and llm.kinds[:2] == ["guide", "guide"]
+    assert "too short for a plan: go on, to 20 characters" in llm.users("guide")[1]
+
+
+def test_the_trace_shows_windows_and_picks(small: Index) -> None:
+    llm = hseq(select=picks(2, 1))
+    record = one(small, llm, window="5", steps="2")
+    places = {f"{small.corpus.ids[i]:016x}": i for i in range(len(small.corpus))}
+    for step, shown in zip(record.trace["steps"], windows(llm), strict=True):
+        for id, line in zip(step["window"], shown, strict=True):
+            assert small.corpus.render(places[id]).startswith(line.partition(": ")[2].partition("…")[0])
+        assert step["picked"] == [{"label": label, "id": step["window"][label - 1]} for label in (2, 1)]
+    picked = {it["id"] for step in record.trace["steps"] for it in step["picked"]}
+    assert {piece["id"] for piece in record.evidence} <= picked  # so it tells which step a piece came from
 
 
 def test_halting(small: Index) -> None:

@@ -42,7 +42,7 @@ def moody(mood: str, seed: int) -> Scripted:
         return lambda request: counted(json.dumps(reply), request)
 
     return Scripted(
-        guide=say({"first_look": "the moon", "expansion": "", "stop": "a name"}),
+        guide=say({"first_look": "the moon that is meant", "expansion": "", "stop": "a name"}),
         select=select,
         head=say({"answer": "Titan", "supporting": []}),
         verify=say({"contradiction": True, "settle": "everything"}),
@@ -117,7 +117,7 @@ def test_what_is_broken_is_asked_for_again_before_the_system_falls_back(small: I
 
 
 def test_a_strict_run_fails_where_the_system_would_fall_back(small: Index) -> None:
-    llm = Scripted(guide={"first_look": "moons", "expansion": "", "stop": "a name"}, select="broken")
+    llm = Scripted(guide={"first_look": "moons of planets", "expansion": "", "stop": "a name"}, select="broken")
     ((record, ledger),) = ledgers(small, llm, QUESTIONS[:1], Budget(attempts=2, strict=True))
     assert record.state == "failed" and llm.kinds == ["guide", "select", "select"]
     assert record.reason is not None and record.reason.startswith("select: malformed answer: ")

@@ -33,7 +33,7 @@ def roaming() -> Scripted:
         return action_text(list(picked)[: number % 3 + 1], number % 7 == 0, 3, strategy)
 
     return Scripted(
-        guide={"first_look": "all of it", "expansion": "", "stop": "never"},
+        guide={"first_look": "all of it, to the end", "expansion": "", "stop": "never"},
         select=select,
         head=lambda request: {"answer": "so", "supporting": [1]},
         verify=lambda request: {"contradiction": len(request.messages[-1].content) % 2 == 0, "settle": "that"},

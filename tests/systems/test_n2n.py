@@ -10,6 +10,9 @@ from scripted import Scripted, plan, run
 from pyfast.engine import Question, Record
 from pyfast.errors import CallError
 from pyfast.llm import Completion, Request
+from pyfast.ops import shared_terms
+from pyfast.ops.bridge_select import bridge_select_reference
+from pyfast.ops.evidence_graph import evidence_graph_reference
 from pyfast.retrieval import Index, Pool, RerankConfig, bridge_select, fuse, narrate, rerank_pools
 from pyfast.systems.n2n import fill
 
@@ -28,12 +31,17 @@ def one(index: Index, llm: Scripted, question: str = QUESTION, **settings: str) 
     return record
 
 
+def queries(record: Record) -> list[str]:
+    return [step["query"] for step in record.trace["hops"]]
+
+
 def test_one_hop(small: Index) -> None:
     llm = Scripted(plan=plan("year of the Huygens landing"), answer={"answer": "2005"})
     record = one(small, llm)
     assert llm.kinds == ["plan", "answer"]
     assert (record.state, record.answer, record.usage["llm_calls"]) == ("answered", "2005", 2)
-    assert record.trace == {"hops": [{"query": "year of the Huygens landing"}]}
+    assert record.trace["class"] == 1 and queries(record) == ["year of the Huygens landing"]
+    assert "linked" not in record.trace  # the selector is for several hops
     assert llm.users("plan")[0].endswith(f"Question: {QUESTION}")
     assert llm.users("answer")[0].endswith(f"\n\nQuestion: {QUESTION}")  # no path to tell of
 
@@ -42,7 +50,8 @@ def test_two_hops(small: Index) -> None:
     llm = Scripted(plan=plan(*HOPS[:2]), extract=found("Titan"), answer={"answer": "Huygens"})
     record = one(small, llm)
     assert llm.kinds == ["plan", "extract", "answer"]
-    assert record.trace["hops"] == [{"query": HOPS[0], "entity": "Titan"}, {"query": "discoverer of Titan"}]
+    assert queries(record) == [HOPS[0], "discoverer of Titan"]
+    assert [step.get("entity") for step in record.trace["hops"]] == ["Titan", None]
     assert llm.users("extract")[0].endswith(f"Which thing answers this? {HOPS[0]}")
     assert (
         f"Found before: {HOPS[0]} -> Titan\nLast step: discoverer of Titan\nQuestion: {QUESTION}"
@@ -54,7 +63,7 @@ def test_three_hops(small: Index) -> None:
     llm = Scripted(plan=plan(*HOPS), extract=found("Titan", " Christiaan Huygens "))
     record = one(small, llm)
     assert llm.kinds == ["plan", "extract", "extract", "answer"]
-    assert [step["query"] for step in record.trace["hops"]] == [
+    assert queries(record) == [
         "moon that Huygens landed on",
         "discoverer of Titan",
         "birth year of Christiaan Huygens",
@@ -71,14 +80,14 @@ def test_three_hops(small: Index) -> None:
 
 def test_the_first_entity_may_serve_the_third_hop(small: Index) -> None:
     llm = Scripted(plan=plan(HOPS[0], HOPS[1], "orbit of {entity1}"), extract=found("Titan", "Huygens"))
-    assert [step["query"] for step in one(small, llm).trace["hops"]][2] == "orbit of Titan"
+    assert queries(one(small, llm))[2] == "orbit of Titan"
 
 
 def test_a_query_may_use_both_entities(small: Index) -> None:
     llm = Scripted(
         plan=plan(*HOPS[:2], "birth of {entity2}, finder of {entity1}"), extract=found("Titan", "Huygens")
     )
-    assert [step["query"] for step in one(small, llm).trace["hops"]][2] == "birth of Huygens, finder of Titan"
+    assert queries(one(small, llm))[2] == "birth of Huygens, finder of Titan"
 
 
 def test_a_plan_may_say_a_long_question_again(small: Index) -> None:
@@ -89,14 +98,14 @@ def test_a_plan_may_say_a_long_question_again(small: Index) -> None:
     )
     record = one(small, llm, long)
     assert "plan_degraded" not in record.trace
-    assert [step["query"] for step in record.trace["hops"]] == [long, f"{long} Titan", f"Huygens {long}"]
+    assert queries(record) == [long, f"{long} Titan", f"Huygens {long}"]
     ((_, request),) = [call for call in llm.calls if call[0] == "plan"]
     assert request.max_tokens > 5 * len(long) / 4  # and has the tokens for it
 
 
 def test_hops_that_the_plan_does_not_count_are_not_taken(small: Index) -> None:
     llm = Scripted(plan=plan(*HOPS, hops=1))
-    assert [step["query"] for step in one(small, llm).trace["hops"]] == [HOPS[0]]
+    assert queries(one(small, llm)) == [HOPS[0]]
 
 
 def test_what_each_call_reads_is_what_the_paper_puts_before_it(small: Index) -> None:
@@ -116,6 +125,71 @@ def test_what_each_call_reads_is_what_the_paper_puts_before_it(small: Index) -> 
     segments = [small.corpus.segment(int(small.passages[u])) for u in final.passages]
     assert [piece["segment"] for piece in record.evidence] == [segment["id"] for segment in segments]
     np.testing.assert_allclose([piece["score"] for piece in record.evidence], final.scores, atol=1e-6)
+
+
+@pytest.mark.parametrize("ranking", ["graph_rank", "bridge_rank"])
+def test_the_trace_shows_what_each_hop_kept_and_why(small: Index, ranking: str) -> None:
+    llm = Scripted(plan=plan(*HOPS[:2], alternatives=("where Huygens landed",)), extract=found("Titan"))
+    record = one(small, llm, ranking=ranking)
+    trace, (first, second) = record.trace, record.trace["hops"]
+    assert trace["class"] == 2 and first["alternatives"] == ["where Huygens landed"] and first["type"] == "thing"
+    places = {f"{small.corpus.ids[segment]:016x}": u for u, segment in enumerate(small.passages)}
+    pool = dict(iter(fuse([small.search([HOPS[0], "where Huygens landed"], 20)], 20)[0]))
+    for told in (first, trace["final"]):
+        nodes = [places[piece["segment"]] for piece in told["evidence"]]
+        assert all(
+            piece["uri"] == small.corpus.segment(int(small.passages[u]))["uri"]
+            for u, piece in zip(nodes, told["evidence"], strict=True)
+        )
+        assert ("structural" in told["evidence"][0]) == (ranking == "graph_rank")
+        graph = evidence_graph_reference(small.X, np.array(nodes))
+        edges = sorted(((-graph[a, b], a, b) for a in range(len(nodes)) for b in range(a)), key=lambda it: it[0])
+        assert [edge["weight"] for edge in told["edges"]] == pytest.approx([-it[0] for it in edges[:3]], abs=1e-4)
+        for edge in told["edges"]:
+            terms, _ = shared_terms(small.X, *(places[segment] for segment in edge["segments"]))
+            assert edge["terms"] == [small.terms[term] for term in terms[:5]]
+    for piece in first["evidence"]:
+        if ranking == "graph_rank" or places[piece["segment"]] in pool:  # what joined has the pool's lowest
+            assert piece["semantic"] == pytest.approx(pool[places[piece["segment"]]], abs=1e-4)
+    assert [piece["score"] for piece in trace["final"]["evidence"]] == pytest.approx(
+        [piece["score"] for piece in record.evidence], abs=1e-4
+    )
+    assert len(second["evidence"]) == 10 and "edges" not in second  # the last hop's list, not ranked yet
+
+
+@pytest.mark.parametrize("beta", ["0.2", "0", "1e-9"])
+def test_the_trace_tells_whether_the_selector_found_a_link(small: Index, beta: str) -> None:
+    told = set()
+    for question in (QUESTION, "Which moon of Saturn was found in 1655?", "Who found Phobos?", "xxxx?"):
+        llm = Scripted(plan=plan("qqqq", "qqqq {entity1}"), extract=found("zzzz"))
+        pool = fuse([small.search([question], 100)], 100)[0]
+        tables = small.is_table[pool.passages].astype(bool)
+        best = [pool.passages[tables == kind][:1].tolist() for kind in (False, True)]
+        linked = all(best) and bool(
+            bridge_select_reference(
+                [set(row_terms(small, u)) for (u,) in best],
+                [1.0, 1.0],
+                [False, True],
+                [[], cell_values(small, best[1][0])],
+                1.0,
+            )[0]
+            == 1.0
+        )
+        assert one(small, llm, question=question, beta=beta).trace["linked"] == linked
+        told.add(linked)
+    assert told == {False, True}
+
+
+def row_terms(index: Index, u: int) -> list[int]:
+    return index.X.indices[index.X.indptr[u] : index.X.indptr[u + 1]].tolist()
+
+
+def cell_values(index: Index, u: int) -> list[set[int]]:
+    cells = index.cells
+    return [
+        set(cells.term_ids[cells.term_offsets[v] : cells.term_offsets[v + 1]].tolist())
+        for v in range(cells.value_offsets[u], cells.value_offsets[u + 1])
+    ]
 
 
 def test_alternatives_widen_the_first_pool(small: Index) -> None:
@@ -155,7 +229,7 @@ def test_a_plan_that_cannot_be_used_becomes_the_question(small: Index, reply: An
     record = one(small, llm)
     assert llm.kinds == ["plan", "answer"]
     assert record.state == "answered"
-    assert record.trace["hops"] == [{"query": QUESTION}]
+    assert record.trace["class"] == 1 and queries(record) == [QUESTION]
     assert record.trace["plan_degraded"].startswith("plan: ")
 
 

@@ -17,15 +17,18 @@ pytest.importorskip("peft")
 
 import torch
 from safetensors.torch import load_file
+from scripted import Scripted
 
+import pyfast
 from pyfast.api.training import estimate_hseq_iterator, train_hseq_iterator
 from pyfast.cli import app
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
+from pyfast.systems.hseq.guidance import GUIDE
 from pyfast.systems.hseq.system import Settings
 from pyfast.training.devices import Devices
 from pyfast.training.estimate import tokens_of
-from pyfast.training.hseq_iterator import ADAPTER, Compute, Example, Recipe, losses_of, prepared, train
+from pyfast.training.hseq_iterator import ADAPTER, Compute, Example, Recipe, losses_of, prepared, targets_of, train
 from pyfast.training.loop import CURVE, Batches, Point, Schedule
 from pyfast.training.weak_positives import Gold, read_gold
 
@@ -150,6 +153,44 @@ def test_what_it_takes_is_told_before_it_starts(source: dict[Path, Index], tiny:
     weights = (tiny / "model.safetensors").stat().st_size
     assert weights < alone.memory < 2**34 and 0 < alone.seconds < 600
     assert str(alone).startswith(f"3 steps, {alone.tokens} tokens, at most {alone.longest} in a batch; about ")
+
+
+def test_the_heads_guidance_is_asked_for_once_and_learnt(
+    source: dict[Path, Index], tiny: Path, tmp_path: Path
+) -> None:
+    head = Scripted(guide=lambda request: {"first_look": f"Look for {request.digest().hex()}", "stop": "the name"})
+    options: dict[str, Any] = {"model": tiny, "settings": {"guidance": "head"}, "size": 4, "lora_rank": 4}
+    train_hseq_iterator(source, out=tmp_path / "out", head=head, **options)
+    ((questions, index),) = source.items()
+    golds = read_gold(questions)
+    assert head.kinds == ["guide"] * len(golds)
+    planned = pyfast.Run(tmp_path / "out" / "guidance").records
+    recipe = replace(
+        RECIPE,
+        settings=SETTINGS.model_copy(update={"guidance": "head"}),
+        guidance={gold.question: record.answer for gold, record in zip(golds, planned, strict=True)},
+    )
+    for step in targets_of(index, golds, recipe):
+        (gold,) = (gold for gold in golds if gold.id == step.question)
+        prompt, fields = step.prompt(recipe.settings)
+        asked = GUIDE.request({"question": gold.question}, 0.0, 0).digest().hex()
+        assert fields["guidance"] == f"Guidance: Look for {asked} the name\n"
+        assert step.state.guidance in prompt.request(fields, 0.0, 0).messages[-1].content
+    train_hseq_iterator(source, out=tmp_path / "out", head=head, **options)  # it is kept
+    assert len(head.calls) == len(golds)
+    for wrong in ({"head": head, "settings": {}}, {"settings": {"guidance": "head"}}):
+        with pytest.raises(InputError, match="go together"):
+            train_hseq_iterator(source, out=tmp_path / "other", **{**options, **wrong})
+
+
+def test_several_processes_want_guidance_that_is_there(
+    source: dict[Path, Index], tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(InputError, match="begin with one process"):
+        train_hseq_iterator(
+            source, model=tiny, out=tmp_path, head="instant", settings={"guidance": "head"}, size=4
+        )
 
 
 def test_the_command_tells_too(

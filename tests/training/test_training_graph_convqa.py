@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from models import converted_model
+from runs import Watched
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -21,9 +22,12 @@ from pyfast.conversation.injection import Framed, embedded, open_trained
 from pyfast.engine import Question, Record, answer_all
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.evaluation import evaluate_turns
-from pyfast.llm import open_llm
+from pyfast.llm import Request, open_llm
+from pyfast.llm.local import folder_digest
+from pyfast.llm.template import chat
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
+from pyfast.systems.graph_convqa import MOST_TOKENS
 from pyfast.training.graph_convqa import Example, Recipe, loss_of, make_examples, train
 from pyfast.training.loop import Schedule
 from pyfast.training.lora import completion_loss, learning, open_model, with_lora
@@ -36,8 +40,8 @@ def test_an_example_ends_with_the_answer_and_knows_the_right_past(
     small: Index, tiny: Path, turns: list[Question]
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny)
-    with_graph = make_examples(small, turns, tokenizer, RECIPE)
-    as_text = make_examples(small, turns, tokenizer, Recipe(**{**RECIPE_FIELDS, "graph": False}))
+    with_graph = make_examples(small, turns, tokenizer, replace(RECIPE, max_prompt_tokens=2000))
+    as_text = make_examples(small, turns, tokenizer, replace(RECIPE, max_prompt_tokens=2000, graph=False))
     assert len(with_graph) == len(as_text) == len(turns)
     for turn, graph, text in zip(turns, with_graph, as_text, strict=True):
         assert tokenizer.decode(graph.answer) == turn.answers[0] + tokenizer.eos_token
@@ -51,7 +55,50 @@ def test_an_example_ends_with_the_answer_and_knows_the_right_past(
     assert "Christiaan Huygens" not in tokenizer.decode(as_text[0].prompt).split("The conversation")[1]
 
 
-RECIPE_FIELDS: dict[str, Any] = {name: getattr(RECIPE, name) for name in RECIPE.__slots__}
+@pytest.mark.parametrize("graph", [False, True])
+def test_it_is_cut_as_the_system_cuts_it_and_told(
+    small: Index,
+    tiny: Path,
+    turns: list[Question],
+    tmp_path: Path,
+    graph: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The system with a window of so many tokens, and those of the answer."""
+    recipe = replace(RECIPE, graph=graph, max_prompt_tokens=230, memory="off", k=12)
+    tokenizer = AutoTokenizer.from_pretrained(tiny)
+    examples = make_examples(small, turns, tokenizer, recipe)
+    assert sum(example.dropped > 0 for example in examples) > 0
+    train(small, turns, tiny, tmp_path, recipe, replace(SCHEDULE, epochs=0))
+    dropped = sum(example.dropped for example in examples)
+    assert f"have no room for all evidence; {dropped} items are left out" in caplog.text
+    given = {"memory": "off", "k": "12", "passages": "20", "history": "gold"}
+    given |= {"trained": str(tmp_path)} if graph else {"graph": "off"}
+    system, records = load_system("graph_convqa"), list[Record]()
+    llm = Watched(context_window=230 + MOST_TOKENS)
+    asked: list[Request] = []
+    llm.reply = lambda request: asked.append(request) or "x"  # type: ignore[func-returns-value]
+    asyncio.run(answer_all(iter(turns), system.ask(system.configure(given)), small, llm, records.append, 1))
+    assert [record.trace["items_dropped"] for record in records] == [example.dropped for example in examples]
+    for request, example in zip(asked, examples, strict=True):
+        if isinstance(example.prompt, Framed):
+            assert request.embeds is not None and len(request.embeds) == (
+                len(example.prompt.prefix) + len(example.prompt.graph.tokens) + len(example.prompt.suffix)
+            )
+        else:
+            assert tuple(tokenizer.encode(chat(tokenizer, request.messages), add_special_tokens=False)) == (
+                example.prompt
+            )
+
+
+def test_the_encoder_is_as_it_is_asked_for(
+    small: Index, tiny: Path, turns: list[Question], tmp_path: Path
+) -> None:
+    recipe = replace(RECIPE, layers=1, heads=4, dropout=0.25)
+    train(small, turns, tiny, tmp_path, recipe, SCHEDULE)
+    shape = open_trained(str(tmp_path)).encoder.shape
+    assert (shape.layers, shape.heads, shape.dropout) == (1, 4, 0.25)
+    assert shape.model == folder_digest(tmp_path / "model") != folder_digest(tiny)
 
 
 def test_only_the_answer_bears_loss(tiny: Path) -> None:
@@ -133,7 +180,7 @@ def test_gradients_of_the_small_real_model(small: Index, turns: list[Question]) 
 def test_stopped_and_resumed_is_the_same(
     small: Index, tiny: Path, turns: list[Question], tmp_path: Path, graph: bool
 ) -> None:
-    recipe = Recipe(**{**RECIPE_FIELDS, "graph": graph})
+    recipe = replace(RECIPE, graph=graph)
     whole = train(small, turns, tiny, tmp_path / "whole", recipe, SCHEDULE)
     left = iter([False, False, False, True])
     train(small, turns, tiny, tmp_path / "parts", recipe, SCHEDULE, stop=lambda: next(left))

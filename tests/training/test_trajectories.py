@@ -108,7 +108,7 @@ def test_the_system_asks_what_was_learnt(small: Index, golds: list[Gold], settin
     assert sorted(heard) == sorted(expected)
     for record, (_, steps) in zip(records, asked, strict=True):
         walked = record.trace["steps"]
-        assert [it["picked"] for it in walked] == [len(step.labels) for step in steps]
+        assert [len(it["picked"]) for it in walked] == [len(step.labels) for step in steps]
         assert (record.trace["ended"] == "sufficient") == steps[-1].sufficient
         assert not any("note" in it for it in walked)
 

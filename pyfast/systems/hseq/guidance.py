@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from pyfast.engine import Prompt
 
+_SHORTEST = 20
+"""Characters of a plan: a model that says less was cut off, or did not understand (A.3.3)"""
 _START = "Gather the few segments that carry the most."
 _TEMPLATES = {
     "binary": "One or two definite statements are enough. Stop once they plainly say yes or no.",
@@ -42,6 +45,12 @@ class GuidanceFields(BaseModel):
     first_look: str = Field(min_length=3, max_length=160)
     expansion: str = Field(default="", max_length=120)
     stop: str = Field(min_length=3, max_length=120)
+
+    @model_validator(mode="after")
+    def _is_a_plan(self) -> Self:
+        if len(guidance_text(self)) < _SHORTEST:
+            raise ValueError(f"too short for a plan: go on, to {_SHORTEST} characters at least")
+        return self
 
 
 GUIDE = Prompt(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from pyfast.engine import Context
+from pyfast.engine import Answer, Context
 from pyfast.ops.hseq_stream import Neighbors
-from pyfast.retrieval import Candidate, Move, View, move_on
+from pyfast.retrieval import Candidate, Index, Move, View, canonicalize, move_on
 from pyfast.retrieval.windows import Priority
 from pyfast.systems.hseq.state import State, chosen
 
@@ -61,6 +62,8 @@ class Progress:
     """what happened, for the trace"""
     ended: str = ""
     """sufficient, steps, exhausted or budget"""
+    source: str = ""
+    """who planned, for the trace"""
 
 
 async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limits, reserve: int) -> Progress:
@@ -82,11 +85,19 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
             return replace(progress, ended="exhausted")
         decision = await policy(state_of(progress))
         progress = step(progress, decision, limits.k)
+        ctx.so_far(partial(so_far, ctx.index, progress))
         if decision.last:
             return replace(progress, ended="budget")
         if decision.score >= limits.threshold and t >= limits.min_steps:
             return replace(progress, ended="sufficient")
     return replace(progress, ended="steps")
+
+
+def so_far(index: Index, progress: Progress) -> Answer:
+    """What stands in the record if the question fails: what was picked until then."""
+    (package,) = canonicalize(index, [[it.position for it in progress.selected]])
+    guidance = {"source": progress.source, "text": progress.guidance}
+    return Answer(None, package.json(), {"guidance": guidance, "steps": progress.steps})
 
 
 def state_of(progress: Progress) -> State:
@@ -102,7 +113,12 @@ def step(progress: Progress, decision: Decision, k: int) -> Progress:
     done = picked if len(picked) == k else view.window
     places = tuple(it.position for it in picked)
     move = Move(view, tuple(it.position for it in done), decision.expand if picked else None, places)
-    record: dict[str, Any] = {"window": len(view.window), "picked": len(picked), "score": round(decision.score, 6)}
+    labels = {it.position: label for label, it in enumerate(view.window, start=1)}
+    record: dict[str, Any] = {
+        "window": [it.id for it in view.window],
+        "picked": [{"label": labels[it.position], "id": it.id} for it in picked],
+        "score": round(decision.score, 6),
+    }
     record |= {"expand": decision.expand} if move.expand else {}
     record |= {"note": decision.note} if decision.note else {}
     return replace(progress, selected=(*progress.selected, *picked), next=move, steps=(*progress.steps, record))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -17,7 +18,7 @@ from pyfast.systems.combinations import Inert, Preset
 from pyfast.systems.hseq.actions import select_prompt
 from pyfast.systems.hseq.guidance import GUIDE, guidance_text, template, tightened
 from pyfast.systems.hseq.head import FRAME, TOKENS, VERIFY, HeadFields, affordable, ask_head, head_prompt, numbered
-from pyfast.systems.hseq.iterator import STEP_COST, Limits, Policy, Progress, iterate
+from pyfast.systems.hseq.iterator import STEP_COST, Limits, Policy, Progress, iterate, so_far
 from pyfast.systems.hseq.policies import lexical_policy, llm_policy
 from pyfast.systems.prompts import final_text
 from pyfast.token_budget import cut_evenly
@@ -149,11 +150,12 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         return Answer(None, trace={"ended": "budget"})
     source, guidance = await guide(question.text, ctx, settings)
     view = await ctx.call(open_window, question.text, settings.window, settings.prior, settings.order)
-    progress = Progress(guidance, view)
+    progress = Progress(guidance, view, source=source)
     policy = policy_of(ctx, settings)
     if settings.iterator == "off":
         progress = replace(progress, selected=view.window, ended="off")
-    else:
+    ctx.so_far(partial(so_far, ctx.index, progress))
+    if settings.iterator != "off":
         progress = await iterate(progress, policy, ctx, settings.limits(), _CONCLUSION)
     package, reply = await conclude(question.text, progress, ctx)
     trace: dict[str, Any] = {"guidance": {"source": source, "text": guidance}}

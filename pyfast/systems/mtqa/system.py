@@ -17,6 +17,11 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     weights = settings.matrix()
     columns: list[Column] = []
     draft: list[str] = []
+
+    def found(text: str | None = None) -> Answer:
+        return Answer(text, evidence(columns, ctx), {"columns": [traced(column) for column in columns]})
+
+    ctx.so_far(found)
     for number in range(settings.columns):
         column = Column()
         columns.append(column)
@@ -34,7 +39,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     text = final_text(last.answer)
     if text is not None and settings.long_answer:
         text = "\n\n".join(last.summary)
-    return Answer(text, evidence(columns, ctx), {"columns": [traced(column) for column in columns]})
+    return found(text)
 
 
 SYSTEM = system.System(

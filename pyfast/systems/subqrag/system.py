@@ -24,17 +24,24 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     if chain_degraded is not None:
         ctx.fell_back(SUB_QUESTIONS, chain_degraded)
     steps: list[list[Step]] = []
+    faults: dict[str, str | int | None] = {"chain_degraded": chain_degraded}
+
+    def found(text: str | None = None) -> Answer:
+        flat = [step for each in steps for step in each]
+        return Answer(text, evidence(flat, session), trace(steps, **faults))
+
+    ctx.so_far(found)
     left_out = 0
     for sub_question in chain:
         asked, more = await on_its_own(sub_question, chain, steps, ctx, settings)
         left_out += more
-        found = await together(resolve(one, ctx, settings, session, learned) for one in asked)
-        steps.append(found)
-        for step in found:  # now, and in this order: what a question knows does not depend on what ran first
+        resolved = await together(resolve(one, ctx, settings, session, learned) for one in asked)
+        steps.append(resolved)
+        for step in resolved:  # now, and in this order: what a question knows does not depend on what ran first
             await learn(step, ctx, session, learned)
-    flat = [step for found in steps for step in found]
+    flat = [step for each in steps for step in each]
     facts = "\n".join(memory(flat, ctx.text_budget_to_repeat(FROM_MEMORY)))
-    faults = {"chain_degraded": chain_degraded, "branches_left_out": left_out or None}
+    faults["branches_left_out"] = left_out or None
     if not facts:
         return Answer(None, trace=trace(steps, **faults))
     try:
@@ -43,7 +50,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
         ctx.fell_back(FROM_MEMORY, error)
         text = "; ".join(tidied(name for step in steps[-1] for name in step.answers))
         faults["answer_degraded"] = str(error)
-    return Answer(final_text(text), evidence(flat, session), trace(steps, **faults))
+    return found(final_text(text))
 
 
 def resumes(session: Session, settings: Settings, answers: Path) -> None:

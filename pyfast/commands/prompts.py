@@ -1,0 +1,36 @@
+"""`pyfast prompts`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyfast.commands.terminal import plain
+
+
+def prompts(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    id: Annotated[str, typer.Argument(help="The id of a question that has ended.")],
+) -> None:
+    """Show what an LLM was asked to answer a question, and what it said."""
+    import pyfast
+
+    for number, call in enumerate(pyfast.Run(run).prompts(id), start=1):
+        print(f"== {number}: {plain(call.prompt) or 'a prompt'}, asked of {plain(call.role)}")
+        if call.messages is None:
+            print("(the prompt was not kept)")
+        elif not call.messages:
+            print("(the prompt was embeddings)")
+        for said in call.messages or ():
+            print(f"-- {said.role}\n{_lines(said.content)}")
+        if call.completion is None:
+            print(f"-- failed\n{plain(call.error)}")
+        else:
+            print(f"-- said ({call.completion.finish_reason})\n{_lines(call.completion.text)}")
+
+
+def _lines(text: str) -> str:
+    """The text with its line ends, and without what a terminal would obey."""
+    return "\n".join(map(plain, text.splitlines()))

@@ -1,0 +1,141 @@
+"""What LLMs were asked, in the journal of a run: each message once, those that come together in one zstd frame."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from zlib import crc32
+
+import orjson
+import zstandard
+
+from pyfast.errors import PyfastError
+from pyfast.llm import Completion, Message
+from pyfast.llm.protocol import AT_ONCE
+
+# `entry` is JSON: the digest of a request, the prompt's name, the digests of its messages, and a checksum.
+PROMPTS_SCHEMA = """
+CREATE TABLE IF NOT EXISTS prompts (request TEXT PRIMARY KEY, entry TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS messages (digest TEXT PRIMARY KEY, frame INTEGER NOT NULL, place INTEGER NOT NULL)
+    WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS frames (id INTEGER PRIMARY KEY, content BLOB NOT NULL);
+"""
+_LARGEST = 256 << 20  # bytes of a frame, unpacked: what a file says of itself is not believed
+_LEVEL = 3
+_FRAMES = 16  # that a reader holds
+
+
+class DamagedError(PyfastError):
+    """What was kept is not what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as it is kept: of which prompt it was made, and its messages."""
+
+    name: str
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LLMCall:
+    """One call of an LLM for one question, as `Run.prompts` tells of it."""
+
+    prompt: str
+    """The prompt's name, the stage of the call; empty where it was not kept"""
+    role: str
+    messages: tuple[Message, ...] | None
+    """What was asked; None where it was not kept; nothing where the prompt was embeddings"""
+    completion: Completion | None
+    """What the LLM said; None where the call failed"""
+    error: str | None = None
+    """Why it failed"""
+
+
+def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> None:
+    """Keep requests, by their digests, within the transaction that is open. Raises `sqlite3.Error`."""
+    every = {_digest(said): said for request in asked.values() for said in request.messages}
+    known = database.execute(
+        "SELECT digest FROM messages WHERE digest IN (SELECT value FROM json_each(?))", (_json(list(every)),)
+    )
+    there = {digest for (digest,) in known.fetchall()}
+    if new := [digest for digest in every if digest not in there]:
+        texts = orjson.dumps([(every[digest].role, every[digest].content) for digest in new])
+        frame = zstandard.compress(texts, _LEVEL)
+        number = database.execute("INSERT INTO frames (content) VALUES (?)", (frame,)).lastrowid
+        database.execute("INSERT INTO messages SELECT value, ?, key FROM json_each(?)", (number, _json(new)))
+    rows = []
+    for digest, request in asked.items():
+        entry = orjson.dumps((digest, request.name, [_digest(said) for said in request.messages]))
+        rows.append((digest, (b"%b,%d]" % (entry[:-1], crc32(entry))).decode()))
+    database.execute(
+        "INSERT OR IGNORE INTO prompts SELECT value ->> 0, value ->> 1 FROM json_each(?)", (_json(rows),)
+    )
+
+
+class KeptPrompts:
+    """The prompts of a journal, for a look. Its methods raise `DamagedError`."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        there = database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'prompts'")
+        self._any = there.fetchone() is not None  # journals of earlier releases have none
+        self._frame = lru_cache(_FRAMES)(self._unpacked)
+
+    def of(self, request: str) -> Asked | None:
+        """What was asked with the request of this digest; None where it was not kept."""
+        if not self._any:
+            return None
+        row = self._database.execute("SELECT entry FROM prompts WHERE request = ?", (request,)).fetchone()
+        if row is None:
+            return None
+        try:
+            *said, check = orjson.loads(row[0])
+            _, name, digests = said
+            if check == crc32(orjson.dumps(said)) and said[0] == request:
+                return Asked(name, tuple(map(self._message, digests)))
+        except (ValueError, TypeError):
+            pass
+        raise _damaged(request)
+
+    def check(self) -> int:
+        """Read all of them; how many there are."""
+        requests = self._database.execute("SELECT request FROM prompts").fetchall() if self._any else []
+        for (request,) in requests:
+            self.of(request)
+        return len(requests)
+
+    def _message(self, digest: str) -> Message:
+        row = self._database.execute("SELECT frame, place FROM messages WHERE digest = ?", (digest,)).fetchone()
+        said = self._frame(row[0]).get(row[1]) if row else None
+        if said is None or _digest(said) != digest:
+            raise _damaged(digest)
+        return said
+
+    def _unpacked(self, number: int) -> dict[int, Message]:
+        """The messages of a frame, by their places."""
+        row = self._database.execute("SELECT content FROM frames WHERE id = ?", (number,)).fetchone()
+        try:
+            content = zstandard.ZstdDecompressor().stream_reader(row[0]).read(_LARGEST) if row else b"[]"
+            return {place: Message(role, text) for place, (role, text) in enumerate(orjson.loads(content))}
+        except (zstandard.ZstdError, ValueError, TypeError) as error:
+            raise DamagedError(f"prompts that were kept are damaged: {error}") from None
+
+
+def _damaged(digest: str) -> DamagedError:
+    return DamagedError(f"prompts that were kept are damaged: {digest} is not what was written")
+
+
+def _digest(said: Message) -> str:
+    made = blake2b(said.role.encode(), digest_size=16, person=b"message")
+    text = said.content.encode()
+    for start in range(0, len(text), AT_ONCE):
+        made.update(text[start : start + AT_ONCE])
+    return made.hexdigest()
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()

@@ -1,0 +1,20 @@
+"""The head's guidance alone, for questions that the iterator is to learn from."""
+
+from __future__ import annotations
+
+from pyfast.engine import Answer, Context, Question
+from pyfast.errors import AnswerError
+from pyfast.systems import system
+from pyfast.systems.hseq.guidance import GUIDE, guidance_text
+
+
+async def plan(question: Question, ctx: Context, settings: system.Settings) -> Answer:
+    """The guidance as the answer; none where the head gave none of the right form."""
+    try:
+        return Answer(guidance_text(await ctx.generate(GUIDE, question=question.text)))
+    except AnswerError as error:
+        ctx.fell_back(GUIDE, error)
+        return Answer(None)
+
+
+PLANNER = system.System("hseq_guidance", plan, system.Settings, (GUIDE,), needs_index=False)
