@@ -12,9 +12,10 @@ from pyfast.knowledge import Session
 from pyfast.llm import Completion, FullLLM, Request
 from pyfast.retrieval import Index
 from pyfast.systems import load_system, names
+from pyfast.systems.conversations import RESOLVE_TURN, REWRITE_TURN
 
 KINDS = {prompt.system: prompt.name for name in names() for prompt in load_system(name).prompts}
-KINDS[JUDGE.system] = JUDGE.name
+KINDS |= {prompt.system: prompt.name for prompt in (JUDGE, REWRITE_TURN, RESOLVE_TURN)}
 Reply = str | dict[str, Any] | Completion | Exception
 
 

@@ -37,6 +37,7 @@ from pyfast.errors import InputError
 from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
 from pyfast.systems import System
+from pyfast.systems.conversations import FollowUps
 
 QuestionLike = str | Mapping[str, Any] | Question
 ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | Path
@@ -55,6 +56,7 @@ def answer(
     system: str | System = "n2n",
     settings: Mapping[str, Any] | None = None,
     prompts: str | Path | None = None,
+    follow_ups: FollowUps = "off",
     run: str | Path | None = None,
     limit: int | None = None,
     concurrency: int = 64,
@@ -88,6 +90,9 @@ def answer(
         system: The name of a system (`pyfast.systems.names()`), `MODULE:NAME`, or a `System`.
         settings: Settings of the system, by name (`pyfast systems NAME` prints them); `preset` names several.
         prompts: A TOML file with prompts in place of the system's own.
+        follow_ups: What becomes of the later turns of a conversation before a system that answers single questions
+            is asked: `rewrite`, the model makes each a question of its own; `resolve`, it names what of earlier
+            turns is left out; `off`, they stay.
         run: The folder of the run; None: in memory, and nothing can be resumed.
         limit: Answer only the first ones.
         concurrency: How many questions are in work at once. The answers do not depend on it.
@@ -125,7 +130,7 @@ def answer(
         ...     print(record.state, record.answer, record.evidence[0].snippet)
     """
     # What is given is checked before anything is made.
-    configured = configure(system, settings, index, prompts)
+    configured = configure(system, settings, index, prompts, follow_ups)
     limits = Budget.parse(budget or {})
     limits = limits.model_copy(update={"strict": True}) if strict else limits
     concurrency = at_least_one("concurrency", concurrency)
@@ -135,7 +140,7 @@ def answer(
     if folder is None and (restart or retry_failed):
         raise InputError("restart and retry_failed need the folder of a run")
     used = opened(llm, llm_options)
-    check_roles(configured.system.name, configured.system.roles, used.by_role)
+    check_roles(configured.system.name, configured.roles, used.by_role)
     models = used.full(None if response_cache is None else Path(response_cache))
     if folder is not None:
         _ = [model.fingerprint for model in models.values()]  # refused before an old run is put aside
@@ -146,8 +151,8 @@ def answer(
         system=configured.system.name,
         system_code=configured.system.code,
         ask=configured.ask(session),
-        settings=configured.settings.model_dump(mode="json"),
-        prompts=configured.system.prompts,
+        settings=configured.described(),
+        prompts=configured.prompts,
         replaced=configured.replaced,
         index=configured.index,
         llm=models,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyfast.api.indexing import index_of
-from pyfast.engine import Ask, PromptOverrides, read_prompts
+from pyfast.engine import Ask, Prompt, PromptOverrides, read_prompts
 from pyfast.errors import InputError
+from pyfast.llm import Role
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
+from pyfast.systems.conversations import PROMPTS, FollowUps, answer_turn
 from pyfast.systems.system import Settings
 
 
@@ -23,6 +26,25 @@ class ConfiguredSystem:
     settings: Settings
     replaced: PromptOverrides | None
     index: Index | None
+    follow_ups: FollowUps = "off"
+
+    @property
+    def prompts(self) -> tuple[Prompt[Any], ...]:
+        """All that it may ask with."""
+        return (*PROMPTS[self.follow_ups], *self.system.prompts)
+
+    @property
+    def roles(self) -> dict[Role, tuple[str, ...]]:
+        """The roles that it asks in, with the names of their prompts."""
+        found = dict(self.system.roles)
+        for prompt in PROMPTS[self.follow_ups]:
+            found[prompt.role] = (*found.get(prompt.role, ()), prompt.name)
+        return found
+
+    def described(self) -> dict[str, Any]:
+        """Its settings, as run.toml has them."""
+        settings = self.settings.model_dump(mode="json")
+        return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
 
     def open(self, run: Path | None) -> Any:
         """What it works with beside the index; `run` is the folder of a run that is perhaps gone on with."""
@@ -32,7 +54,18 @@ class ConfiguredSystem:
 
     def ask(self, session: Any) -> Ask:
         """What answers a question."""
-        return self.system.ask(self.settings, session)
+        ask = self.system.ask(self.settings, session)
+        return (
+            ask
+            if self.index is None and self.follow_ups == "off"
+            else partial(answer_turn, ask=ask, follow_ups=self.follow_ups)
+        )
+
+
+def reads_history(system: str | System) -> bool:
+    """Whether a system reads the earlier turns of a conversation itself."""
+    chosen = system if isinstance(system, System) else load_system(system)
+    return "history" in chosen.settings.model_fields
 
 
 def configure(
@@ -40,15 +73,21 @@ def configure(
     settings: Mapping[str, Any] | None,
     index: Index | str | Path | None,
     prompts: str | Path | PromptOverrides | None = None,
+    follow_ups: FollowUps = "off",
 ) -> ConfiguredSystem:
     """A system, configured, with its index. Raises `InputError` for what does not fit."""
     chosen = system if isinstance(system, System) else load_system(system)
     configured = chosen.configure(settings or {})
+    if follow_ups not in PROMPTS:
+        raise InputError(f"follow_ups: expected one of {', '.join(PROMPTS)}, got {follow_ups!r}")
+    if follow_ups != "off" and reads_history(chosen):
+        raise InputError(f"{chosen.name} reads the conversation itself: leave follow_ups={follow_ups} out")
+    made = ConfiguredSystem(chosen, configured, None, None, follow_ups)
     replaced = None
     if prompts is not None:
         replaced = prompts if isinstance(prompts, PromptOverrides) else read_prompts(Path(prompts))
-        replaced.check(chosen.name, chosen.prompts)
+        replaced.check(chosen.name, made.prompts)
     if index is None and chosen.needs_index:
         raise InputError(f"{chosen.name} retrieves: give it an index (--index, or index=), made by `pyfast index`")
     opened = None if index is None else index_of(index)
-    return ConfiguredSystem(chosen, configured, replaced, opened)
+    return replace(made, replaced=replaced, index=opened)

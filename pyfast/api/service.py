@@ -14,7 +14,7 @@ from typing import Any, Self
 import orjson
 
 from pyfast.api.answering import ManyQuestions, QuestionLike, at_least_one, not_negative
-from pyfast.api.configured import ConfiguredSystem, configure
+from pyfast.api.configured import ConfiguredSystem, configure, reads_history
 from pyfast.api.indexing import index_of
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import (
@@ -38,6 +38,7 @@ from pyfast.jsonl import read_lines
 from pyfast.llm.roles import check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.systems import System
+from pyfast.systems.conversations import FollowUps
 
 
 class Engine:
@@ -64,6 +65,7 @@ class Engine:
         budget: Mapping[str, Any] | None = None,
         outage: float = 0.0,
         prompts: str | Path | None = None,
+        follow_ups: FollowUps = "off",
     ) -> None:
         """
         Args:
@@ -77,6 +79,8 @@ class Engine:
             outage: How many minutes calls wait for a model that cannot be reached, is overloaded or answers with
                 errors of its own. 0: `LLMUnavailableError` is raised at once.
             prompts: A TOML file with prompts in place of the systems' own.
+            follow_ups: What becomes of questions with a `history` before systems that answer single questions are
+                asked: see `pyfast.answer`. Systems that read it themselves do so.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
@@ -87,6 +91,7 @@ class Engine:
         self._budget = Budget.parse(budget or {})
         self._outage_s = 60 * not_negative("outage", outage)
         self._prompts = None if prompts is None else read_prompts(Path(prompts))
+        self._follow_ups = follow_ups
         self._concurrency = at_least_one("concurrency", concurrency)
         self._free = asyncio.Semaphore(concurrency)
         self._working: set[asyncio.Task[Any]] = set()
@@ -257,8 +262,9 @@ class Engine:
         key = system, orjson.dumps(settings or {}, option=orjson.OPT_SORT_KEYS, default=repr)
         opening = self._prepared.get(key)
         if opening is None:
-            configured = configure(system, settings, self._index, self._prompts)
-            check_given(configured.system.name, configured.system.roles, self._llm.by_role)
+            follow_ups = "off" if reads_history(system) else self._follow_ups
+            configured = configure(system, settings, self._index, self._prompts, follow_ups)
+            check_given(configured.system.name, configured.roles, self._llm.by_role)
             opening = self._prepared[key] = asyncio.ensure_future(asyncio.to_thread(_opened, configured))
             opening.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(opening)

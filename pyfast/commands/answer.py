@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -37,6 +37,10 @@ def answer(
     prompts: Annotated[
         Path | None, typer.Option(help="A TOML file with prompts in place of the system's own.")
     ] = None,
+    follow_ups: Annotated[
+        Literal["off", "rewrite", "resolve"],
+        typer.Option(help="What becomes of later turns before a system of single questions is asked."),
+    ] = "off",
     llm_option: LlmOption = None,
     budget: Limits = None,
     response_cache: Annotated[
@@ -81,6 +85,7 @@ def answer(
             system=system,
             settings=settings,
             prompts=prompts,
+            follow_ups=follow_ups,
             run=run,
             limit=limit,
             concurrency=concurrency,

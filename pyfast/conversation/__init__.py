@@ -3,7 +3,7 @@
 The parts of graph_convqa (Jain and Lapata 2024), for its system and its training alike.
 """
 
-from pyfast.conversation.entities import Entities, Linear, known_entities, linearise
+from pyfast.conversation.entities import Entities, Linear, known_entities, linearise, names_in
 from pyfast.conversation.evidence_memory import SHARE, Memory, MemoryQuery, apply_memory, embedder
 from pyfast.conversation.graph import Chain, TokenGraph, token_graph
 from pyfast.conversation.history import History, Parts, TextPrompt, messages, most_recent, query_of, text_prompt
@@ -25,6 +25,7 @@ __all__ = [
     "linearise",
     "messages",
     "most_recent",
+    "names_in",
     "query_of",
     "text_prompt",
     "token_graph",

@@ -69,6 +69,20 @@ class Linear:
     """All that is named in them, in their order: what an answer may be normalised to"""
 
 
+def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """The known names in each list of texts, and the cells of those that are table rows, parted by tabs."""
+    known = known_entities(index)
+    found = []
+    for texts in items:
+        named: dict[str, None] = {}
+        for text in map(plain, texts):
+            named.update(dict.fromkeys(known.names[entity] for _, _, entity in known.spans(text)))
+            if len(cells := text.split("\t")) > 1:
+                named.update(dict.fromkeys(filter(None, map(str.strip, cells))))
+        found.append(tuple(named))
+    return found
+
+
 def linearise(index: Index, items: Sequence[ScoredSegments]) -> list[Linear]:
     """The text of each list of segments, and the entities in it: known names, and the cells of table rows."""
     known, corpus = known_entities(index), index.corpus

@@ -171,7 +171,23 @@ def device_of(llm: LLM) -> str:
     return found
 
 
-class _WithDefaults:
+class InFront:
+    """Base of an LLM in front of another: what both have in common."""
+
+    _llm: Any
+
+    @property
+    def weights(self) -> str:
+        """The model's own."""
+        return weights_of(self._llm)
+
+    @property
+    def device(self) -> str:
+        """The model's own."""
+        return device_of(self._llm)
+
+
+class _WithDefaults(InFront):
     """Reads each member from the LLM where that has it: its context window may change when it starts."""
 
     def __init__(self, llm: LLM) -> None:
@@ -187,14 +203,6 @@ class _WithDefaults:
     def slots(self) -> int:
         found: int = getattr(self._llm, "slots", SLOTS)
         return found
-
-    @property
-    def weights(self) -> str:
-        return weights_of(self._llm)
-
-    @property
-    def device(self) -> str:
-        return device_of(self._llm)
 
     @property
     def fingerprint(self) -> str:

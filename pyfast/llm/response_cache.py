@@ -11,12 +11,12 @@ import orjson
 
 from pyfast.errors import AnswerError
 from pyfast.files import write_atomically
-from pyfast.llm.protocol import Completion, FullLLM, Request, device_of, weights_of
+from pyfast.llm.protocol import Completion, FullLLM, InFront, Request
 
 _FORMAT = 1
 
 
-class CachedLLM:
+class CachedLLM(InFront):
     """Answers `reusable` requests from a folder, where the same model answered them before.
 
     One file per request in a folder per model, each written aside and renamed; the name follows from all that the
@@ -24,6 +24,8 @@ class CachedLLM:
     journalled, and a run that is resumed does not notice the difference. What cannot be read or written is asked
     for, or not kept; so is what is no completion of that request, or not what was written.
     """
+
+    _llm: FullLLM
 
     def __init__(self, llm: FullLLM, folder: Path) -> None:
         self._llm = llm
@@ -34,16 +36,6 @@ class CachedLLM:
     def slots(self) -> int:
         """The model's own."""
         return self._llm.slots
-
-    @property
-    def weights(self) -> str:
-        """The model's own."""
-        return weights_of(self._llm)
-
-    @property
-    def device(self) -> str:
-        """The model's own."""
-        return device_of(self._llm)
 
     @property
     def context_window(self) -> int:

@@ -69,8 +69,9 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
         scores = ops.bridge_rank(index.X, offsets, passages, semantic, terms)
         structural = None
     else:
-        structural = _structural(index, offsets, passages, how.centrality)
-        scores = ops.graph_rank(semantic, structural, offsets, how.alpha)
+        # With alpha 1 the structure is left out, of the trace too.
+        structural = _structural(index, offsets, passages, how.centrality) if how.alpha < 1 else None
+        scores = ops.graph_rank(semantic, semantic if structural is None else structural, offsets, how.alpha)
     kept = ops.prune(scores, index.is_table[passages], offsets, how.min_nodes, how.max_nodes, how.per_kind)
     places = _places(offsets, *kept)
     offsets, passages = kept[0], passages[places]

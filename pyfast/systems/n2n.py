@@ -187,7 +187,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         if hop == 0 and plan.alternatives:
             path[-1]["alternatives"] = plan.alternatives
         if hop + 1 == len(plan.queries):
-            path[-1] |= traced(ctx.index, pool.head(settings.hop_max))
+            path[-1] |= traced(ctx.index, pool)
             break  # what the last hop found is evidence for the answer
         kept = await reranked(pool, query, ctx, settings, settings.hop_min, settings.hop_max)
         entity_type = plan.entity_type if hop == 0 else ANYTHING

@@ -154,7 +154,7 @@ def test_the_trace_shows_what_each_hop_kept_and_why(small: Index, ranking: str) 
     assert [piece["score"] for piece in trace["final"]["evidence"]] == pytest.approx(
         [piece["score"] for piece in record.evidence], abs=1e-4
     )
-    assert len(second["evidence"]) == 10 and "edges" not in second  # the last hop's list, not ranked yet
+    assert len(second["evidence"]) == 20 and "edges" not in second  # the last hop's list, not ranked yet
 
 
 @pytest.mark.parametrize("beta", ["0.2", "0", "1e-9"])

@@ -10,6 +10,7 @@ from pyfast.engine import Prompt
 from pyfast.evaluation.judge import JUDGE
 from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH, EXTRACT_TRIPLES
 from pyfast.systems import describe_systems
+from pyfast.systems.conversations import RESOLVE_TURN, REWRITE_TURN
 from pyfast.systems.hseq.head import head_prompt
 from pyfast.systems.registry import load_system
 
@@ -19,7 +20,7 @@ PROMPTS = {
     for prompt in load_system(system.name).prompts
     if prompt.name not in ("select", "head")  # sized by what is filled in
 }
-PROMPTS |= {prompt.name: prompt for prompt in (JUDGE, EXTRACT_GRAPH, EXTRACT_TRIPLES)}
+PROMPTS |= {prompt.name: prompt for prompt in (JUDGE, EXTRACT_GRAPH, EXTRACT_TRIPLES, REWRITE_TURN, RESOLVE_TURN)}
 PROMPTS |= {"head-8": head_prompt(8), "head-8-800": head_prompt(8, 800)}
 
 

@@ -1,0 +1,133 @@
+"""Conversations for systems that answer single questions: a later turn is made to stand on its own.
+
+Question rewriting and question resolution, the first half of two baselines of graph_convqa (its table 2). And what
+its entity-based metrics want of any system's answer: the entities that its evidence names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, Field
+
+from pyfast.conversation import linearise, names_in
+from pyfast.engine import Answer, Ask, Context, Past, Prompt, Question
+from pyfast.errors import AnswerError
+from pyfast.retrieval import ScoredSegments
+from pyfast.token_budget import fit_last
+
+FollowUps = Literal["off", "rewrite", "resolve"]
+"""What becomes of a later turn: it stays, is rewritten by the LLM, or gets the terms that it leaves out"""
+_MOST_TERMS = 10
+
+
+class RewrittenTurnFields(BaseModel):
+    """The turn as a question of its own."""
+
+    question: str = Field(max_length=400)
+
+
+class ResolvedTurnFields(BaseModel):
+    """What earlier turns say and the turn leaves out."""
+
+    terms: list[Annotated[str, Field(max_length=60)]] = Field(max_length=_MOST_TERMS)
+
+
+_TURNS = "${turns}The last question: $question"
+REWRITE_TURN = Prompt(
+    name="rewrite_turn",
+    system=(
+        "You make the last question of a conversation stand on its own. Reply in JSON. question: the last "
+        "question, in at most 400 characters, with names in place of words such as he, it or there, and with what "
+        "it takes over from earlier turns. Who reads it alone must know what is asked. Do not answer it."
+    ),
+    user=_TURNS,
+    answer=RewrittenTurnFields,
+    max_tokens=200,
+    role="plan",
+)
+RESOLVE_TURN = Prompt(
+    name="resolve_turn",
+    system=(
+        "You find what the last question of a conversation leaves out. Reply in JSON. terms: the names and words "
+        "of earlier turns that the last question is about and does not say, as they stand there; at most "
+        f"{_MOST_TERMS}, each of at most 60 characters; none if it leaves nothing out."
+    ),
+    user=_TURNS,
+    answer=ResolvedTurnFields,
+    max_tokens=200,
+    role="plan",
+)
+PROMPTS: dict[FollowUps, tuple[Prompt[Any], ...]] = {
+    "off": (),
+    "rewrite": (REWRITE_TURN,),
+    "resolve": (RESOLVE_TURN,),
+}
+
+
+async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups: FollowUps) -> Answer:
+    """What the system answers; of a later turn, to the question that it became, which the trace tells as `asked`.
+
+    The trace of a turn gets the `entities` of its evidence, if the system notes none and the question's budget
+    holds another step.
+    """
+    asked = question
+    if follow_ups != "off" and ctx.past:
+        asked = replace(question, text=await on_its_own(question.text, ctx, follow_ups))
+    answer = await ask(asked, ctx)
+    if question.conversation is None and asked is question:
+        return answer
+    trace = dict(answer.trace)
+    if asked is not question:
+        trace = {"asked": asked.text, **trace}
+    if question.conversation is not None and "entities" not in trace and ctx.remaining().steps >= 2:
+        trace["entities"] = await entities_of(answer.evidence, ctx)
+    return replace(answer, trace=trace)
+
+
+async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
+    """The turn rewritten, or with the terms that it leaves out; itself where the LLM gave neither."""
+    turns = earlier(ctx.past)
+    if follow_ups == "rewrite":
+        try:
+            fields = await ctx.generate(REWRITE_TURN, turns=_shown(turns, text, REWRITE_TURN, ctx), question=text)
+        except AnswerError as error:
+            ctx.fell_back(REWRITE_TURN, error)
+            return text
+        return fields.question.strip() or text
+    try:
+        found = await ctx.generate(RESOLVE_TURN, turns=_shown(turns, text, RESOLVE_TURN, ctx), question=text)
+    except AnswerError as error:
+        ctx.fell_back(RESOLVE_TURN, error)
+        return text
+    said = " ".join(word for turn in turns for word in turn).casefold()
+    wanted = (term.strip() for term in found.terms)
+    # Only what was said: a model that makes terms up would lead the search astray.
+    terms = [it for it in dict.fromkeys(wanted) if it and it.casefold() in said and it not in text]
+    return f"{text} ({', '.join(terms)})" if terms else text
+
+
+def earlier(past: Past) -> list[tuple[str, str]]:
+    """(question, answer) of each earlier turn; no answer where it failed or abstained."""
+    return [(turn.text, (said.text if said is not None else None) or "") for turn, said in past]
+
+
+def _shown(turns: Sequence[tuple[str, str]], text: str, prompt: Prompt[Any], ctx: Context) -> str:
+    """As many of the last turns as the window holds."""
+    budget = ctx.text_budget(prompt) - len(text)
+
+    def told(some: Sequence[tuple[str, str]]) -> str:
+        return "".join(f"Question: {asked}\nAnswer: {said}\n" for asked, said in some)
+
+    return told(fit_last(turns, lambda some: len(told(some)) <= budget))
+
+
+async def entities_of(evidence: ScoredSegments | bytes | None, ctx: Context) -> list[str]:
+    """The entities that an answer's evidence names, in its order."""
+    if isinstance(evidence, ScoredSegments):
+        return list((await ctx.call(linearise, evidence)).entities)
+    snippets = tuple(str(item["snippet"]) for item in orjson.loads(evidence or b"[]"))
+    return list(await ctx.call(names_in, snippets)) if snippets else []
