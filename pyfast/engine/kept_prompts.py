@@ -120,7 +120,9 @@ class KeptPrompts:
         row = self._database.execute("SELECT content FROM frames WHERE id = ?", (number,)).fetchone()
         try:
             content = zstandard.ZstdDecompressor().stream_reader(row[0]).read(_LARGEST) if row else b"[]"
-            return {place: Message(role, text) for place, (role, text) in enumerate(orjson.loads(content))}
+            # Whatever stands there: what is no message has not the digest of one.
+            said = [Message(*map(str, each)) for each in orjson.loads(content)]  # type: ignore[arg-type]
+            return dict(enumerate(said))
         except (zstandard.ZstdError, ValueError, TypeError) as error:
             raise DamagedError(f"prompts that were kept are damaged: {error}") from None
 

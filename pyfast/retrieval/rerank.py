@@ -16,7 +16,7 @@ from pyfast import ops
 from pyfast.ops.arrays import Float32, Int32, Int64, stack
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool, fuse, split, stack_pools
-from pyfast.retrieval.strongest_edges import RankedPool, strongest_edges
+from pyfast.retrieval.strongest_edges import RankedPool, traces
 
 Rank = Literal["graph_rank", "bridge_rank"]
 Centrality = Literal["degree", "pagerank", "betweenness", "eigenvector"]
@@ -74,18 +74,11 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
         scores = ops.graph_rank(semantic, semantic if structural is None else structural, offsets, how.alpha)
     kept = ops.prune(scores, index.is_table[passages], offsets, how.min_nodes, how.max_nodes, how.per_kind)
     places = _places(offsets, *kept)
-    offsets, passages = kept[0], passages[places]
-    edges = strongest_edges(index, offsets, passages)
-    return [
-        RankedPool(
-            passages[begin:end],
-            scores[places[begin:end]],
-            semantic[places[begin:end]],
-            None if structural is None else structural[places[begin:end]],
-            of_pool,
-        )
-        for (begin, end), of_pool in zip(pairwise(offsets.tolist()), edges, strict=True)
-    ]
+    told = {"score": scores, "semantic": semantic} | ({} if structural is None else {"structural": structural})
+    offsets, passages, scores = kept[0], passages[places], scores[places]
+    shown = traces(index, offsets, passages, {name: numbers[places] for name, numbers in told.items()})
+    pools = split(offsets, passages, scores)
+    return [RankedPool(pool.passages, pool.scores, trace) for pool, trace in zip(pools, shown, strict=True)]
 
 
 def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centrality) -> Float32:

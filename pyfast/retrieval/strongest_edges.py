@@ -1,12 +1,17 @@
-"""What explains an evidence graph: its strongest edges, and the terms that its nodes share there."""
+"""What of an evidence graph a trace shows: its nodes with their scores, its strongest edges and their terms.
+
+For the graphs of many questions at once: explaining them must not cost what ranking them does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from pyfast import ops
 from pyfast.ops.arrays import Float32, Int32, Int64
@@ -15,54 +20,58 @@ from pyfast.retrieval.pools import Pool
 
 EDGES = 3
 """That are told of a graph, at most"""
-_DIGITS = 4
 TERMS = 5
 """That are told of an edge, at most"""
+_DIGITS = 4
 
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """Between two nodes of a pool, by their places in it."""
-
-    nodes: tuple[int, int]
-    weight: float
-    terms: tuple[str, ...]
-    """Those that weigh most, the heaviest first"""
+Trace = dict[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPool(Pool):
     """The nodes of an evidence graph that were kept: `scores` is what they were ranked by."""
 
-    semantic: Float32
-    """[n] the retriever's scores"""
-    structural: Float32 | None
-    """[n] GraphRank's centralities; None where another ranking has no such score"""
-    edges: tuple[Edge, ...]
-    """The graph's strongest, the strongest first"""
+    trace: Trace
+    """`evidence`, each node with its segment, uri and scores; `edges`, the strongest of the graph"""
 
 
-def traced(index: Index, pool: Pool) -> dict[str, object]:
-    """A pool for a trace: each passage with its segment, uri and scores; of a graph the edges between segments."""
-    corpus = index.corpus
-    segments = index.passages[pool.passages]
-    ids = [f"{id:016x}" for id in corpus.ids[segments].tolist()]
-    uris = [corpus.uri(source) for source in corpus.source[segments].tolist()]
-    columns: dict[str, Sequence[object]] = {"segment": ids, "uri": uris, "score": _told(pool.scores)}
-    if not isinstance(pool, RankedPool):
-        return {"evidence": _rows(columns)}
-    columns["semantic"] = _told(pool.semantic)
-    if pool.structural is not None:
-        columns["structural"] = _told(pool.structural)
-    edges = [
+def traced(index: Index, pool: Pool) -> Trace:
+    """What a trace shows of a pool: of one that was not ranked its list."""
+    if isinstance(pool, RankedPool):
+        return pool.trace
+    (nodes,) = _nodes(index, np.array([0, len(pool)]), pool.passages, {"score": pool.scores})
+    return {"evidence": nodes}
+
+
+def traces(index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32]) -> list[Trace]:
+    """What traces show of the evidence graphs of these pools: `scores` by their names, for each node."""
+    nodes = _nodes(index, offsets, passages, scores)
+    edges = _strongest_edges(index, offsets, passages)
+    return [
         {
-            "segments": [ids[node] for node in edge.nodes],
-            "weight": round(edge.weight, _DIGITS),
-            "terms": edge.terms,
+            "evidence": evidence,
+            "edges": [
+                {"segments": [evidence[a]["segment"], evidence[b]["segment"]], "weight": weight, "terms": terms}
+                for a, b, weight, terms in of_pool
+            ],
         }
-        for edge in pool.edges
+        for evidence, of_pool in zip(nodes, edges, strict=True)
     ]
-    return {"evidence": _rows(columns), "edges": edges}
+
+
+def _nodes(
+    index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32]
+) -> list[list[dict[str, Any]]]:
+    segments = index.passages[passages]
+    sources = index.corpus.source[segments].tolist()
+    uris = {source: index.corpus.uri(source) for source in set(sources)}
+    columns = {
+        "segment": [f"{id:016x}" for id in index.corpus.ids[segments].tolist()],
+        "uri": [uris[source] for source in sources],
+        **{name: _told(numbers) for name, numbers in scores.items()},
+    }
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [rows[begin:end] for begin, end in pairwise(offsets.tolist())]
 
 
 def _told(numbers: Float32) -> list[float]:
@@ -71,37 +80,55 @@ def _told(numbers: Float32) -> list[float]:
     return told
 
 
-def _rows(columns: Mapping[str, Sequence[object]]) -> list[dict[str, object]]:
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def strongest_edges(index: Index, offsets: Int64, passages: Int32) -> list[tuple[Edge, ...]]:
-    """Of each pool's evidence graph the strongest edges, the strongest first (ties: the earlier nodes)."""
+def _strongest_edges(
+    index: Index, offsets: Int64, passages: Int32
+) -> list[list[tuple[int, int, float, list[str]]]]:
+    """Of each pool's graph (node, node, weight, the terms that weigh most), the strongest first; ties: the earlier
+    nodes.
+    """
     graph = ops.evidence_graph(index.X, offsets, passages)
     first = np.repeat(np.arange(len(passages)), np.diff(graph.indptr))
     pool = np.searchsorted(offsets, first, side="right") - 1
     second = graph.indices + offsets[pool]
     once = np.flatnonzero(first < second)
-    order = once[np.lexsort((second[once], first[once], -graph.weights[once], pool[once]))]
-    starts = np.searchsorted(pool[order], np.arange(len(offsets)))
-    order = order[np.arange(len(order)) - starts[pool[order]] < EDGES]
-    ends = np.searchsorted(pool[order], np.arange(len(offsets)))
-    places = np.stack([first[order], second[order]], axis=1) - offsets[pool[order], None]
-    terms = _shared(index, passages[first[order]], passages[second[order]])
+    once = once[np.lexsort((second[once], first[once], -graph.weights[once], pool[once]))]
+    once = once[_rank(pool[once], len(offsets)) < EDGES]
+    terms = _shared(index.X, passages[first[once]], passages[second[once]])
+    places = np.stack([first[once], second[once]], axis=1) - offsets[pool[once], None]
     edges = [
-        Edge((a, b), weight, shared)
-        for (a, b), weight, shared in zip(places.tolist(), graph.weights[order].tolist(), terms, strict=True)
+        (a, b, weight, [index.terms[term] for term in shared])
+        for (a, b), weight, shared in zip(places.tolist(), _told(graph.weights[once]), terms, strict=True)
     ]
-    return [tuple(edges[begin:end]) for begin, end in pairwise(ends.tolist())]
+    ends = np.searchsorted(pool[once], np.arange(len(offsets))).tolist()
+    return [edges[begin:end] for begin, end in pairwise(ends)]
 
 
-def _shared(index: Index, first: Int32, second: Int32) -> list[tuple[str, ...]]:
-    """For each pair of passages the terms that weigh most in their edge: `ops.shared_terms`, of many at once."""
-    a, b = index.X[first], index.X[second]
-    both = (a.multiply(b > 0) + b.multiply(a > 0)).tocsr()
-    found = []
-    for begin, end in pairwise(both.indptr.tolist()):
-        terms = both.indices[begin:end]
-        heaviest = np.lexsort((terms, -both.data[begin:end]))[:TERMS]
-        found.append(tuple(map(index.terms.__getitem__, terms[heaviest].tolist())))
+def _shared(X: csr_array, first: Int32, second: Int32) -> list[list[int]]:
+    """For each pair of rows the terms that weigh most in their edge: `ops.shared_terms`, of many at once."""
+    pair, at = _entries(X, first)
+    other, at_other = _entries(X, second)
+    pair, at = np.concatenate([pair, other]), np.concatenate([at, at_other])
+    key = pair * X.shape[1] + X.indices[at]
+    order = np.argsort(key, kind="stable")
+    twin = np.flatnonzero(np.diff(key[order]) == 0)  # a term of both
+    one, two = order[twin], order[twin + 1]
+    pair, terms, shares = pair[one], X.indices[at[one]], X.data[at[one]] + X.data[at[two]]
+    order = np.lexsort((terms, -shares, pair))
+    order = order[_rank(pair[order], len(first) + 1) < TERMS]
+    ends = np.searchsorted(pair[order], np.arange(len(first) + 1)).tolist()
+    kept: list[int] = terms[order].tolist()
+    return [kept[begin:end] for begin, end in pairwise(ends)]
+
+
+def _entries(X: csr_array, rows: Int32) -> tuple[Int64, Int64]:
+    """(the place in `rows`, the place in X's entries) of each entry of these rows."""
+    starts = X.indptr[rows].astype(np.int64)
+    sizes = X.indptr[rows + 1] - starts
+    before = np.cumsum(sizes) - sizes
+    return np.repeat(np.arange(len(rows)), sizes), np.repeat(starts - before, sizes) + np.arange(sizes.sum())
+
+
+def _rank(groups: Int64, count: int) -> Int64:
+    """The place of each item within its group; the groups, numbers below `count`, come in order."""
+    found: Int64 = np.arange(len(groups)) - np.searchsorted(groups, np.arange(count))[groups]
     return found

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import Watched
@@ -117,6 +118,7 @@ def test_private_data_is_not_kept(small: pyfast.Index, tmp_path: Path) -> None:
 HARM = {
     "a frame that is gone": "DELETE FROM frames WHERE id = 1",
     "a frame of noise": "UPDATE frames SET content = zeroblob(100)",
+    "a frame of numbers": f"UPDATE frames SET content = x'{zstandard.compress(b'[[1, 2], [3, 4]]').hex()}'",
     "a message that is another's": "UPDATE messages SET place = 1 - place WHERE place < 2",
     "a prompt of another name": "UPDATE prompts SET entry = replace(entry, 'plan', 'plot')",
     "a prompt that is no JSON": "UPDATE prompts SET entry = 'x'",
