@@ -33,6 +33,8 @@ _FAULTS = {"down": 3, "busy": 10, "slow": 2}
 _AT_ONCE_S = 2.0
 _LATE = 2
 """How often a call may fail beside a probe that is answered late, before that counts as its own fault"""
+_FELLED = 3
+"""How often the LLM may go down while it works on one call alone, before that call is what fells it"""
 _FAILED_IN_A_ROW = 3
 """Calls that may fail on their way while only probes are answered; or a fifth of those answered before"""
 
@@ -132,7 +134,7 @@ class Outages:
         `clocks` are those of the questions, and `name` is what errors call the LLM.
         """
         self._lost = lost
-        self._in_work = self._answers = 0
+        self._in_work = self._begun = self._answers = 0
         self._llm = with_defaults(llm)
         self._patience_s = patience_s
         self._on_change = on_change
@@ -169,7 +171,7 @@ class Outages:
         in vain.
         """
         loop = asyncio.get_running_loop()
-        faults = tries = late = 0
+        faults = tries = late = felled = 0
         while True:
             if self._looking is not None:
                 await self.over()
@@ -177,7 +179,10 @@ class Outages:
             if clock is not None and (limit is None or clock.ends - began < limit):
                 limit, is_last = max(clock.ends - began, 0.0), True
             try:
+                alone = not self._in_work
                 self._in_work += 1
+                self._begun += 1
+                number = self._begun
                 try:
                     async with within(limit) as timeout:
                         completion = await self._ask(request)
@@ -205,6 +210,10 @@ class Outages:
                 continue  # an outage that others met has moved its end meanwhile
             others = fault.kind != "slow" and self._answered > (began + loop.time()) / 2  # and of late
             met = "others" if others else await self._met(fault, began)
+            felled += met == "outage" and fault.kind == "down" and alone and self._begun == number
+            if felled >= _FELLED:
+                told = f"{fault}; each of {felled} times that the LLM worked on this alone it went down"
+                self._raise(OutageError(told), _FELLED, False)
             late += met == "late"
             faults += met == "others" or late > _LATE
             if faults >= allowed:
