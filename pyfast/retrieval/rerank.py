@@ -44,6 +44,8 @@ class RerankConfig:
     centrality: Centrality = "degree"
     """`graph_rank`'s structural score."""
     per_kind: int = 2
+    edges: bool = False
+    """Whether the trace has the strongest edges of what is kept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +78,8 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
     places = _places(offsets, *kept)
     told = {"score": scores, "semantic": semantic} | ({} if structural is None else {"structural": structural})
     offsets, passages, scores = kept[0], passages[places], scores[places]
-    shown = traces(index, offsets, passages, {name: numbers[places] for name, numbers in told.items()})
+    told = {name: numbers[places] for name, numbers in told.items()}
+    shown = traces(index, offsets, passages, told, how.edges)
     pools = split(offsets, passages, scores)
     return [RankedPool(pool.passages, pool.scores, trace) for pool, trace in zip(pools, shown, strict=True)]
 

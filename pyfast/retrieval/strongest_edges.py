@@ -32,20 +32,25 @@ class RankedPool(Pool):
     """The nodes of an evidence graph that were kept: `scores` is what they were ranked by."""
 
     trace: Trace
-    """`evidence`, each node with its segment, uri and scores; `edges`, the strongest of the graph"""
+    """`evidence`, each node with its segment, uri and scores; `edges`, the strongest, where they are wanted"""
 
 
 def traced(index: Index, pool: Pool) -> Trace:
-    """What a trace shows of a pool: of one that was not ranked its list."""
+    """What a trace shows of a pool: of one that was not ranked the segments and scores of its list."""
     if isinstance(pool, RankedPool):
         return pool.trace
-    (nodes,) = _nodes(index, np.array([0, len(pool)]), pool.passages, {"score": pool.scores})
-    return {"evidence": nodes}
+    ids = index.corpus.ids[index.passages[pool.passages]].tolist()
+    scores = [round(score, _DIGITS) for score in pool.scores.tolist()]
+    return {"evidence": [{"segment": f"{id:016x}", "score": score} for id, score in zip(ids, scores, strict=True)]}
 
 
-def traces(index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32]) -> list[Trace]:
+def traces(
+    index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32], with_edges: bool
+) -> list[Trace]:
     """What traces show of the evidence graphs of these pools: `scores` by their names, for each node."""
     nodes = _nodes(index, offsets, passages, scores)
+    if not with_edges:
+        return [{"evidence": evidence} for evidence in nodes]
     edges = _strongest_edges(index, offsets, passages)
     return [
         {

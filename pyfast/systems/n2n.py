@@ -213,7 +213,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         trace["linked"] = selected.linked
         candidates = selected
     candidates = candidates.head(settings.final_unique)
-    final = await reranked(candidates, question.text, ctx, settings, settings.final_min, settings.final_max)
+    final = await reranked(candidates, question.text, ctx, settings, settings.final_min, settings.final_max, True)
     evidence.append(final)
     trace["final"] = traced(ctx.index, final)
     prompt = answer_prompt(ctx, final)
@@ -253,7 +253,7 @@ def fill(template: str, entities: list[str]) -> str:
 
 
 async def reranked(
-    pool: Pool, query: str, ctx: Context, settings: Settings, min_nodes: int, max_nodes: int
+    pool: Pool, query: str, ctx: Context, settings: Settings, min_nodes: int, max_nodes: int, edges: bool = False
 ) -> Pool:
     """Graph, GraphRank and pruning; without the graph, the head of the list."""
     if not settings.graph:
@@ -265,6 +265,7 @@ async def reranked(
         settings.ranking,
         settings.expand,
         settings.centrality,
+        edges=edges,
     )
     return await ctx.call(rerank_pools, (pool, query), how)
 
