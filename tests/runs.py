@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -111,6 +112,11 @@ def go(
             return (await asyncio.wait_for(work_on(job, stop), 120)).summary
 
     return asyncio.run(inside())
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Of each file in a folder."""
+    return {str(path): sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()}
 
 
 def answers(folder: Path) -> bytes:

@@ -177,7 +177,6 @@ def answer(
                 job,
                 ask=configured.ask(session),
                 resumed=None if resumes is None else partial(resumes, session, configured.settings),
-                finished=session.merge,
             )
     return carry_out(job, used, on_event=on_event, stop=stop)
 

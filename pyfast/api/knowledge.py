@@ -13,12 +13,15 @@ from pyfast.api.answering import MINUTES, at_least_one, begin, carry_out, not_ne
 from pyfast.api.indexing import index_of
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Job, OnEvent
+from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.events import ignore
+from pyfast.engine.run_folder import ANSWERS, is_running
 from pyfast.errors import InputError, RunError
-from pyfast.knowledge import Knowledge, export_graph
+from pyfast.knowledge import Knowledge, export_graph, merge_learned
 from pyfast.knowledge import build_knowledge as build
 from pyfast.knowledge import merge_knowledge as merge
 from pyfast.knowledge import open_knowledge as open_store
+from pyfast.knowledge import reset_knowledge as reset
 from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH
 from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
@@ -151,23 +154,56 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
     return Path(out)
 
 
-def merge_knowledge(index: Index | str | Path, other: Index | str | Path, *, embedder: str = DEFAULT) -> Knowledge:
-    """Add what another index knows to the knowledge graph of this one.
+def merge_knowledge(
+    index: Index | str | Path, source: Index | str | Path, *, embedder: str = DEFAULT
+) -> Knowledge:
+    """Add to the knowledge graph of an index what another index knows, or what a run has learned.
+
+    A run of `subqrag` learns triples from the documents that it had to read; it changes no index by itself.
 
     Args:
         index: An index, or its folder.
-        other: Another one, which has a graph.
+        source: Another index, which has a graph; or the folder of a run.
         embedder: A model of sentence-transformers, its name or folder, as in `pyfast.build_knowledge`.
 
     Returns:
-        The graph of `index` as it is now.
+        The graph of `index` as it is now. What was added before stays once.
 
     Raises:
-        IndexFormatError: `other` has no graph, or a graph is damaged.
+        IndexFormatError: `source` has no graph, or a graph is damaged.
+        InputError: A process is working on the run.
         ModelNotFoundError: The embedding model is not on this machine.
 
     Example:
         >>> from pyfast.api.knowledge import merge_knowledge
-        >>> graph = merge_knowledge("IDX", "OTHER")
+        >>> graph = merge_knowledge("IDX", "RUN")
     """
-    return merge(index_of(index), Embedder(embedder), open_store(index_of(other)))
+    here = index_of(index)
+    if isinstance(source, Index) or not (Path(source) / CONFIGURATION).is_file():
+        return merge(here, Embedder(embedder), open_store(index_of(source)))
+    if is_running(Path(source)):
+        raise InputError(f"{source}: another process is working on it")
+    return merge_learned(here, Embedder(embedder), Path(source) / ANSWERS)
+
+
+def reset_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Knowledge:
+    """Take out of the knowledge graph of an index what `merge_knowledge` added.
+
+    Args:
+        index: An index, or its folder.
+        embedder: A model of sentence-transformers, its name or folder, as in `pyfast.build_knowledge`.
+
+    Returns:
+        The graph as it was extracted from the index's own documents.
+
+    Raises:
+        IndexFormatError: There is no graph, or a damaged one.
+        ModelNotFoundError: The embedding model is not on this machine.
+
+    Example:
+        >>> from pyfast.api.knowledge import reset_knowledge
+        >>> graph = reset_knowledge("IDX")
+    """
+    here = index_of(index)
+    open_store(here)  # there is one to go back with
+    return reset(here, Embedder(embedder))

@@ -1,4 +1,4 @@
-"""`pyfast knowledge`: build, show, export, merge."""
+"""`pyfast knowledge`: build, show, export, merge, reset."""
 
 from __future__ import annotations
 
@@ -84,12 +84,22 @@ def export(index: _Index, out: Annotated[Path, typer.Option(help="A file: .graph
 
 @app.command()
 def merge(
-    index: _Index, other: Annotated[Path, typer.Argument(help="Another index.")], embedder: _Embedder = _MODEL
+    index: _Index,
+    source: Annotated[Path, typer.Argument(help="Another index, or the folder of a run.")],
+    embedder: _Embedder = _MODEL,
 ) -> None:
-    """Add what another index knows to what this one knows."""
+    """Add what another index knows, or a run has learned, to what this one knows."""
     from pyfast.api.knowledge import merge_knowledge
 
-    _tell(index, merge_knowledge(index, other, embedder=embedder))
+    _tell(index, merge_knowledge(index, source, embedder=embedder))
+
+
+@app.command()
+def reset(index: _Index, embedder: _Embedder = _MODEL) -> None:
+    """Take out what `merge` added: what stays was extracted from the index's own documents."""
+    from pyfast.api.knowledge import reset_knowledge
+
+    _tell(index, reset_knowledge(index, embedder=embedder))
 
 
 def _tell(index: Path, store: Knowledge) -> None:

@@ -77,9 +77,6 @@ class Job:
     retry_failed: bool = False
     resumed: Callable[[Path], None] | None = None
     """Called with the answers that stand, before the rest is answered; in a thread of its own"""
-    finished: Callable[[Path], None] | None = None
-    """Called with the answers' file when every question has its line there; again by each session after that. In a
-    thread of its own"""
 
     def describe(self) -> Configuration:
         """What run.toml says. The LLMs' context windows are known once they have started."""
@@ -153,9 +150,6 @@ async def work_on(job: Job, stop: asyncio.Event | None = None, on_event: OnEvent
 
         summary = await _answered(job, write, waits, stop, folder, done, failed, lost)
         summary.left = total - written
-        # A stop may come when the last questions are in work: then nothing is left.
-        if job.finished is not None and written == total:
-            await asyncio.to_thread(job.finished, job.folder / ANSWERS)  # Ctrl-C is heard meanwhile
         return SessionResult(summary, [])
     finally:
         folder.close()

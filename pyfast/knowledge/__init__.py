@@ -10,7 +10,7 @@ from pyfast.knowledge.extracts import Extract, Mention, Statement
 from pyfast.knowledge.ingest import add_extracts
 from pyfast.knowledge.knowledge_units import Keywords, KnowledgeUnit, knowledge_units
 from pyfast.knowledge.learned import Learned
-from pyfast.knowledge.merge import merge_knowledge
+from pyfast.knowledge.merge import merge_knowledge, merge_learned, reset_knowledge
 from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.session import Session, open_session
 from pyfast.knowledge.snapshots import has_knowledge, open_knowledge
@@ -33,8 +33,10 @@ __all__ = [
     "has_knowledge",
     "knowledge_units",
     "merge_knowledge",
+    "merge_learned",
     "open_knowledge",
     "open_session",
+    "reset_knowledge",
     "update_knowledge",
     "upgrade_knowledge",
 ]

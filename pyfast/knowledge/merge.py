@@ -1,4 +1,4 @@
-"""Merging: what another index knows joins the store of this one."""
+"""Merging: what another index knows, or a run has learned, joins the store of an index; and is taken out again."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from pyfast.knowledge.extracts import MERGED, Extract, Mention, Statement
+from pyfast.knowledge.extracts import LEARNED, MERGED, Extract, Mention, Statement
+from pyfast.knowledge.learned import learned_extracts
 from pyfast.knowledge.names import name_key
 from pyfast.knowledge.snapshots import has_knowledge, make_snapshot
 from pyfast.knowledge.store import Knowledge
-from pyfast.knowledge.writer import Writer
+from pyfast.knowledge.writer import Writer, remove_other_chunks
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
 
@@ -28,6 +30,18 @@ def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowl
         Writer(database).add(_renamed(extract, here) for extract in extracts_of(other))
 
     return make_snapshot(index, embedder, write, None if has_knowledge(index) else {"corpus": None})
+
+
+def merge_learned(index: Index, embedder: Embedder, answers: Path) -> Knowledge:
+    """Add what the questions of a run have learned, in their order; what was added before stays once."""
+    learned = learned_extracts(answers)
+    notes = None if has_knowledge(index) else {"corpus": None}
+    return make_snapshot(index, embedder, lambda database: Writer(database).add(learned), notes)
+
+
+def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
+    """Take out what was merged: what stays was extracted from the index's own documents."""
+    return make_snapshot(index, embedder, lambda database: remove_other_chunks(database, (), (LEARNED, MERGED)))
 
 
 def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A store as a run sees it: as it was when the run began; what the run learns joins it at the run's end."""
+"""A store as a run sees it: as it was when the run began. What the run learns is in its answers alone."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import orjson
 
 from pyfast.engine import recorded_value
-from pyfast.knowledge.build import update_knowledge
-from pyfast.knowledge.extracts import BY_LLM
-from pyfast.knowledge.ingest import add_extracts
 from pyfast.knowledge.learned import Learned, encode_statements, learned_extracts
 from pyfast.knowledge.rule_based import extract_by_rules
-from pyfast.knowledge.snapshots import has_knowledge, open_knowledge, pin_snapshot
+from pyfast.knowledge.snapshots import has_knowledge, make_apart, open_knowledge, pin_snapshot
 from pyfast.knowledge.store import Knowledge
+from pyfast.knowledge.writer import Writer
 from pyfast.ops.arrays import Int64
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
@@ -37,6 +36,8 @@ class Session:
     store: Knowledge
     shared: Learned = field(default_factory=Learned)
     """Of all questions, for runs that share at once"""
+    scratch: TemporaryDirectory[str] | None = None
+    """Where the store lies that was made for this run alone; it goes with the session"""
 
     def describe(self) -> dict[str, Any]:
         """What answers depend on, for run.toml."""
@@ -68,12 +69,6 @@ class Session:
         """With the store in the run's folder: so it can be gone on with, whatever joins the index's."""
         return replace(self, store=pin_snapshot(self.store, run / KNOWLEDGE))
 
-    def merge(self, answers: Path) -> None:
-        """Add what the questions of a finished run learned, in their order; what was added before stays once."""
-        assert self.store.embedder is not None
-        if learned := list(learned_extracts(answers)):
-            add_extracts(self.index, self.store.embedder, learned)
-
     def share_again(self, answers: Path) -> None:
         """Have in `shared` what the questions that are done have learned, in their order."""
         statements = [statement for extract in learned_extracts(answers) for statement in extract.statements]
@@ -83,9 +78,9 @@ class Session:
 
 
 def open_session(index: Index, model: str, run: Path | None = None) -> Session:
-    """The store of an index for a run, as it was when the run began; an index without one gets one, by rules.
+    """The store of an index for a run, as it was when the run began. The index stays as it is.
 
-    `run` None: the run is to begin anew.
+    An index without a store gets none: what rules find is this run's alone. `run` None: the run is to begin anew.
 
     Raises as `Embedder` and `open_knowledge` do.
     """
@@ -95,28 +90,19 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
         kept = Knowledge.open(run / KNOWLEDGE, embedder)
         if kept.fingerprint == begun_with:
             return Session(index, kept)
-    if not has_knowledge(index):
-        _log.info(
-            "the index holds no knowledge yet: extracting it by rules, then computing its vectors"
-            " (`pyfast knowledge build --llm` asks an LLM instead)"
-        )
-        return Session(index, add_extracts(index, embedder, extract_by_rules(index)))
-    store = open_knowledge(index, embedder, begun_with)
-    if begun_with is None and store.manifest["corpus"] != index.manifest["corpus"]:
-        store = _of_these_documents(index, embedder, store)
-    return Session(index, store)
-
-
-def _of_these_documents(index: Index, embedder: Embedder, store: Knowledge) -> Knowledge:
-    """A store of documents that have changed: brought up to date, where that takes no LLM."""
-    if (BY_LLM,) in store.rows("SELECT DISTINCT method FROM chunks"):
-        _log.warning(
-            "the index's documents are no longer those that its knowledge is from:"
-            " `pyfast knowledge build --llm` extracts what is new"
-        )
-        return store
-    _log.info("the index's documents are not in its knowledge yet: bringing it up to date")
-    return update_knowledge(index, embedder, texts_by_rules=True)
+    build = f"`pyfast knowledge build {index.folder}`"
+    if has_knowledge(index):
+        store = open_knowledge(index, embedder)
+        if store.manifest["corpus"] != index.manifest["corpus"]:
+            _log.warning(
+                "the index's documents are not those that its knowledge is from: %s adds what is new", build
+            )
+        return Session(index, store)
+    _log.warning("the index holds no knowledge: extracting it by rules, for this run alone; %s keeps it", build)
+    scratch = TemporaryDirectory(prefix="pyfast-knowledge-")
+    folder = Path(scratch.name) / KNOWLEDGE
+    store = make_apart(folder, index, embedder, lambda database: Writer(database).add(extract_by_rules(index)))
+    return Session(index, store, scratch=scratch)
 
 
 def _installed(name: str) -> bool:

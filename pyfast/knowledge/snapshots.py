@@ -42,18 +42,10 @@ def has_knowledge(index: Index) -> bool:
     return (index.folder / KNOWLEDGE / CURRENT).is_file()
 
 
-def open_knowledge(index: Index, embedder: Embedder | None = None, begun_with: str | None = None) -> Knowledge:
-    """The current snapshot of an index's store; or, for a run that was `begun_with` it, the one before.
-
-    Raises `IndexFormatError` where there is none, or it is damaged.
-    """
+def open_knowledge(index: Index, embedder: Embedder | None = None) -> Knowledge:
+    """The current snapshot of an index's store. Raises `IndexFormatError` where there is none that is whole."""
     home = index.folder / KNOWLEDGE
-    number = current_number(home)
-    store = _open(home, number, embedder)
-    if begun_with not in (None, store.fingerprint) and (home / str(number - 1)).is_dir():
-        before = Knowledge.open(home / str(number - 1), embedder)
-        return before if before.fingerprint == begun_with else store
-    return store
+    return _open(home, current_number(home), embedder)
 
 
 def repair(index: Index) -> None:
@@ -122,9 +114,7 @@ def make_snapshot(
             if base is not None and base.fingerprint == contents and now == before:
                 shutil.rmtree(aside)
                 return Knowledge.open(base.folder, embedder)
-            _write_vectors(aside, base, embedder, cached_encoder(home / CACHE, embedder))
-            facts = {"contents": contents, "embedder": embedder.fingerprint}
-            write_manifest(aside, {**facts, **now}, "knowledge")
+            _write_rest(aside, base, embedder, cached_encoder(home / CACHE, embedder), contents, now)
             aside.rename(home / str(number + 1))
             sync_to_disk(home)
         except BaseException:
@@ -133,6 +123,17 @@ def make_snapshot(
         _switch_to(home, number + 1)
         (home / CACHE).unlink(missing_ok=True)
         return Knowledge.open(home / str(number + 1), embedder)
+
+
+def make_apart(
+    folder: Path, index: Index, embedder: Embedder, write: Callable[[sqlite3.Connection], None]
+) -> Knowledge:
+    """A snapshot in a folder of its own, new or empty, of this index's documents, which stays as it is."""
+    folder.mkdir(exist_ok=True)
+    contents = _write_database(folder, None, embedder, write)
+    notes = {"corpus": index.manifest["corpus"], "chunk_tokens": None}
+    _write_rest(folder, None, embedder, embedder.encode, contents, notes)
+    return Knowledge.open(folder, embedder)
 
 
 def _write_database(
@@ -152,14 +153,21 @@ def fingerprint(connection: sqlite3.Connection, embedder: str) -> str:
     return f"{contents_digest(connection)}-{embedder}"
 
 
-def _write_vectors(
-    aside: Path, base: Knowledge | None, embedder: Embedder, encode: Callable[[Sequence[str]], Float32]
+def _write_rest(
+    aside: Path,
+    base: Knowledge | None,
+    embedder: Embedder,
+    encode: Callable[[Sequence[str]], Float32],
+    contents: str,
+    notes: Mapping[str, Any],
 ) -> None:
+    """The vectors of what is in the database, and the manifest."""
     fresh = Knowledge(aside, {})  # for its texts: a store reads a folder, whoever made it
     same = base is not None and base.manifest["embedder"] == embedder.fingerprint
     for name in SEARCHED:
         known = vectors.load(base.folder, name) if base is not None and same else None
         vectors.save(aside, name, vectors.make(fresh.texts(name), encode, known))
+    write_manifest(aside, {"contents": contents, "embedder": embedder.fingerprint, **notes}, "knowledge")
 
 
 def _open(home: Path, number: int, embedder: Embedder | None = None) -> Knowledge:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from runs import DIRECT, WORD, Watched, answers, ask_about, direct, go, moody, records, winding
 
-from pyfast.engine import Answer, Ask, Budget, Context, Job, Question, questions_from, work_on
+from pyfast.engine import Answer, Ask, Budget, Context, Question
 from pyfast.engine.journal import Journal
 from pyfast.errors import AnswerError, CallError, LLMUnavailableError, RunError
 from pyfast.llm import Completion, Request
@@ -243,41 +243,3 @@ def test_what_stops_a_run_can_be_removed(tmp_path: Path) -> None:
     go(tmp_path, direct, Watched(lambda request: {"answer": "x"}), ask_about(20), failures=20)
     states = [record["state"] for record in records(tmp_path)]
     assert len(states) == 20 and 4 <= states.count("failed") <= 5
-
-
-@pytest.mark.parametrize(("concurrency", "told"), [(3, 1), (1, 0)])
-def test_a_run_that_was_stopped_but_is_done_is_finished(tmp_path: Path, concurrency: int, told: int) -> None:
-    """Ctrl-C while the last questions are in work: they end, and so what they learned is not left behind."""
-    stop, finished = asyncio.Event(), []
-    llm = Watched(watch=lambda given: stop.set())
-    options = {"concurrency": concurrency, "finished": finished.append}
-    go(tmp_path, direct, llm, ask_about(3), stop=stop, **options)
-    assert len(records(tmp_path)) == (3 if told else 1) and len(finished) == told
-    go(tmp_path, direct, Watched(), ask_about(3), **options)
-    assert len(records(tmp_path)) == 3 and len(finished) == told + 1
-
-
-def test_while_a_finished_run_is_told_of_the_loop_goes_on(tmp_path: Path) -> None:
-    """So that Ctrl-C is heard."""
-
-    async def session() -> list[str]:
-        loop = asyncio.get_running_loop()
-
-        def finished(answers: Path) -> None:
-            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(timeout=10)
-            told.append(answers.name)
-
-        told: list[str] = []
-        questions = ask_about(3)
-        job = Job(
-            folder=tmp_path / "run",
-            questions=questions_from(questions),
-            system="test",
-            ask=direct,
-            llm=Watched(),
-            finished=finished,
-        )
-        await work_on(job)
-        return told
-
-    assert asyncio.run(session()) == ["answers.jsonl"]

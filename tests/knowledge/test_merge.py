@@ -14,6 +14,8 @@ from pyfast.knowledge import (
     merge_knowledge,
     open_knowledge,
     open_session,
+    reset_knowledge,
+    update_knowledge,
 )
 from pyfast.retrieval import Index
 
@@ -49,15 +51,21 @@ def test_in_a_union_names_mean_what_they_mean_in_each_store(index: Index, small:
 def test_a_union_is_not_of_documents_that_nobody_read(
     index: Index, small: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the index's own documents say is read by the next run, beside what came from elsewhere."""
+    """That is said until it is built; what came from elsewhere stays beside it, until it is reset."""
     monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
     caplog.set_level("INFO", "pyfast")
     other = Index(shutil.copytree(small.folder, tmp_path / "other"))
     united = merge_knowledge(index, WordVectors(), add_extracts(other, WordVectors(), [ONE]))
     assert len(united) == 1 and united.manifest["corpus"] is None
-    store = open_session(index, "words").store
-    assert "bringing it up to date" in caplog.text
+    assert open_session(index, "words").store.entity("Neil Armstrong") is None
+    assert "not those that its knowledge is from" in caplog.text
+    store = update_knowledge(index, WordVectors(), texts_by_rules=True)
     assert store.entity("Neil Armstrong") is not None and store.entity("Ada") is not None
     assert store.manifest["corpus"] == index.manifest["corpus"]
     assert merge_knowledge(index, WordVectors(), united).fingerprint == store.fingerprint
     assert open_knowledge(index).manifest["corpus"] == index.manifest["corpus"]
+    alone = update_knowledge(
+        Index(shutil.copytree(small.folder, tmp_path / "alone")), WordVectors(), texts_by_rules=True
+    )
+    both, own = ({*known.triples(range(len(known)))} for known in (reset_knowledge(index, WordVectors()), alone))
+    assert both == own

@@ -40,12 +40,12 @@ def test_nothing_new_is_no_new_snapshot(index: Index, store: Knowledge) -> None:
 
 
 @pytest.mark.guarantee("G9")
-def test_a_run_finds_the_snapshot_that_it_was_begun_with(index: Index, store: Knowledge) -> None:
+def test_who_has_a_snapshot_open_keeps_it(index: Index, store: Knowledge) -> None:
     grown = add_extracts(index, WordVectors(), [ONE])
     assert open_knowledge(index).fingerprint == grown.fingerprint != store.fingerprint
-    assert open_knowledge(index, begun_with=store.fingerprint).fingerprint == store.fingerprint
+    assert Knowledge.open(store.folder).fingerprint == store.fingerprint
     add_extracts(index, WordVectors(), [Extract("b", "test", (Statement("C", "d", "E", 1),))])
-    assert open_knowledge(index, begun_with=store.fingerprint).fingerprint != store.fingerprint  # it is gone
+    assert not store.folder.exists()
 
 
 def test_a_change_that_fails_changes_nothing(index: Index, store: Knowledge) -> None:

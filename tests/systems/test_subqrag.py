@@ -1,6 +1,7 @@
 """SubQRAG: its stages, its switches, what it learns, and that a run does not depend on how it is run."""
 
 import asyncio
+import gc
 import json
 import re
 import shutil
@@ -13,12 +14,14 @@ import pytest
 from gold_paths import FollowsGoldPaths, closure
 from knowing import know
 from processes import Session as Process
-from runs import go, records
+from runs import checksums, go, records
 from word_vectors import WordVectors
 
+from pyfast.api.knowledge import merge_knowledge, reset_knowledge
 from pyfast.corpus import KnowledgeGraph, TextDocument, Triple, read
 from pyfast.engine import Budget, Question, Record, answer_all
 from pyfast.engine.configuration import write_configuration
+from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import CallError, InputError, LLMUnavailableError
 from pyfast.knowledge import (
     Extract,
@@ -28,7 +31,6 @@ from pyfast.knowledge import (
     Statement,
     add_extracts,
     extract_by_rules,
-    open_knowledge,
     open_session,
     update_knowledge,
 )
@@ -301,23 +303,25 @@ def test_a_question_sees_what_it_learned_itself_and_others_only_where_shared(ses
     assert not shared[1].trace.get("learned")
 
 
-def test_what_was_learned_joins_the_store_at_the_end_in_order(session: Session, tmp_path: Path) -> None:
-    """The same store whether the run goes through or is stopped again and again; a run that is done stays so."""
+@pytest.mark.guarantee("G10")
+def test_what_was_learned_is_merged_when_that_is_wanted(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of the questions, once, whether the run went through or was stopped again and again."""
+    monkeypatch.setattr("pyfast.api.knowledge.Embedder", WordVectors)
     script = {"sub_questions": {"questions": ["Triton", "Pluto"]}, "extract_triples": learns}
     asked = [Question(str(i), text) for i, text in enumerate(QUESTIONS)]
-    ask = SYSTEM.ask(SYSTEM.configure({}), session)
-    home = session.index.folder / "knowledge"
-    shutil.copytree(home, tmp_path / "before")
-    go(tmp_path / "whole", ask, Scripted(**script), asked, session.index, finished=session.merge, concurrency=7)
-    grown = open_knowledge(session.index)
+    ask, before = SYSTEM.ask(SYSTEM.configure({}), session), checksums(session.index.folder)
+    go(tmp_path / "whole", ask, Scripted(**script), asked, session.index, concurrency=7)
+    assert checksums(session.index.folder) == before
+    grown = merge_knowledge(session.index.folder, tmp_path / "whole")
     assert grown.fingerprint != session.store.fingerprint and "stands beside" in grown.relations
     learned = [one for record in records(tmp_path / "whole") for one in record["trace"].get("learned", [])]
     assert {(one["head"], one["tail"]) for one in learned} <= {
         (grown.triple(i)[0], grown.triple(i)[2]) for i in range(len(grown))
     }
+    assert reset_knowledge(session.index).fingerprint == session.store.fingerprint
 
-    shutil.rmtree(home)
-    shutil.copytree(tmp_path / "before", home)
     for after in (9, 20, 31):
         llm = Scripted(**script)
 
@@ -328,27 +332,43 @@ def test_what_was_learned_joins_the_store_at_the_end_in_order(session: Session, 
 
         llm.replies["sub_questions"] = dies
         with pytest.raises(LLMUnavailableError):
-            go(tmp_path / "parts", ask, llm, asked, session.index, finished=session.merge, concurrency=3)
-        assert open_knowledge(session.index).fingerprint == session.store.fingerprint
-    for _ in range(2):
-        go(tmp_path / "parts", ask, Scripted(**script), asked, session.index, finished=session.merge)
-        assert open_knowledge(session.index).fingerprint == grown.fingerprint
-    begun = open_knowledge(session.index, begun_with=session.store.fingerprint)
-    assert begun.fingerprint == session.store.fingerprint  # for `--retry-failed`
+            go(tmp_path / "parts", ask, llm, asked, session.index, concurrency=3)
+    go(tmp_path / "parts", ask, Scripted(**script), asked, session.index)
+    for run in ("parts", "whole"):
+        assert merge_knowledge(session.index, tmp_path / run).fingerprint == grown.fingerprint
+    assert reset_knowledge(session.index).fingerprint == session.store.fingerprint
 
 
-def test_an_index_without_knowledge_gets_it_and_says_so(
+def test_a_run_that_a_process_works_on_is_not_merged(session: Session, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", {"format": {"version": 1}})
+    with pytest.raises(InputError, match="another process is working on it"):
+        merge_knowledge(session.index, tmp_path / "run")
+    folder.close()
+
+
+@pytest.mark.guarantee("G10")
+def test_an_index_without_knowledge_stays_so_and_the_run_has_its_own(
     small: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
-    caplog.set_level("INFO", "pyfast")
     index = Index(shutil.copytree(small.folder, tmp_path / "index"))
-    session = open_session(index, "words", tmp_path / "run")
-    assert "extracting it by rules" in caplog.text and len(session.store)
+    before, run = checksums(index.folder), tmp_path / "run"
+    session = open_session(index, "words", run)
+    assert "for this run alone" in caplog.text and f"pyfast knowledge build {index.folder}" in caplog.text
+    scratch = session.store.folder
+    run.mkdir()
+    write_configuration(run / "run.toml", {"knowledge": session.describe()})
+    kept = session.kept(run)
+    assert len(kept.store) and kept.store.fingerprint == session.describe()["contents"]
+    built = Index(shutil.copytree(small.folder, tmp_path / "built"))
+    assert kept.store.fingerprint == update_knowledge(built, WordVectors(), texts_by_rules=True).fingerprint
+    del session, kept
+    gc.collect()
+    assert not scratch.exists()
     caplog.clear()
-    assert session.describe()["contents"] == session.store.fingerprint
-    assert open_session(index, "words", tmp_path / "run").store.fingerprint == session.store.fingerprint
-    assert not caplog.records
+    again = open_session(index, "words", run)
+    assert len(again.store.search("facts", again.store.encode(["Apollo 11"]), 5)[0]) and not caplog.records
+    assert checksums(index.folder) == before
 
 
 @pytest.mark.guarantee("G9")
@@ -430,8 +450,10 @@ def _scripted() -> None:
 @pytest.mark.guarantee("G1")
 @pytest.mark.slow(suite="knowledge")
 @pytest.mark.parametrize("given", [("--concurrency", "3"), ("--shared-updates", "--concurrency", "1")], ids=str)
-def test_killed_again_and_again(session: Session, tmp_path: Path, given: tuple[str, ...]) -> None:
-    """Real SIGKILLs: answers and store are those of a run that nothing happened to."""
+def test_killed_again_and_again(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
+) -> None:
+    """Real SIGKILLs: answers, and what of them is merged, are those of a run that nothing happened to."""
     asked = [{"id": str(i), "question": f"{text} ({i})"} for i, text in enumerate(QUESTIONS)]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
 
@@ -454,45 +476,31 @@ def test_killed_again_and_again(session: Session, tmp_path: Path, given: tuple[s
     assert (tmp_path / "killed" / "answers.jsonl").read_bytes() == (
         tmp_path / "whole" / "answers.jsonl"
     ).read_bytes()
-    stores = [open_knowledge(Index(tmp_path / f"index-{name}")).fingerprint for name in ("whole", "killed")]
+    monkeypatch.setattr("pyfast.api.knowledge.Embedder", WordVectors)
+    stores = [
+        merge_knowledge(tmp_path / f"index-{name}", tmp_path / name).fingerprint for name in ("whole", "killed")
+    ]
     assert stores[0] == stores[1] != session.store.fingerprint
     sources = [step["source"] for record in records(tmp_path / "whole") for (step,) in record["trace"]["path"]]
     assert ("graph" in sources) == ("--shared-updates" in given)  # from what earlier questions learned
 
 
 def test_an_index_that_was_built_anew(
-    session: Session,
-    examples: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    session: Session, examples: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What rules extracted they extract again; where an LLM did, it is said that it had other documents."""
-    caplog.set_level("INFO", "pyfast")
+    """That its knowledge is of other documents is said; it is brought up to date where that is wanted."""
     monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
     said = Extract("learned", "learned", (Statement("Ada", "knows", "Zoe", 7),))
     add_extracts(session.index, WordVectors(), [said])
     documents = [*read([examples / "corpus"]), TextDocument("new", "Quaoar", "Quaoar orbits the Sun.")]
     index = build_index(documents, session.index.folder, overwrite=True)
-    store = open_session(index, "words").store
-    assert "bringing it up to date" in caplog.text
+    before = checksums(index.folder)
+    assert open_session(index, "words").store.entity("Quaoar") is None
+    assert "not those that its knowledge is from" in caplog.text and checksums(index.folder) == before
     caplog.clear()
-    assert store.entity("Quaoar") is not None and store.entity("Ada") is not None
-    assert open_session(index, "words").store.fingerprint == store.fingerprint
-    assert not caplog.records
-
-    by_llm = Extract("llm", "llm", (Statement("Ada", "saw", "Zoe", 7),))
-    add_extracts(index, WordVectors(), [by_llm])
-    index = build_index(read([examples / "corpus"]), index.folder, overwrite=True)
-    merged = Extract("more", "learned", (Statement("Zoe", "knows", "Ada", 7),))
-    for _ in range(2):
-        store = open_session(index, "words").store
-        assert "knowledge build --llm" in caplog.text and len(caplog.records) == 1
-        caplog.clear()
-        assert store.entity("Quaoar") is not None
-        add_extracts(index, WordVectors(), [merged])  # brings nothing up to date
-    update_knowledge(index, WordVectors())
-    open_session(index, "words")
-    assert not caplog.records
+    update_knowledge(index, WordVectors(), texts_by_rules=True)
+    store = open_session(index, "words").store
+    assert store.entity("Quaoar") is not None and store.entity("Ada") is not None and not caplog.records
 
 
 def test_hostile_text_stays_text(session: Session) -> None:
