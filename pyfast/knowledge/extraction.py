@@ -32,14 +32,9 @@ from pyfast.errors import InputError
 from pyfast.files import write_atomically
 from pyfast.jsonl import read_lines
 from pyfast.knowledge.chunks import Chunk
-from pyfast.knowledge.extraction_prompts import (
-    EXTRACT_GRAPH,
-    GraphFields,
-    extract_graph,
-    supported_mentions,
-    supported_statements,
-)
+from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH, GraphFields, extract_graph
 from pyfast.knowledge.extracts import BY_LLM, Extract
+from pyfast.knowledge.support import supported_mentions, supported_statements
 from pyfast.llm import FullLLM, Role
 from pyfast.retrieval.index import KNOWLEDGE
 
@@ -141,6 +136,6 @@ def _extract(chunk: dict[str, Any], record: dict[str, Any]) -> Extract:
         return Extract(chunk["id"], BY_LLM, failed=record.get("reason") or record["state"])
     graphs = _GRAPHS.validate_json(record["answer"])
     passages = [(int(segment, 16), f"{chunk['title']} {text}") for segment, text in chunk["passages"]]
-    statements = supported_statements((relation for graph in graphs for relation in graph.relations), passages)
+    found = supported_statements((relation for graph in graphs for relation in graph.relations), passages)
     mentions = supported_mentions((entity for graph in graphs for entity in graph.entities), passages)
-    return Extract(chunk["id"], BY_LLM, tuple(statements), tuple(mentions))
+    return Extract(chunk["id"], BY_LLM, tuple(found.statements), tuple(mentions))

@@ -31,13 +31,7 @@ from pyfast.knowledge.extraction import (
     plan_extraction,
     why_all_failed,
 )
-from pyfast.knowledge.extraction_prompts import (
-    EntityFields,
-    TripleFields,
-    halves,
-    supported_mentions,
-    supported_statements,
-)
+from pyfast.knowledge.extraction_prompts import halves
 from pyfast.knowledge.snapshots import make_snapshot
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
@@ -257,19 +251,10 @@ def test_a_new_document_costs_its_own_chunks(place: Callable[[], Index], example
     assert gone and not gone & {row[0] % (1 << 64) for row in store.rows("SELECT segment FROM statements")}
 
 
-def test_both_ends_stand_in_the_text_as_words() -> None:
-    text = [(1, "Ann was born in Wyoming in 1969.")]
-    ends = [("Ann", "Wyoming"), ("An", "Wyoming"), ("Ann", "196"), ("1969", "Ann")]
-    triples = [TripleFields(head=head, relation="r", tail=tail) for head, tail in ends]
-    assert [(said.head, said.tail) for said in supported_statements(triples, text)] == [ends[0], ends[3]]
-    named = [EntityFields(name=name, kind="", description="") for name in ("Ann", "Wyo")]
-    assert [mention.entity for mention in supported_mentions(named, text)] == ["Ann"]
-
-
 def test_what_is_said_of_a_title_is_believed(tmp_path: Path) -> None:
-    index = build_index([TextDocument("t", "Umbriel", "It was found by William Lassell.")], tmp_path / "index")
+    index = build_index([TextDocument("t", "Umbriel", "Lassell found it.")], tmp_path / "index")
     store = build(index, Watched(graph))
-    assert ("Umbriel", "goes with", "It") in {store.triple(i) for i in range(len(store))}
+    assert ("Umbriel", "goes with", "Lassell") in {store.triple(i) for i in range(len(store))}
     assert store.descriptions([store.entities_named_in("Umbriel")[0]]) == [["word: Umbriel stands there"]]
 
 

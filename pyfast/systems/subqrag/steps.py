@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from pyfast.engine import Context
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Learned, Session, Statement
-from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES, supported_statements
+from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES
 from pyfast.knowledge.fact_retrieval import RetrievedFact, retrieve_facts
 from pyfast.knowledge.learned import encode_statements
+from pyfast.knowledge.support import supported_statements
 from pyfast.systems.prompts import tidied
 from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS
 from pyfast.systems.subqrag.settings import Settings
@@ -92,7 +93,7 @@ async def _extract(passage: int, question: str, ctx: Context) -> list[Statement]
         ctx.fell_back(EXTRACT_TRIPLES, error)
         return []
     segment = int(ctx.index.corpus.ids[ctx.index.passages[passage]])
-    return list(supported_statements(fields.triples, [(segment, text)]))
+    return supported_statements(fields.triples, [(segment, text)]).statements
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:

@@ -1,0 +1,221 @@
+"""Which triples a text supports: both ends must stand in it, in the name's own words, and be names.
+
+What a model adds of its own, or a text makes it say of what it does not mention, is dropped, and so is what begins
+with a pronoun: in a graph it would be one entity for whoever is meant. What is dropped is told, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from pyfast.knowledge.extracts import Mention, Statement
+from pyfast.knowledge.names import is_named_in, name_key, tidy
+
+PRONOUN, NOT_IN_TEXT, EMPTY, SAME_ENDS = "pronoun", "not in the text", "empty", "both ends are the same"
+"""Reasons why a triple is dropped"""
+
+_WORD = re.compile(r"\w+")
+_PRONOUNS = frozenset(
+    _WORD.findall(
+        "he she it they him them his hers its their theirs himself herself itself themselves i me we us you who"
+        " whom whose which that this these those here there someone somebody one former latter"
+    )
+)
+_DESCRIPTION = re.compile(
+    r"[Tt]he (?:film|movie|book|novel|song|album|band|group|team|club|company|city|town|village|country|state"
+    r"|school|university|author|writer|actor|actress|director|singer|series|show|game|player|man|woman|couple|family)"
+    r"|(?:[Tt]h(?:is|at|ese|ose)|[Hh](?:is|er)|[Ii]ts|[Tt]heir)(?: [^\W\d_A-Z]+)+"
+)
+_MONTHS = _WORD.findall("january february march april may june july august september october november december")
+_MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS)
+_DATES = (
+    re.compile(rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{_MONTH})\b[.,]* (?P<year>\d{{4}})\b"),
+    re.compile(rf"\b(?P<month>{_MONTH})\b\.? (?P<day>\d{{1,2}})(?:st|nd|rd|th)? ?,? (?P<year>\d{{4}})\b"),
+    re.compile(r"\b(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})\b"),
+    re.compile(rf"\b(?P<month>{_MONTH})\b[.,]* (?P<year>\d{{4}})\b"),
+)
+_UNSAID = frozenset(("the", "a", "an", "jr", "sr"))  # in a name: texts may leave them out
+_BETWEEN = 2  # other words, between two of a name's: middle names
+_COUNTRY, _FROM_THERE = (
+    ("", "a", "e", "o", "y", "ia", "en", "land"),
+    ("", "n", "an", "ian", "ean", "ese", "ish", "i", "er"),
+)
+_STEM = 4  # letters of a country's name, at least, that who is from there is called by
+
+
+class _Triple(Protocol):
+    head: str
+    relation: str
+    tail: str
+
+
+class _Entity(Protocol):
+    name: str
+    kind: str
+    description: str
+
+
+class Dropped(NamedTuple):
+    """A triple that was not taken over."""
+
+    reason: str
+    triple: str
+    """``head | relation | tail``"""
+
+
+@dataclass(slots=True)
+class Supported:
+    """What became of a model's triples."""
+
+    statements: list[Statement] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+
+
+def supported_statements(triples: Iterable[_Triple], segments: Sequence[tuple[int, str]]) -> Supported:
+    """The triples that the texts support, each once, with the first segment (id, text) that names both ends.
+
+    Where none names both, but each stands in one, it is the first that names the head.
+    """
+    texts = [(segment, _Text(text)) for segment, text in segments]
+    supported, seen = Supported(), set()
+    for triple in triples:
+        head, relation, tail = map(tidy, (triple.head, triple.relation, triple.tail))
+        heads, tails = ([segment for segment, text in texts if text.names(end)] for end in (head, tail))
+        named = [segment for segment in heads if segment in tails] or heads
+        keys = (name_key(head), name_key(relation), name_key(tail))
+        reason = (
+            EMPTY
+            if not all(map(_WORD.search, keys))
+            else PRONOUN
+            if is_pronoun(head) or _is_bare(tail)
+            else SAME_ENDS
+            if keys[0] == keys[2]
+            else NOT_IN_TEXT
+            if not heads or not tails
+            else None
+        )
+        if reason is not None:
+            supported.dropped.append(Dropped(reason, f"{head} | {relation} | {tail}"))
+        elif keys not in seen:
+            seen.add(keys)
+            more = (tidy(getattr(triple, name, "")) for name in ("description", "themes"))
+            supported.statements.append(Statement(head, relation, tail, named[0], "", *more))
+    return supported
+
+
+def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int, str]]) -> list[Mention]:
+    """The entities that the texts name, each once, with the first segment that names it."""
+    texts = [(segment, _Text(text)) for segment, text in segments]
+    found: dict[str, Mention] = {}
+    for entity in entities:
+        name = tidy(entity.name)
+        named = [segment for segment, text in texts if text.names(name)]
+        if named and not is_pronoun(name):
+            mention = Mention(name, named[0], tidy(entity.kind), tidy(entity.description))
+            found.setdefault(name_key(name), mention)
+    return list(found.values())
+
+
+def is_pronoun(name: str) -> bool:
+    """Whether it names nobody by itself: a pronoun, or a description such as "the film" or "his wife"."""
+    return _is_bare(name) or bool(_DESCRIPTION.fullmatch(name))
+
+
+def _is_bare(name: str) -> bool:
+    return name_key(name) in _PRONOUNS and (len(name) == 1 or not name.isupper())  # the US, the WHO
+
+
+class _Text:
+    """A text, made ready for names to be looked for."""
+
+    def __init__(self, text: str) -> None:
+        self._key = name_key(text)
+
+    @cached_property
+    def _words(self) -> list[str]:
+        return _WORD.findall(_without_accents(self._key))
+
+    @cached_property
+    def _dates(self) -> set[tuple[int, int, int]]:
+        return set(_dates(self._key))
+
+    def names(self, name: str) -> bool:
+        """Whether the name stands here: as it is, as another form of the same date, or with all that tells it.
+
+        Accents, articles and middle names may be there or not, first names may be initials, a country may be told
+        by who is from there. Of a name with commas each part must be here.
+        """
+        key = name_key(name)
+        if not key:
+            return False
+        if is_named_in(key, self._key):
+            return True
+        if dates := [date for pattern in _DATES for date in _matches(pattern, key, whole=True)]:
+            year, month, day = dates[0]
+            return any(date[:2] == (year, month) and day in (0, date[2]) for date in self._dates)
+        parts = [words for part in key.split(",") if (words := _told(part))]
+        return bool(parts) and all(self._has(words) for words in parts)
+
+    def _has(self, wanted: list[str]) -> bool:
+        if len(wanted) == 1:
+            return any(_same_place(wanted[0], word) for word in self._words)
+        shortened = [wanted[0], wanted[-1]] if len(wanted) > 2 and not wanted[-1].isdigit() else wanted
+        starts = [at for at, word in enumerate(self._words) if _same_word(wanted[0], word)]
+        return any(self._follow(words, at) for words in (wanted, shortened) for at in starts)
+
+    def _follow(self, wanted: list[str], at: int) -> bool:
+        for word in wanted[1:]:
+            near = range(at + 1, min(at + 2 + _BETWEEN, len(self._words)))
+            found = next((place for place in near if _same_word(word, self._words[place])), None)
+            if found is None:
+                return False
+            at = found
+        return True
+
+
+def _told(name: str) -> list[str]:
+    """The words that tell a name from others, without what stands in brackets."""
+    words = _WORD.findall(_without_accents(re.sub(r"\(.*?\)", " ", name)))
+    return [word for word in words if word not in _UNSAID]
+
+
+def _same_word(one: str, other: str) -> bool:
+    return one == other or (one[0] == other[0] and 1 in (len(one), len(other)) and not other.isdigit())
+
+
+def _same_place(one: str, other: str) -> bool:
+    """Whether they are the same word, or one is a country and the other says who is from there."""
+    return one == other or any(
+        not _stems(country, _COUNTRY).isdisjoint(_stems(people, _FROM_THERE))
+        for country, people in ((one, other), (other, one))
+        if country[:_STEM] == people[:_STEM]
+    )
+
+
+def _stems(word: str, endings: Iterable[str]) -> set[str]:
+    return {stem for end in endings if len(stem := word.removesuffix(end)) >= _STEM and word.endswith(end)}
+
+
+def _without_accents(text: str) -> str:
+    plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFD", text))
+    return unicodedata.normalize("NFC", plain)
+
+
+def _dates(text: str) -> list[tuple[int, int, int]]:
+    return [date for pattern in _DATES for date in _matches(pattern, text)]
+
+
+def _matches(pattern: re.Pattern[str], text: str, whole: bool = False) -> list[tuple[int, int, int]]:
+    """(year, month, day) of each date; the day is 0 where there is none."""
+    found = filter(None, [pattern.fullmatch(text)]) if whole else pattern.finditer(text)
+    dates = [match.groupdict() for match in found]
+    return [(int(date["year"]), _month(date["month"]), int(date.get("day") or 0)) for date in dates]
+
+
+def _month(text: str) -> int:
+    return int(text) if text.isdigit() else next(i for i, name in enumerate(_MONTHS, 1) if name[:3] == text[:3])
