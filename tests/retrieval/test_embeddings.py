@@ -1,11 +1,13 @@
 """Vectors of a real model, against sentence-transformers' own way of making them."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pyfast.errors import InputError, ModelNotFoundError
+from pyfast.retrieval.bert import can_read
 from pyfast.retrieval.embeddings import Embedder, find_embedder
 
 TEXTS = ["Apollo 11 landed on the Moon", "a", "", "Wer hat das Telefon erfunden?", "word " * 600, "月面着陸"] * 5
@@ -37,6 +39,65 @@ def test_a_vector_does_not_depend_on_its_company(embedder: Embedder, examples: P
     np.testing.assert_array_equal(embedder.encode([lines[i] for i in shuffled]), together[shuffled])
     for i in shuffled[:5]:
         np.testing.assert_array_equal(embedder.encode([lines[i]])[0], together[i])
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (16, 16)])
+def test_nor_where_shapes_matter(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int]
+) -> None:
+    """On a processor that computes other bits in batches of other sizes, and on a GPU."""
+    other = Embedder(device="cpu")
+    monkeypatch.setattr(other, "_sizes", lambda length: sizes)
+    together = other.encode(TEXTS)
+    np.testing.assert_allclose(together, embedder.encode(TEXTS), atol=2e-6)
+    again = Embedder(device="cpu")
+    monkeypatch.setattr(again, "_sizes", lambda length: sizes)
+    for text, vector in list(zip(TEXTS, together, strict=True))[:3]:
+        np.testing.assert_array_equal(again.encode([text])[0], vector)
+
+
+def test_what_is_remembered_is_what_was_computed(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no more is remembered than is wanted; who changes a vector changes it for nobody else."""
+    monkeypatch.setattr("pyfast.retrieval.embeddings._KNOWN", 4)
+    texts = [f"text {i}" for i in range(10)]
+    first = embedder.encode(texts)
+    assert list(embedder._known) == texts[-4:]
+    kept = first.copy()
+    first[:] = 0
+    np.testing.assert_array_equal(embedder.encode(texts), kept)
+
+
+def test_a_static_model(embedder: Embedder, tmp_path: Path) -> None:
+    """model2vec's kind: a vector is a sum of those of its tokens."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(embedder.folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    torch.manual_seed(1)
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=32)], device="cpu").save(str(tmp_path))
+    static = Embedder(str(tmp_path), device="cpu")
+    peer = SentenceTransformer(str(tmp_path), device="cpu")
+    expected = peer.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(static.encode(TEXTS), expected, atol=2e-6)
+    np.testing.assert_array_equal(Embedder(str(tmp_path)).encode(TEXTS[1:2])[0], static.encode(TEXTS)[1])
+
+
+def test_a_model_of_another_kind_is_its_librarys(embedder: Embedder, tmp_path: Path) -> None:
+    """Here the same one, pooled by the maximum, which `Bert` does not compute."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = Path(shutil.copytree(embedder.folder, tmp_path / "model"))
+    pooling = folder / "1_Pooling" / "config.json"
+    pooling.write_text(pooling.read_text().replace('mean_tokens": true', 'mean_tokens": false'))
+    pooling.write_text(pooling.read_text().replace('max_tokens": false', 'max_tokens": true'))
+    assert not can_read(folder) and can_read(embedder.folder)
+    other = Embedder(str(folder), device="cpu")
+    peer = SentenceTransformer(str(folder), device="cpu")
+    expected = peer.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(other.encode(TEXTS), expected, atol=2e-6)
 
 
 def test_no_text_is_no_vector(embedder: Embedder) -> None:

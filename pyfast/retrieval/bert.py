@@ -1,0 +1,129 @@
+"""BERT on torch alone: what most embedding models are, without the seconds that loading a library takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyfast.ops.arrays import Float32
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_WEIGHTS, _TOKENIZER = "model.safetensors", "tokenizer.json"
+_CHAINS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+_POOLED = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first"}
+_SINCE = {"hidden_act": "gelu", "position_embedding_type": "absolute", "model_type": "bert"}
+
+
+def can_read(folder: Path) -> bool:
+    """Whether the model in a folder of sentence-transformers is one that `Bert` computes as its library does."""
+    if not (folder / _WEIGHTS).is_file() or not (folder / _TOKENIZER).is_file():
+        return False
+    modules = _json(folder / "modules.json")
+    config, sentence = _json(folder / "config.json"), _json(folder / "sentence_bert_config.json")
+    return (
+        isinstance(modules, list)
+        and [str(module.get("type")).rpartition(".")[2] for module in modules] in _CHAINS
+        and all(config.get(name, value) == value for name, value in _SINCE.items())
+        and not sentence.get("do_lower_case")
+        and _pooling(folder) is not None
+        and not _json(folder / "config_sentence_transformers.json").get("default_prompt_name")
+        and _are_float32(folder / _WEIGHTS)
+    )
+
+
+def _are_float32(path: Path) -> bool:
+    from safetensors import safe_open
+
+    with safe_open(path, "np") as weights:
+        return {weights.get_slice(name).get_dtype() for name in weights.keys()} <= {"F32", "I64"}  # noqa: SIM118
+
+
+def _pooling(folder: Path) -> str | None:
+    """How a text's vector comes of those of its tokens; None for ways that are not computed here."""
+    given = _json(folder / "1_Pooling" / "config.json")
+    chosen = [name for name, value in given.items() if name.startswith("pooling_mode") and value]
+    return _POOLED.get(chosen[0]) if len(chosen) == 1 else None
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_bytes()) if path.is_file() else {}
+
+
+class Bert:
+    """The model in a folder that `can_read` says yes to."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        import torch
+        from safetensors.torch import load_file
+        from tokenizers import Tokenizer
+
+        config = _json(folder / "config.json")
+        self.device = torch.device(device)
+        self.dimensions: int = config["hidden_size"]
+        self._heads: int = config["num_attention_heads"]
+        self._eps: float = config.get("layer_norm_eps", 1e-12)
+        self._mean = _pooling(folder) == "mean"
+        self._weights = {
+            name.removeprefix("bert."): value.to(self.device)
+            for name, value in load_file(folder / _WEIGHTS).items()
+        }
+        self._layers = [self._joined(f"encoder.layer.{i}.") for i in range(config["num_hidden_layers"])]
+        self._tokenizer: Any = Tokenizer.from_file(str(folder / _TOKENIZER))
+        self._tokenizer.no_padding()
+        longest = _json(folder / "sentence_bert_config.json").get("max_seq_length")
+        self._tokenizer.enable_truncation(longest or config["max_position_embeddings"])
+
+    def _joined(self, layer: str) -> tuple[str, Tensor, Tensor]:
+        """(the layer's prefix, weight and bias of its query, key and value as one product)."""
+        import torch
+
+        parts = [
+            [self._weights.pop(f"{layer}attention.self.{name}.{part}") for name in ("query", "key", "value")]
+            for part in ("weight", "bias")
+        ]
+        return layer, torch.cat(parts[0]), torch.cat(parts[1])
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text, as many as the model reads."""
+        return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+
+    def vectors(self, tokens: Sequence[Sequence[int]]) -> Float32:
+        """float32[texts, dimensions], each of length 1, of texts that have the same number of tokens."""
+        import torch
+        from torch.nn import functional
+
+        with torch.inference_mode():
+            ids, weights = torch.tensor(tokens, device=self.device), self._weights
+            x = weights["embeddings.word_embeddings.weight"][ids]
+            x = x + weights["embeddings.token_type_embeddings.weight"][0]
+            x = x + weights["embeddings.position_embeddings.weight"][: ids.shape[1]]
+            x = self._normed(x, "embeddings.LayerNorm")
+            for layer, weight, bias in self._layers:
+                rows, length, width = x.shape
+                parts = functional.linear(x, weight, bias).view(rows, length, 3, self._heads, -1)
+                query, key, value = parts.permute(2, 0, 3, 1, 4)
+                seen = functional.scaled_dot_product_attention(query, key, value)
+                seen = self._linear(
+                    seen.transpose(1, 2).reshape(rows, length, width), f"{layer}attention.output.dense"
+                )
+                x = self._normed(x + seen, f"{layer}attention.output.LayerNorm")
+                wide = functional.gelu(self._linear(x, f"{layer}intermediate.dense"))
+                x = self._normed(x + self._linear(wide, f"{layer}output.dense"), f"{layer}output.LayerNorm")
+            pooled = x.mean(1) if self._mean else x[:, 0]
+            found: Float32 = functional.normalize(pooled, dim=1).cpu().numpy()
+        return found
+
+    def _linear(self, x: Tensor, name: str) -> Tensor:
+        from torch.nn import functional
+
+        return functional.linear(x, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
+
+    def _normed(self, x: Tensor, name: str) -> Tensor:
+        from torch.nn import functional
+
+        weight = self._weights[f"{name}.weight"]
+        return functional.layer_norm(x, weight.shape, weight, self._weights[f"{name}.bias"], self._eps)
