@@ -125,9 +125,11 @@ class FollowsDecompositions(_Scripted):
         return {"answers": [answer] if answer and answer.lower() in passages.lower() else []}
 
     def extract_triples(self, said: str) -> dict[str, Any]:
-        passage = said.partition("Passage:\n")[2].rpartition("\n\nNote above all")[0]
-        title, _, text = passage.partition(". ")
-        triples = [triple for line in text.split(". ") for triple in triples_of_sentence(line, title)][:20]
+        found: list[tuple[str, str, str]] = []
+        for _, passage in re.findall(r"(?m)^\[(\d+)\] (.*)$", said.rpartition("\n\nThe question: ")[0]):
+            title, _, text = passage.partition(". ")
+            found += [triple for line in text.split(". ") for triple in triples_of_sentence(line, title)][:20]
+        triples = found[:30]
         return {"triples": [dict(zip(("head", "relation", "tail"), triple, strict=True)) for triple in triples]}
 
 

@@ -46,10 +46,15 @@ class RetrievedFact:
         return start + join(tails, budget and budget - len(start))
 
     def with_answers(self, answers: Sequence[str], or_some: bool = True) -> RetrievedFact | None:
-        """Those of its triples that have an answer as an end; where none has, a few of them, or None."""
+        """Those of its triples that have an answer as an end, or else within one, as "Paris" in "Paris, France";
+        where none has, a few of them, or None.
+        """
         keys = {name_key(escape_name(text)) for text in answers}
         ends = [{name_key(escape_name(head)), name_key(escape_name(tail))} for head, _, tail in self.triples]
         chosen = [i for i, names in enumerate(ends) if keys & names]
+        chosen = chosen or [
+            i for i, names in enumerate(ends) if any(is_named_in(k, end) for k in keys for end in names)
+        ]
         if not chosen and not or_some:
             return None
         places = chosen or range(min(len(self.triples), _A_FEW))

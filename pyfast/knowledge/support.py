@@ -76,17 +76,19 @@ class Supported:
     dropped: list[Dropped] = field(default_factory=list)
 
 
-def supported_statements(triples: Iterable[_Triple], segments: Sequence[tuple[int, str]]) -> Supported:
-    """The triples that the texts support, each once, with the first segment (id, text) that names both ends.
+def supported_statements(triples: Iterable[_Triple], *texts: Sequence[tuple[int, str]]) -> Supported:
+    """The triples that one of the texts supports, each once; no text speaks for another.
 
-    Where none names both, but each stands in one, it is the first that names the head.
+    Args:
+        triples: Of an LLM.
+        texts: Each as its segments, (id, text). A triple has the first segment that names both ends; where none
+            does, but each is named in one, the first that names the head.
     """
-    texts = [(segment, _Text(text)) for segment, text in segments]
+    read = [[(segment, _Text(text)) for segment, text in segments] for segments in texts]
     supported, seen = Supported(), set()
     for triple in triples:
         head, relation, tail = map(tidy, (triple.head, triple.relation, triple.tail))
-        heads, tails = ([segment for segment, text in texts if text.names(end)] for end in (head, tail))
-        named = [segment for segment in heads if segment in tails] or heads
+        named = next((found for segments in read if (found := _naming(head, tail, segments)) is not None), None)
         keys = (name_key(head), name_key(relation), name_key(tail))
         reason = (
             EMPTY
@@ -96,16 +98,22 @@ def supported_statements(triples: Iterable[_Triple], segments: Sequence[tuple[in
             else SAME_ENDS
             if keys[0] == keys[2]
             else NOT_IN_TEXT
-            if not heads or not tails
+            if named is None
             else None
         )
         if reason is not None:
             supported.dropped.append(Dropped(reason, f"{head} | {relation} | {tail}"))
-        elif keys not in seen:
+        elif keys not in seen and named is not None:
             seen.add(keys)
             more = (tidy(getattr(triple, name, "")) for name in ("description", "themes"))
-            supported.statements.append(Statement(head, relation, tail, named[0], "", *more))
+            supported.statements.append(Statement(head, relation, tail, named, "", *more))
     return supported
+
+
+def _naming(head: str, tail: str, segments: Sequence[tuple[int, _Text]]) -> int | None:
+    heads, tails = ([segment for segment, text in segments if text.names(end)] for end in (head, tail))
+    both = [segment for segment in heads if segment in tails]
+    return (both or heads)[0] if heads and tails else None
 
 
 def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int, str]]) -> list[Mention]:

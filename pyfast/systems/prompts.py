@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from math import ceil
@@ -207,6 +208,24 @@ COT = Prompt(
     max_tokens=400,
     role="answer",
 )
+
+
+_REFUSAL = re.compile(
+    r"(?:\w+ (?:is |was |are |were )?)?not (?:\w+ly )?(?:mentioned|stated|specified|given|provided|available|known"
+    r"|found|listed|told|said|included|clear|applicable)\b.*"
+    r"|(?:there is )?no (?:answer|information|mention|data|evidence|facts?)\b.*"
+    r"|(?:the )?(?:given |provided )?(?:facts?|passages?|texts?|evidence|context|documents?|memory)"
+    r" (?:do(?:es)? not|doesn't|don't)\b.*"
+    r"|(?:it )?(?:cannot|can't|could not) be (?:determined|answered|inferred|found|identified|known)\b.*"
+    r"|i (?:do not|don't|cannot|can't) (?:know|tell|find|answer|say|determine)\b.*"
+    r"|insufficient (?:evidence|information|data|facts).*|unknown|unclear|unspecified|none|n/?a\.?",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def answers_in(texts: Iterable[str]) -> list[str]:
+    """What a model answers, without what only says that it does not know."""
+    return [text for text in tidied(texts) if not _REFUSAL.fullmatch(text)]
 
 
 def final_text(answer: str) -> str | None:

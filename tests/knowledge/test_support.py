@@ -72,6 +72,8 @@ def test_a_segment_that_names_both_comes_first() -> None:
     pairs = [("Ann", "Bob"), ("Eve", "Ann"), ("Ann", "Bob")]
     triples = [TripleFields(head=head, relation="knows", tail=tail) for head, tail in pairs]
     assert [said.segment for said in supported_statements(triples, texts).statements] == [8, 9]
+    apart = [[text] for text in texts]
+    assert [said.segment for said in supported_statements(triples, *apart).statements] == [8]
 
 
 def _words(text: str) -> list[str]:

@@ -62,6 +62,11 @@ REPLIES: dict[str, dict[str, Any]] = {
             "answers": ["Titan", "Rhea"] if "Which moons" in request.messages[-1].content else [],
             "used": [1, 2],
         },
+        "judge_facts": lambda request: {
+            "sufficient": "Which moons" in request.messages[-1].content,
+            "answers": ["Titan", "Rhea"],
+            "used": [1, 2],
+        },
         "from_documents": {"answers": ["Christiaan Huygens"]},
         "extract_triples": {
             "triples": [{"head": "Titan", "relation": "was seen first by", "tail": "Christiaan Huygens"}]

@@ -46,4 +46,4 @@ def test_a_prompt_states_the_limits_of_its_schema(prompt: Prompt[Any]) -> None:
 
 
 def test_a_limit_that_is_not_stated_is_found() -> None:
-    assert unstated(EXTRACT_TRIPLES.overridden(system="Note what the passage says.")) == [120, 120, 120, 20]
+    assert unstated(EXTRACT_TRIPLES.overridden(system="Note what the passage says.")) == [120, 120, 120, 30]

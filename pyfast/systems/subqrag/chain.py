@@ -36,22 +36,23 @@ async def on_its_own(
 ) -> tuple[list[str], int]:
     """Section 2.2.2, equation 2: (the sub-question with what was found before, how many are left out).
 
-    Where it refers to several answers it becomes several questions, one for each: the five nearest facts of one
-    could not hold the answers for all. There are at most `branches`.
+    Where it refers to several answers it becomes several questions, one for each, `branches` at most: the five
+    nearest facts of one could not hold the answers for all. Where it refers to one that was not found, the
+    sub-question that asked for it stands in its place.
     """
     if not steps or not settings.rewrite:
         return [text], 0
     answers = [tidied(name for step in found for name in step.answers) for found in steps]
+    unknown = {i: f"({chain[i].rstrip(' ?')})" for i, names in enumerate(answers) if not names}
+    text = _PLACE.sub(lambda place: unknown.get(int(place[1]) - 1, place[0]), text)
     named = sorted({int(place) - 1 for place in _PLACE.findall(text)} & set(range(len(steps))))
-    chosen = [answers[i] for i in named]
-    if not all(chosen):
-        return [text], 0
     others = {i: names for i, names in enumerate(answers) if names and i not in named}
+    chosen = [answers[i] for i in named]
     asked = await together(
         _rewritten(text, chain, {**others, **{i: [name] for i, name in zip(named, names, strict=True)}}, ctx)
         for names in islice(product(*chosen), settings.branches)
     )
-    return asked, prod(map(len, chosen)) - len(asked)
+    return list(dict.fromkeys(asked)), prod(map(len, chosen)) - len(asked)
 
 
 async def _rewritten(text: str, chain: Sequence[str], found: Mapping[int, Sequence[str]], ctx: Context) -> str:

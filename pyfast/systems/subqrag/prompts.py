@@ -32,6 +32,14 @@ class FromFactsFields(BaseModel):
     used: list[int] = Field(default=[], max_length=20)
 
 
+class JudgedFactsFields(BaseModel):
+    """Whether facts tell, before what they tell."""
+
+    sufficient: bool
+    answers: list[_Text] = Field(max_length=MAX_TRIPLES)
+    used: list[int] = Field(default=[], max_length=20)
+
+
 class FromDocumentsFields(BaseModel):
     """Answers from passages; none where they do not tell."""
 
@@ -56,6 +64,13 @@ Question: What is the capital of the country where the author of Pippi Longstock
 {"questions": ["Who is the author of Pippi Longstocking?", "In which country was #1 born?", "What is the \
 capital of #2?"]}
 
+Question: Who is older, the author of Emil and the Detectives or its illustrator?
+{"questions": ["Who is the author of Emil and the Detectives?", "Who is the illustrator of Emil and the \
+Detectives?", "When was #1 born?", "When was #2 born?"]}
+
+Question: Do the Elbe and the Loire flow through the same country?
+{"questions": ["Through which countries does the Elbe flow?", "Through which countries does the Loire flow?"]}
+
 Question: In which year was the University of Oslo founded?
 {"questions": ["In which year was the University of Oslo founded?"]}
 
@@ -78,13 +93,19 @@ REWRITE = Prompt(
     role="plan",
 )
 
+_FACTS = (
+    "You answer a question from numbered facts alone, written: head | relation | tail. Reply in JSON: {fields}"
+    "answers, the names or values that answer the question, and no others; used, the numbers of the facts that"
+    f" told it, at most 20. There are at most {MAX_TRIPLES} answers, of at most 200 characters each. Where the"
+    " facts do not tell, answers is an empty list: other facts will be looked for.\n\n"
+    "Facts:\n1. Astrid Lindgren | was born in | Vimmerby\n2. Astrid Lindgren | wrote | Pippi Longstocking\n"
+    '\nQuestion: Where was Astrid Lindgren born?\n{{{told}"answers": ["Vimmerby"], "used": [1]}}\n'
+    '\nQuestion: In which year did Astrid Lindgren die?\n{{{untold}"answers": [], "used": []}}'
+)
+
 FROM_FACTS = Prompt(
     name="from_facts",
-    system=(
-        "You answer a question from numbered facts alone, written: head | relation | tail. Reply in JSON: "
-        "answers, all names or values that the facts give, none if they do not tell; used, the numbers of the "
-        f"facts that told it, at most 20. There are at most {MAX_TRIPLES} answers, of at most 200 characters each."
-    ),
+    system=_FACTS.format(fields="", told="", untold=""),
     user="Facts:\n$facts\n\nQuestion: $question",
     answer=FromFactsFields,
     max_tokens=800,
@@ -92,11 +113,26 @@ FROM_FACTS = Prompt(
     cut_is_final=True,
 )
 
+JUDGE_FACTS = Prompt(
+    name="judge_facts",
+    system=_FACTS.format(
+        fields="sufficient, whether the facts answer the question; ",
+        told='"sufficient": true, ',
+        untold='"sufficient": false, ',
+    ),
+    user=FROM_FACTS.user,
+    answer=JudgedFactsFields,
+    max_tokens=FROM_FACTS.max_tokens,
+    role=FROM_FACTS.role,
+    cut_is_final=True,
+)
+
 FROM_DOCUMENTS = Prompt(
     name="from_documents",
     system=(
-        "You answer a question from passages alone. Reply in JSON with the field answers: the names or values "
-        "asked for, none if the passages do not tell; at most 50, of at most 200 characters each."
+        "You answer a question from passages alone. Reply in JSON with the field answers: the names or values"
+        " that answer the question, and no others; at most 50, of at most 200 characters each. Where the passages"
+        ' do not tell, the reply is {"answers": []}.'
     ),
     user="Passages:\n$context\n\nQuestion: $question",
     answer=FromDocumentsFields,

@@ -65,9 +65,16 @@ class Settings(system.WithKnowledge):
         json_schema_extra={"paper": "equation 3"},
     )
     branches: int = Field(
-        default=256,
+        default=4,
         ge=1,
         le=10_000,
         description="Maximum number of questions that one sub-question becomes where it refers to several answers;"
-        " the trace counts what is left out.",
+        " the trace counts what is left out. 1 is the paper's; knowledge graphs, whose questions have dozens of"
+        " answers, want more.",
+        json_schema_extra={"paper": "section 2.2.2"},
+    )
+    sufficient: bool = Field(
+        default=False,
+        description="Ask whether the facts suffice before they are answered from; for larger models.",
+        json_schema_extra={"paper": "section 2.3"},
     )

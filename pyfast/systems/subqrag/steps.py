@@ -7,15 +7,16 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pyfast.engine import Context
+from pyfast.engine import Context, Prompt
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Learned, Session, Statement
 from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES
 from pyfast.knowledge.fact_retrieval import RetrievedFact, retrieve_facts
 from pyfast.knowledge.learned import encode_statements
 from pyfast.knowledge.support import supported_statements
-from pyfast.systems.prompts import tidied
-from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS
+from pyfast.retrieval import Pool
+from pyfast.systems.prompts import answers_in
+from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS, JUDGE_FACTS
 from pyfast.systems.subqrag.settings import Settings
 from pyfast.token_budget import share
 
@@ -43,23 +44,23 @@ async def resolve(text: str, ctx: Context, settings: Settings, session: Session,
     step = Step(text)
     facts = await ctx.call(retrieve_facts, (text, learned), session.store, settings.k, settings.named)
     if facts:
-        await _from_facts(step, facts, ctx)
+        await _from_facts(step, facts, ctx, JUDGE_FACTS if settings.sufficient else FROM_FACTS)
     if not step.answers:
         await _from_documents(step, ctx, settings)
     return step
 
 
-async def _from_facts(step: Step, facts: Sequence[RetrievedFact], ctx: Context) -> None:
+async def _from_facts(step: Step, facts: Sequence[RetrievedFact], ctx: Context, prompt: Prompt[Any]) -> None:
     """Facts of which the LLM gives no answer that can be used do not tell; all that they list it may give."""
-    lines = share([fact.line for fact in facts], ctx.text_budget_to_repeat(FROM_FACTS) - _NUMBER * len(facts))
+    lines = share([fact.line for fact in facts], ctx.text_budget_to_repeat(prompt) - _NUMBER * len(facts))
     numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
     try:
-        reply = await ctx.generate(ctx.repeating(FROM_FACTS, numbered), facts=numbered, question=step.question)
+        reply = await ctx.generate(ctx.repeating(prompt, numbered), facts=numbered, question=step.question)
     except AnswerError as error:
-        ctx.fell_back(FROM_FACTS, error)
+        ctx.fell_back(prompt, error)
         step.degraded.append(str(error))
         return
-    step.answers = tidied(reply.answers)
+    step.answers = answers_in(reply.answers) if getattr(reply, "sufficient", True) else []
     if step.answers:
         step.source = "graph"
         used = [facts[i - 1] for i in dict.fromkeys(reply.used) if 1 <= i <= len(facts)]
@@ -77,23 +78,24 @@ async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
         ctx.fell_back(FROM_DOCUMENTS, error)
         step.degraded.append(str(error))
     else:
-        step.answers = tidied(reply.answers)
+        step.answers = answers_in(reply.answers)
     step.source = "documents" if step.answers else "nothing"
     if settings.update:
-        found = await together(_extract(passage, step.question, ctx) for passage in pool.passages.tolist())
-        step.learned = [statement for statements in found for statement in statements]
+        await _extract(step, pool, ctx)
 
 
-async def _extract(passage: int, question: str, ctx: Context) -> list[Statement]:
-    """Equation 4, one passage at a time, so that none can speak for another: the triples that it supports."""
-    text = ctx.index.text(passage)[: ctx.text_budget(EXTRACT_TRIPLES)]
+async def _extract(step: Step, pool: Pool, ctx: Context) -> None:
+    """Equation 4: the triples of the documents, in one call; each is supported by one of them."""
+    context = await ctx.narrative(pool, EXTRACT_TRIPLES)
     try:
-        fields = await ctx.generate(EXTRACT_TRIPLES, passage=text, question=question)
+        fields = await ctx.generate(EXTRACT_TRIPLES, context=context, question=step.question)
     except AnswerError as error:
         ctx.fell_back(EXTRACT_TRIPLES, error)
-        return []
-    segment = int(ctx.index.corpus.ids[ctx.index.passages[passage]])
-    return supported_statements(fields.triples, [(segment, text)]).statements
+        step.degraded.append(str(error))
+        return
+    index, passages = ctx.index, pool.passages.tolist()
+    texts = [[(int(index.corpus.ids[index.passages[each]]), index.text(each))] for each in passages]
+    step.learned = supported_statements(fields.triples, *texts).statements
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:

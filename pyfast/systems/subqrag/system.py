@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pyfast.engine import Answer, Context, Question
@@ -12,7 +13,14 @@ from pyfast.systems import system
 from pyfast.systems.prompts import final_text, tidied
 from pyfast.systems.subqrag.chain import on_its_own, sub_questions
 from pyfast.systems.subqrag.graph_memory import evidence, memory, trace
-from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS, FROM_MEMORY, REWRITE, SUB_QUESTIONS
+from pyfast.systems.subqrag.prompts import (
+    FROM_DOCUMENTS,
+    FROM_FACTS,
+    FROM_MEMORY,
+    JUDGE_FACTS,
+    REWRITE,
+    SUB_QUESTIONS,
+)
 from pyfast.systems.subqrag.settings import Settings
 from pyfast.systems.subqrag.steps import Step, learn, resolve, together
 
@@ -24,6 +32,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     if chain_degraded is not None:
         ctx.fell_back(SUB_QUESTIONS, chain_degraded)
     steps: list[list[Step]] = []
+    known: dict[str, Step] = {}  # equal sub-questions are asked once
     faults: dict[str, str | int | None] = {"chain_degraded": chain_degraded}
 
     def found(text: str | None = None) -> Answer:
@@ -32,13 +41,18 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
     ctx.so_far(found)
     left_out = 0
-    for sub_question in chain:
+    for number, sub_question in enumerate(chain):
+        if sub_question in chain[:number]:
+            steps.append([replace(step, learned=[]) for step in steps[chain.index(sub_question)]])
+            continue
         asked, more = await on_its_own(sub_question, chain, steps, ctx, settings)
         left_out += more
-        resolved = await together(resolve(one, ctx, settings, session, learned) for one in asked)
-        steps.append(resolved)
+        new = [one for one in asked if one not in known]
+        resolved = await together(resolve(one, ctx, settings, session, learned) for one in new)
         for step in resolved:  # now, and in this order: what a question knows does not depend on what ran first
             await learn(step, ctx, session, learned)
+        steps.append([*resolved, *(replace(known[one], learned=[]) for one in asked if one in known)])
+        known.update((step.question, step) for step in resolved)
     flat = [step for each in steps for step in each]
     facts = "\n".join(memory(flat, ctx.text_budget_to_repeat(FROM_MEMORY)))
     faults["branches_left_out"] = left_out or None
@@ -63,7 +77,7 @@ SYSTEM = system.System(
     "subqrag",
     answer,
     Settings,
-    (SUB_QUESTIONS, REWRITE, FROM_FACTS, FROM_DOCUMENTS, EXTRACT_TRIPLES, FROM_MEMORY),
+    (SUB_QUESTIONS, REWRITE, FROM_FACTS, JUDGE_FACTS, FROM_DOCUMENTS, EXTRACT_TRIPLES, FROM_MEMORY),
     opens=system.opens,
     resumes=resumes,
     summary="ordered sub-questions, answered from triples, else from documents, whose new triples join the store",
