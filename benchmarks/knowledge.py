@@ -49,7 +49,7 @@ from pyfast.knowledge.fact_retrieval import retrieve_facts
 from pyfast.knowledge.learned import Learned
 from pyfast.llm import FullLLM
 from pyfast.retrieval import Index, build_index
-from pyfast.retrieval.embeddings import BATCH, Embedder
+from pyfast.retrieval.embeddings import Embedder
 from pyfast.systems import load_system
 from pyfast.systems.mtqa.settings import Settings as MtqaSettings
 
@@ -69,7 +69,9 @@ def metaqa(folder: _Folder, films: int | None = None) -> None:
     questions = [question for question in questions if question["topic_entity"] in known]
     questions = [question for question in questions if closure(store, question)]
     for named in ("4", "0"):
-        records = asked(Session(Index(folder), store), FollowsGoldPaths(questions), questions, named=named)
+        records = asked(
+            Session(Index(folder), store), FollowsGoldPaths(questions), questions, named=named, branches="256"
+        )
         found: dict[str, list[bool]] = defaultdict(list)
         for question, record in zip(questions, records, strict=True):
             answers = {name for step in record["trace"]["path"][-1] for name in step["answers"]}
@@ -195,7 +197,7 @@ def searches(store: Knowledge, texts: list[str]) -> None:
     exact = np.argsort(-(queries[:100] @ matrix.T), axis=1)[:, :5]
     share = np.mean([len({*a} & {*b}) / 5 for a, b in zip(found.tolist(), exact.tolist(), strict=False)])
     print(f"{share:.4f} of the five nearest found")
-    sample = store.texts("facts")[: 32 * BATCH]
+    sample = store.texts("facts")[:512]
     begun = perf_counter()
     store.encode(sample)
     each = (perf_counter() - begun) * len(matrix) / len(sample)

@@ -23,6 +23,7 @@ WORDS = {
     "has_imdb_rating": ("What has imdb rating {}?", "Which movies has imdb rating {}?"),
     "has_imdb_votes": ("What has imdb votes {}?", "Which movies has imdb votes {}?"),
 }
+_PASSAGE = re.compile(r"(?m)^\[(\d+)\] (.*)$")
 _LINE = re.compile(r"(?m)^(\d+)\. (.*) \| (.*) \| (.*)$")
 
 
@@ -122,14 +123,17 @@ class FollowsDecompositions(_Scripted):
     def from_documents(self, said: str) -> dict[str, Any]:
         passages, _, question = said.partition("\n\nQuestion: ")
         answer = self.answers.get(question, "")
-        return {"answers": [answer] if answer and answer.lower() in passages.lower() else []}
+        told = [int(number) for number, text in _PASSAGE.findall(passages) if answer.lower() in text.lower()]
+        return {"answers": [answer], "used": told[:1]} if answer and told else {"answers": [], "used": []}
 
     def extract_triples(self, said: str) -> dict[str, Any]:
+        passages, _, question = said.rpartition("\n\nThe question: ")
+        answer = self.answers.get(question, "").lower()
         found: list[tuple[str, str, str]] = []
-        for _, passage in re.findall(r"(?m)^\[(\d+)\] (.*)$", said.rpartition("\n\nThe question: ")[0]):
+        for _, passage in _PASSAGE.findall(passages):
             title, _, text = passage.partition(". ")
             found += [triple for line in text.split(". ") for triple in triples_of_sentence(line, title)][:20]
-        triples = found[:30]
+        triples = sorted(found, key=lambda triple: answer not in " ".join(triple).lower())[:30]
         return {"triples": [dict(zip(("head", "relation", "tail"), triple, strict=True)) for triple in triples]}
 
 

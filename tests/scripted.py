@@ -13,8 +13,14 @@ from pyfast.llm import Completion, FullLLM, Request
 from pyfast.retrieval import Index
 from pyfast.systems import load_system, names
 from pyfast.systems.conversations import RESOLVE_TURN, REWRITE_TURN
+from pyfast.systems.hseq.head import head_prompt
+from pyfast.systems.mtqa.prompts import SUMMARY, SUMMARY_ALONE
+from pyfast.systems.prompts import ANSWER, COT, DIRECT, unless_known
+from pyfast.systems.subqrag.prompts import FROM_MEMORY
 
 KINDS = {prompt.system: prompt.name for name in names() for prompt in load_system(name).prompts}
+MAY_ABSTAIN = (ANSWER, DIRECT, COT, SUMMARY, SUMMARY_ALONE, FROM_MEMORY, head_prompt(1))
+KINDS |= {unless_known(prompt, False).system: prompt.name for prompt in MAY_ABSTAIN}
 KINDS |= {prompt.system: prompt.name for prompt in (JUDGE, REWRITE_TURN, RESOLVE_TURN)}
 Reply = str | dict[str, Any] | Completion | Exception
 

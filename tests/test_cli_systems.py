@@ -54,7 +54,7 @@ def test_presets_are_shown() -> None:
 
 def test_prompts_are_named() -> None:
     assert "prompts: guide, select, head, verify\n" in told("hseq") and "prompts: none\n" in told("graph_convqa")
-    assert told("cot").endswith("settings: none\n")
+    assert "prompts: cot, long_cot\n" in told("cot")
 
 
 def test_roles_are_named_with_their_prompts() -> None:

@@ -46,7 +46,7 @@ def test_a_table_is_written_and_nothing_else(tmp_path: Path) -> None:
     assert list(written) == [page]
     assert written[page] == (
         f"before\n<!-- settings: rag -->\n\n{settings_table('rag')}\n\n<!-- end -->\nbetween\n"
-        "<!-- settings: cot -->\n\nIt has no settings.\n\n<!-- end -->\n"
+        f"<!-- settings: cot -->\n\n{settings_table('cot')}\n\n<!-- end -->\n"
     )
     page.write_text(written[page])
     assert SCRIPT["outdated"](tmp_path) == {}

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from pyfast.engine import Answer, Context, Question
-from pyfast.systems.prompts import COT, final_text
-from pyfast.systems.system import Settings, System
+from pyfast.systems.prompts import COT, LONG_COT, final_text, long_text, unless_known
+from pyfast.systems.system import Answering, System
 
 
-async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
+async def answer(question: Question, ctx: Context, settings: Answering) -> Answer:
     """Ask for steps, then for the answer."""
-    reply = await ctx.generate(COT, question=question.text)
+    if settings.long_answer:
+        told = await ctx.generate(LONG_COT, question=question.text)
+        return Answer(long_text(told.paragraphs), trace={"reasoning": told.reasoning})
+    reply = await ctx.generate(unless_known(COT, settings.abstain), question=question.text)
     return Answer(final_text(reply.answer), trace={"reasoning": reply.reasoning})
 
 
 SYSTEM = System(
     "cot",
     answer,
-    Settings,
-    (COT,),
+    Answering,
+    (COT, LONG_COT),
     needs_index=False,
     summary="baseline: chain of thought, the LLM alone, without evidence",
     paper="a baseline of MTQA",

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from pyfast.engine import Answer, Context, Question
-from pyfast.systems.prompts import DIRECT, final_text
-from pyfast.systems.system import Settings, System
+from pyfast.systems.prompts import DIRECT, LONG_DIRECT, final_text, long_text, unless_known
+from pyfast.systems.system import Answering, System
 
 
-async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
+async def answer(question: Question, ctx: Context, settings: Answering) -> Answer:
     """Ask."""
-    reply = await ctx.generate(DIRECT, question=question.text)
+    if settings.long_answer:
+        return Answer(long_text((await ctx.generate(LONG_DIRECT, question=question.text)).paragraphs))
+    reply = await ctx.generate(unless_known(DIRECT, settings.abstain), question=question.text)
     return Answer(final_text(reply.answer))
 
 
 SYSTEM = System(
     "direct",
     answer,
-    Settings,
-    (DIRECT,),
+    Answering,
+    (DIRECT, LONG_DIRECT),
     needs_index=False,
     summary="baseline: what the LLM knows, in one call, without evidence",
     paper="a baseline of SubQRAG",

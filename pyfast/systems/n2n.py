@@ -14,13 +14,13 @@ from pyfast.errors import AnswerError
 from pyfast.retrieval import Centrality, Pool, Rank, RerankConfig, bridge_select, rerank_pools, traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
-from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, answer_prompt, final_text, plan_prompt
+from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, answer_prompt, final_text, plan_prompt, unless_known
 
 ANYTHING = "name or value"
 _PLACE = re.compile(r"\{entity([12])\}")
 
 
-class Settings(system.Settings):
+class Settings(system.Abstaining):
     """The paper's hyperparameters, and its ablations as switches."""
 
     renamed: ClassVar[Mapping[str, str]] = {
@@ -139,14 +139,16 @@ class Settings(system.Settings):
 
 
 PRESETS = {
-    "vanilla-rag": Preset({"decompose": False, "graph": False}, 'table 2, "Vanilla RAG"'),
-    "decomposition": Preset({"decompose": True, "graph": False}, 'table 2, "RAG with Query Decomposition"'),
+    "vanilla-rag": Preset({"decompose": False, "graph": False, "abstain": False}, 'table 2, "Vanilla RAG"'),
+    "decomposition": Preset(
+        {"decompose": True, "graph": False, "abstain": False}, 'table 2, "RAG with Query Decomposition"'
+    ),
     "no-graphrank": Preset(
-        {"decompose": True, "graph": True, "ranking": "graph_rank", "alpha": 1.0},
+        {"decompose": True, "graph": True, "ranking": "graph_rank", "alpha": 1.0, "abstain": False},
         'table 2, "N2N-GQA w/o GraphRank"',
     ),
     "paper": Preset(
-        {"decompose": True, "graph": True, "ranking": "graph_rank", "alpha": 0.85},
+        {"decompose": True, "graph": True, "ranking": "graph_rank", "alpha": 0.85, "abstain": False},
         'table 2, "N2N-GQA w/ GraphRank": the whole pipeline',
     ),
 }
@@ -216,7 +218,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     final = await reranked(candidates, question.text, ctx, settings, settings.final_min, settings.final_max, True)
     evidence.append(final)
     trace["final"] = traced(ctx.index, final)
-    prompt = answer_prompt(ctx, final)
+    prompt = unless_known(answer_prompt(ctx, final), settings.abstain)
     reply = await ctx.generate(
         prompt, context=await ctx.narrative(final, prompt), path=reasoning_path(path), question=question.text
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from math import ceil
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, create_model
 
@@ -16,6 +16,9 @@ from pyfast.retrieval import Pool
 from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS
 
 INSUFFICIENT = "insufficient evidence"
+M = TypeVar("M", bound=BaseModel)
+_PARAGRAPHS = 12
+_Paragraph = Annotated[str, Field(min_length=1, max_length=600)]
 _SHORT = 300
 """Characters of an answer that is no list"""
 
@@ -59,6 +62,19 @@ class AnswerFields(BaseModel):
     """The final answer."""
 
     answer: str = Field(max_length=300)
+
+
+class LongFields(BaseModel):
+    """An answer to an open question."""
+
+    paragraphs: list[_Paragraph] = Field(min_length=1, max_length=_PARAGRAPHS)
+
+
+class LongReasonedFields(BaseModel):
+    """Reasoning, then such an answer."""
+
+    reasoning: str = Field(max_length=800)
+    paragraphs: list[_Paragraph] = Field(min_length=1, max_length=_PARAGRAPHS)
 
 
 class ReasonedFields(BaseModel):
@@ -189,7 +205,8 @@ DIRECT = Prompt(
     name="direct",
     system=(
         "You answer questions from what you know. Reply in JSON with the field answer: only the name, number or "
-        "short phrase asked for, no sentence, of at most 300 characters."
+        "short phrase asked for, no sentence, of at most 300 characters. If you do not know, the answer is "
+        f"'{INSUFFICIENT}'."
     ),
     user="Question: $question",
     answer=AnswerFields,
@@ -201,13 +218,71 @@ COT = Prompt(
     name="cot",
     system=(
         "You answer questions from what you know. Reply in JSON: reasoning, a few short steps in at most 800 "
-        "characters; then answer, only the name, number or short phrase asked for, at most 300."
+        "characters; then answer, only the name, number or short phrase asked for, at most 300. If you do not "
+        f"know, the answer is '{INSUFFICIENT}'."
     ),
     user="Think step by step.\nQuestion: $question",
     answer=ReasonedFields,
     max_tokens=400,
     role="answer",
 )
+
+
+_LONG = (
+    f" Reply in JSON: {{steps}}paragraphs, at most {_PARAGRAPHS} of at most 600 characters each: first what"
+    " answers the question, then what it rests on and what belongs to it, in an order that a reader can follow; a"
+    " paragraph may begin with a heading of a few words."
+)
+
+LONG_ANSWER = Prompt(
+    name="long_answer",
+    system="You answer questions from evidence, in detail." + _LONG.format(steps="") + " Keep to what it says.",
+    user="Evidence:\n$context\n\nQuestion: $question",
+    answer=LongFields,
+    max_tokens=2400,
+    role="answer",
+)
+
+LONG_DIRECT = Prompt(
+    name="long_direct",
+    system="You answer questions from what you know, in detail." + _LONG.format(steps=""),
+    user="Question: $question",
+    answer=LongFields,
+    max_tokens=2400,
+    role="answer",
+)
+
+LONG_COT = Prompt(
+    name="long_cot",
+    system=(
+        "You answer questions from what you know, in detail."
+        + _LONG.format(steps="reasoning, a few short steps in at most 800 characters; then ")
+    ),
+    user="Think step by step.\nQuestion: $question",
+    answer=LongReasonedFields,
+    max_tokens=2700,
+    role="answer",
+)
+
+
+def long_text(paragraphs: Iterable[str]) -> str | None:
+    """A long answer, with empty lines between its paragraphs; None where it has none."""
+    return "\n\n".join(filter(None, map(str.strip, paragraphs))) or None
+
+
+_MAY_ABSTAIN = re.compile(rf"\bIf [^.]*, the answer is '{INSUFFICIENT}'\.")
+
+
+def unless_known(prompt: Prompt[M], abstain: bool) -> Prompt[M]:
+    """The prompt; without `abstain` it asks for the likeliest answer where that is not told."""
+    return prompt if abstain else _guessing(prompt)
+
+
+@cache
+def _guessing(prompt: Prompt[M]) -> Prompt[M]:
+    said, places = _MAY_ABSTAIN.subn("If that is not told, give the likeliest answer.", prompt.system)
+    assert places == 1, prompt.name
+    return prompt.overridden(system=said)
 
 
 _REFUSAL = re.compile(

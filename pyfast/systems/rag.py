@@ -6,10 +6,10 @@ from pydantic import Field
 
 from pyfast.engine import Answer, Context, Question
 from pyfast.systems import system
-from pyfast.systems.prompts import ANSWER, answer_prompt, final_text
+from pyfast.systems.prompts import ANSWER, LONG_ANSWER, answer_prompt, final_text, long_text, unless_known
 
 
-class Settings(system.Settings):
+class Settings(system.Answering):
     """How much is retrieved."""
 
     k: int = Field(default=10, ge=1, le=10_000, description="Passages and rows retrieved.")
@@ -19,7 +19,11 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     """Retrieve, answer."""
     pool = await ctx.retrieve(question.text, settings.k)
     ctx.so_far(lambda: Answer(None, ctx.evidence(pool)))
-    prompt = answer_prompt(ctx, pool)
+    if settings.long_answer:
+        context = await ctx.narrative(pool, LONG_ANSWER)
+        told = await ctx.generate(LONG_ANSWER, context=context, question=question.text)
+        return Answer(long_text(told.paragraphs), ctx.evidence(pool))
+    prompt = unless_known(answer_prompt(ctx, pool), settings.abstain)
     context = await ctx.narrative(pool, prompt)
     reply = await ctx.generate(prompt, context=context, path="", question=question.text)
     return Answer(final_text(reply.answer), ctx.evidence(pool))
@@ -29,7 +33,7 @@ SYSTEM = system.System(
     "rag",
     answer,
     Settings,
-    (ANSWER,),
+    (ANSWER, LONG_ANSWER),
     summary="baseline: one search, its list as it is, one call of the LLM",
     paper="a baseline of N2N-GQA",
 )

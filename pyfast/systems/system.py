@@ -39,7 +39,29 @@ class Settings(BaseModel):
     """What changes nothing beside other settings, and is refused there where it is given"""
 
 
-class WithKnowledge(Settings):
+class Abstaining(Settings):
+    """Base of the settings of systems whose answer may be that it is not told."""
+
+    abstain: bool = Field(
+        default=True,
+        description="The answer may be that the evidence does not tell. Off: else the likeliest is asked for, for"
+        " scores count an abstention as wrong.",
+    )
+
+
+class Answering(Abstaining):
+    """Base of those that also answer open questions."""
+
+    inert: ClassVar[tuple[Inert, ...]] = (Inert(("abstain",), "long_answer", (True,)),)
+
+    long_answer: bool = Field(
+        default=False,
+        description="The answer is a text of several paragraphs, for open questions. Off: the name, number or"
+        " phrase asked for.",
+    )
+
+
+class WithKnowledge(Abstaining):
     """Base of the settings of systems that draw on a store of knowledge."""
 
     embedder: str = Field(

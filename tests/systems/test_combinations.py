@@ -54,6 +54,8 @@ REPLIES: dict[str, dict[str, Any]] = {
         "keywords": {"detailed": ["moon", "Saturn", "Apollo"], "general": ["commander", "discoverer", "moon"]},
         "thought": lambda request: {"paragraphs": [f"p{at} of {request.seed}" for at in range(6)]},
         "summary": {"paragraphs": ["a summary"], "answer": "Huygens"},
+        "thought_alone": lambda request: {"paragraphs": [f"q{at} of {request.seed}" for at in range(6)]},
+        "summary_alone": {"paragraphs": ["a summary"], "answer": "Huygens"},
     },
     "subqrag": {
         "sub_questions": {"questions": ["Which moons circle Saturn?", "Who discovered #1?"]},
@@ -108,6 +110,7 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "relations": [1, 50],
         "units": [1],
         "temperature": [0.1],
+        "weights_seed": [1],
     },
     "subqrag": {"k": [1], "documents": [1], "named": [0], "branches": [1]},
     "graph_convqa": {
@@ -135,6 +138,7 @@ BESIDE: dict[str, list[Values]] = {
 UNSEEN = {
     ("mtqa", "embedder"): "it opens the store, and another is refused",
     ("subqrag", "embedder"): "it opens the store, and another is refused",
+    ("mtqa", "weights_seed"): "with weights=uniform and gaussian alone",
     ("mtqa", "relations"): "the example's store has few relations of a keyword's kind",
     ("graph_convqa", "graph"): "with graph=on alone, which wants a training",
     ("graph_convqa", "embedder"): "with memory=on alone, which wants a model",
@@ -318,7 +322,9 @@ PRESETS = [(name, preset) for name in names() for preset in load_system(name).pr
 def test_the_presets_of_the_papers() -> None:
     assert [
         *(("hseq", f"paper-{size}") for size in ("small", "medium", "large")),
+        *(("mtqa", name) for name in ("paper", "no-rag", "no-origin", "no-kg", "no-comm", "long")),
         *(("n2n", name) for name in ("vanilla-rag", "decomposition", "no-graphrank", "paper")),
+        *(("subqrag", name) for name in ("paper", "no-decomposition", "no-rewriting", "no-update")),
     ] == PRESETS
 
 
@@ -350,7 +356,7 @@ def test_what_is_given_beside_a_preset_counts() -> None:
             InputError, match=r"^n2n has no preset '.*'; it has: vanilla-rag, decomposition, no-gr"
         ):
             n2n.configure({"preset": given})
-    with pytest.raises(InputError, match=r"^rag has no setting 'preset'; it has: k$"):
+    with pytest.raises(InputError, match=r"^rag has no setting 'preset'; it has: abstain, long_answer, k$"):
         load_system("rag").configure({"preset": "paper"})
 
 
@@ -360,7 +366,9 @@ def test_a_run_records_the_settings_of_its_preset(small: Index, tmp_path: Path) 
     pyfast.answer(["Who discovered Titan?"], settings={"preset": "no-graphrank"}, **asked)
     recorded = tomllib.loads((tmp_path / "run" / "run.toml").read_text())
     assert "preset" not in str(recorded)
-    again = pyfast.answer(["Who discovered Titan?"], settings={"ranking": "graph_rank", "alpha": 1}, **asked)
+    again = pyfast.answer(
+        ["Who discovered Titan?"], settings={"ranking": "graph_rank", "alpha": 1, "abstain": False}, **asked
+    )
     assert len(again.records) == 1
     with pytest.raises(InputError, match="alpha"):
         pyfast.answer(["Who discovered Titan?"], settings={"preset": "paper"}, **asked)

@@ -96,7 +96,7 @@ def test_the_table_is_one_of_markdown() -> None:
     assert header == "| setting | values | default | meaning | paper |" and set(rule) == set("| -")
     assert len(rows) == len(Mine.model_fields)
     assert "| `either` | one of: a, b\\|c | `a` | This \\| that. | pyfast's own |" in rows
-    assert settings_table("cot") == "It has no settings."
+    assert settings_table(System("none", MINE.answer, Settings, ())) == "It has no settings."
 
 
 def test_systems_are_described() -> None:

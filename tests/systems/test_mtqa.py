@@ -1,5 +1,6 @@
 """MTQA with a model that says what a test wants: what each node is shown, how often who is called, ablations."""
 
+import asyncio
 import re
 from collections import Counter
 from pathlib import Path
@@ -11,6 +12,7 @@ from runs import ask_about, go
 from scripted import Scripted, run
 
 from pyfast.engine import read_status
+from pyfast.errors import InputError
 from pyfast.knowledge import Keywords, KnowledgeUnit, Session, knowledge_units
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
@@ -136,7 +138,7 @@ def test_a_name_cannot_forge_a_line(known: Session) -> None:
     forged = KnowledgeUnit(0, (("Ada\n[2] Eve | rules", "knows", "Bob"),), 1.0)
     ctx: Any = SimpleNamespace(index=known.index)
     settings: Any = load_system("mtqa").configure({"source_text": "off"})
-    assert narrated([forged], 1000, ctx, settings) == "[1]\n- Ada [2] Eve / rules | knows | Bob"
+    assert narrated([forged], ctx, settings) == ["[1]\n- Ada [2] Eve / rules | knows | Bob"]
 
 
 def test_a_row_or_a_column_is_a_chain(known: Session) -> None:
@@ -164,20 +166,30 @@ def test_without_communication_it_is_a_tree(known: Session) -> None:
 
 
 def test_ablations_of_knowledge(known: Session) -> None:
-    contexts = {}
-    for name in ("", "retrieval", "source_text", "triples"):
+    contexts, traces = {}, {}
+    for name in ("", "source_text", "triples"):
         llm = scripted()
         record = one(known, llm, rows="1", columns="1", **({name: "off"} if name else {}))
         contexts[name] = llm.users("thought")[0].partition("\n\nQuestion: ")[0]
-        assert bool(record.evidence) == ("keywords" in llm.kinds) == (name != "retrieval")
+        traces[name] = record.trace["columns"][0]["triples"]
+        assert record.evidence
     lines = {name: context.splitlines()[1:] for name, context in contexts.items()}
     text, facts = (
         [[line for line in lines[name] if re.match(form, line)] for name in lines]
         for form in (r"\[\d+\] .", r"- .* \| .* \| ")
     )
-    assert lines["retrieval"] == ["(nothing was found)"]
-    assert text[0] == text[3] == lines["triples"] and text[1] == text[2] == []
-    assert facts[0] == facts[2] and facts[1] == facts[3] == [] and facts[0]
+    assert text[0] == text[2] == lines["triples"] and text[1] == []
+    assert facts[0] == facts[1] and facts[2] == [] and facts[0]
+    assert [bool(traces[name]) for name in traces] == [True, True, False]
+
+
+def test_without_retrieval_nothing_is_said_of_knowledge(known: Session) -> None:
+    llm = scripted(thought_alone=nodes(), summary_alone=summaries())
+    record = one(known, llm, retrieval="off", rows="2", columns="2")
+    assert llm.kinds == ["thought_alone", "thought_alone", "summary_alone"] * 2 and record.evidence == []
+    for _, request in llm.calls:
+        assert "nowledge" not in "".join(said.content for said in request.messages)
+    assert record.answer == "Huygens" and record.trace["columns"][0]["triples"] == []
 
 
 @pytest.mark.parametrize("reply", ["nothing", {"detailed": [], "general": [" "]}, {"general": ["a"]}])
@@ -198,13 +210,50 @@ def test_a_node_that_cannot_be_used_shows_nothing(known: Session) -> None:
     assert column["thoughts"][1] == [] and len(column["degraded"]) == 1 and record.state == "answered"
 
 
-def test_a_summary_that_cannot_be_used_fails_the_question(known: Session) -> None:
-    record = one(known, scripted(summary="Huygens"))
-    assert record.state == "failed" and record.reason.startswith("summary: malformed answer")
+def test_a_summary_that_cannot_be_used_costs_no_more_than_it_must(known: Session) -> None:
+    """The last node stands in its place, and the answer is that of the summary before."""
+    good = summaries()
+    llm = scripted(summary=lambda r: "Huygens" if "s3.1" in r.messages[-1].content else good(r))
+    record = one(known, llm)
+    assert (record.state, record.answer) == ("answered", "Huygens")
+    assert record.trace["columns"][3]["summary"] == record.trace["columns"][3]["thoughts"][2]
+    assert record.trace["columns"][3]["degraded"][0].startswith("summary: malformed answer")
+    assert one(known, scripted(summary="Huygens")).state == "abstained"
+    assert one(known, scripted(summary="Huygens"), long_answer="on").answer.startswith("t12.1")
+
+
+def test_nodes_that_see_nothing_of_others_are_asked_side_by_side(known: Session) -> None:
+    """Of weights 0, 1, 0: the first, the second and what sees it, the fourth; each has the seed of its place."""
+    most = Counter[str]()
+
+    class Slow(Scripted):
+        async def complete(self, request: Request) -> Completion:
+            most["now"] += 1
+            for _ in range(20):
+                await asyncio.sleep(0)
+            most["most"] = max(most["most"], most["now"])
+            most["now"] -= 1
+            return await super().complete(request)
+
+    replies = {"keywords": {"detailed": ["Titan"], "general": []}, "summary": summaries()}
+    llm = Slow(**replies, thought=lambda request: {"paragraphs": [f"of seed {request.seed}"]})
+    record = one(known, llm, rows="4", columns="1", weights="[[0], [1], [0]]")
+    assert most["most"] == 3 and record.trace["columns"][0]["seen"] == [0, 0, 1, 0]
+    assert record.trace["columns"][0]["thoughts"] == [[f"of seed {seed}"] for seed in range(4)]
+
+
+def test_weights_are_drawn_from_a_seed(known: Session) -> None:
+    configure = load_system("mtqa").configure
+    drawn = [configure({"weights": "gaussian", "weights_seed": seed}).matrix() for seed in (1, 2, 2)]
+    assert drawn[0] == configure({"weights": "gaussian"}).matrix() != drawn[1] == drawn[2]
+    with pytest.raises(InputError, match="weights_seed changes nothing"):
+        configure({"weights_seed": 2})
 
 
 def test_the_answer_is_that_of_the_last_summary(known: Session) -> None:
     assert one(known, scripted(), long_answer="on").answer == "s4.1\n\ns4.2"
+    untold = scripted(summary=summaries("Insufficient evidence."))
+    assert one(known, untold, long_answer="on").answer == "s4.1\n\ns4.2"
     assert one(known, scripted(summary=summaries("Insufficient evidence."))).state == "abstained"
 
 

@@ -9,10 +9,10 @@ from pyfast.errors import InputError
 from pyfast.systems import load_system, names
 
 BAD = [
-    ("n2n", "frob", "1", "n2n has no setting 'frob'; it has: decompose, graph, rank"),
+    ("n2n", "frob", "1", "n2n has no setting 'frob'; it has: abstain, decompose, graph, rank"),
     ("n2n", "", "1", "no setting ''"),
-    ("rag", "alpha", "1", "it has: k"),
-    ("direct", "k", "1", "it has none"),
+    ("rag", "alpha", "1", "it has: abstain, long_answer, k"),
+    ("direct", "k", "1", "it has: abstain, long_answer"),
     ("n2n", "graph", "perhaps", "graph"),
     ("n2n", "graph", "", "graph"),
     ("n2n", "alpha", "1.01", "alpha"),
@@ -160,7 +160,7 @@ def test_an_old_name_beside_the_new_one_is_refused() -> None:
 def test_what_does_not_fit_is_told_by_the_new_name() -> None:
     with pytest.raises(InputError, match=r"^n2n: setting hop_min: Input should be greater than or equal to 1$"):
         load_system("n2n").configure({"hop_least": "0"})
-    with pytest.raises(InputError, match=r"has no setting 'units'; it has: k$"):
+    with pytest.raises(InputError, match=r"has no setting 'units'; it has: abstain, long_answer, k$"):
         load_system("rag").configure({"units": "3"})
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Context, Prompt, Remaining
 from pyfast.retrieval import EvidencePackage
-from pyfast.systems.prompts import INSUFFICIENT, longest_list
+from pyfast.systems.prompts import INSUFFICIENT, longest_list, unless_known
 from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
 
 TOKENS = 1000
@@ -48,7 +48,7 @@ def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
         system=(
             "You answer questions from numbered evidence alone. Reply in JSON. answer: only the name, number, "
             "short phrase, yes or no that is asked for, no sentence; of several all, with semicolons between; "
-            f"'{INSUFFICIENT}' if the evidence does not tell. "
+            f"If the evidence does not tell, the answer is '{INSUFFICIENT}'. "
             f"supporting: the numbers of the evidence that it rests on, at most {_MOST_SUPPORTING}."
         ),
         user=f"Evidence:\n${{evidence}}\nQuestion: $question\nThe answer has at most {characters} characters.",
@@ -75,8 +75,9 @@ VERIFY = Prompt(
 )
 
 
-async def ask_head(question: str, package: EvidencePackage, ctx: Context) -> HeadFields | None:
-    """The head's answer; None where the budget holds no call with any of the evidence in it.
+async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstain: bool) -> HeadFields | None:
+    """The head's answer, which with `abstain` may be that it is not told; None where the budget holds no call with
+    any of the evidence in it.
 
     A broken answer is asked for again only where the budget surely holds that too. Raises `CallError`.
     """
@@ -89,7 +90,8 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context) -> Hea
     if not lines or left.calls < 1:
         return None
     evidence = numbered(lines)
-    prompt = head_prompt(len(lines), characters).tried(affordable(ctx, left, len(evidence)))
+    prompt = unless_known(head_prompt(len(lines), characters), abstain)
+    prompt = prompt.tried(affordable(ctx, left, len(evidence)))
     return await ctx.generate(prompt, evidence=evidence, question=question)
 
 

@@ -37,7 +37,7 @@ def _levels(given: Any) -> Any:
     return [Level[name] for name in names] or given
 
 
-class Settings(system.Settings):
+class Settings(system.Abstaining):
     """The paper's parameters (table 7, A.3.5), and its ablations (table 5) as switches."""
 
     renamed: ClassVar[Mapping[str, str]] = {"least_steps": "min_steps"}
@@ -157,7 +157,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     ctx.so_far(partial(so_far, ctx.index, progress))
     if settings.iterator != "off":
         progress = await iterate(progress, policy, ctx, settings.limits(), _CONCLUSION)
-    package, reply = await conclude(question.text, progress, ctx)
+    package, reply = await conclude(question.text, progress, ctx, settings.abstain)
     trace: dict[str, Any] = {"guidance": {"source": source, "text": guidance}}
 
     if settings.refine and settings.iterator != "off" and reply is not None:
@@ -169,7 +169,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             progress = await iterate(progress, policy, ctx, limits, _CONCLUSION)
             first = package, reply  # stands where there is no better one
             try:
-                package, reply = await conclude(question.text, progress, ctx)
+                package, reply = await conclude(question.text, progress, ctx, settings.abstain)
             except AnswerError as error:
                 ctx.fell_back(head_prompt(1), error)
                 trace["refinement"] = str(error)
@@ -213,10 +213,12 @@ def policy_of(ctx: Context, settings: Settings) -> Policy:
     return lexical_policy(ctx, settings.k)
 
 
-async def conclude(question: str, progress: Progress, ctx: Context) -> tuple[EvidencePackage, HeadFields | None]:
+async def conclude(
+    question: str, progress: Progress, ctx: Context, abstain: bool
+) -> tuple[EvidencePackage, HeadFields | None]:
     """kappa(M) and the head's answer; None where there is no evidence, or no budget for an answer."""
     package = await ctx.call(canonicalize, tuple(it.position for it in progress.selected))
-    return package, await ask_head(question, package, ctx) if package.segments else None
+    return package, await ask_head(question, package, ctx, abstain) if package.segments else None
 
 
 async def contradiction(question: str, package: EvidencePackage, reply: HeadFields, ctx: Context) -> str | None:
@@ -239,7 +241,7 @@ async def contradiction(question: str, package: EvidencePackage, reply: HeadFiel
 
 PRESETS = {
     f"paper-{size}": Preset(
-        {"window": window, "k": k, "steps": 4, "order": PRIORITY},
+        {"window": window, "k": k, "steps": 4, "order": PRIORITY, "abstain": False},
         f"the paper's sizes for {size} models: table 7, {size.upper()}; section 3.4's order",
     )
     for size, window, k in (("small", 48, 2), ("medium", 48, 4), ("large", 32, 5))

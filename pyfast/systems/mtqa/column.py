@@ -29,6 +29,8 @@ class Column:
     summary: list[str] = field(default_factory=list)
     """Paragraphs (Sn)"""
     answer: str = ""
+    shown: dict[KnowledgeUnit, None] = field(default_factory=dict)
+    """The units that prompts held"""
     degraded: list[str] = field(default_factory=list)
     """What the LLM did not give in the right form"""
 
@@ -58,13 +60,12 @@ def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
     return ScoredSegments(ctx.index.passages[list(best)], np.array(list(best.values()), np.float32))
 
 
-def traced(column: Column) -> dict[str, Any]:
-    """The column in JSON types."""
-    units = [*column.units, *column.correcting]
+def traced(column: Column, triples: bool) -> dict[str, Any]:
+    """The column in JSON types; with the `triples` that its prompts held, if they held any."""
     fields = {
         "thoughts": column.thoughts,
         "seen": column.seen,
         "summary": column.summary,
-        "triples": list(dict.fromkeys(triple for unit in units for triple in unit.triples)),
+        "triples": list(dict.fromkeys(triple for unit in column.shown for triple in unit.triples)) * triples,
     }
     return {**fields, "degraded": column.degraded} if column.degraded else fields

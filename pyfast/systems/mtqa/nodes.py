@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from pyfast.engine import Context, Question, Sampling
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Keywords, KnowledgeUnit, Session, knowledge_units
 from pyfast.knowledge.names import escape_name
-from pyfast.systems.mtqa.column import Column, paragraphs, under
-from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY, THOUGHT
+from pyfast.systems.mtqa.column import Column, communicated, paragraphs, under
+from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY, SUMMARY_ALONE, THOUGHT, THOUGHT_ALONE
 from pyfast.systems.mtqa.settings import Settings
-from pyfast.systems.prompts import tidied
+from pyfast.systems.prompts import tidied, unless_known
+from pyfast.systems.together import together
 from pyfast.token_budget import fit
 
 
@@ -37,6 +39,31 @@ async def retrieve(
     )
 
 
+async def fill(
+    column: Column,
+    passed: Sequence[float],
+    number: int,
+    question: Question,
+    draft: Sequence[str],
+    ctx: Context,
+    settings: Settings,
+) -> None:
+    """Equations 7 and 8: the nodes of a column; side by side, but for those that see something of the one above.
+
+    `passed`: how much of the node above each sees.
+    """
+
+    async def chain(rows: range) -> None:
+        for row in rows:
+            seen = communicated(column.thoughts[row - 1], passed[row]) if row else []
+            column.seen[row] = len(seen)
+            seed = number * len(passed) + row
+            column.thoughts[row] = await think(question, draft, seen, column, seed, ctx, settings)
+
+    starts = [row for row, weight in enumerate(passed) if not weight]
+    await together(chain(range(*ends)) for ends in pairwise([*starts, len(passed)]))
+
+
 async def think(
     question: Question,
     draft: Sequence[str],
@@ -47,18 +74,19 @@ async def think(
     settings: Settings,
 ) -> list[str]:
     """Equation 8: one node. One that cannot be used is empty, and shows the next one nothing."""
-    budget = ctx.text_budget(THOUGHT)
+    prompt = THOUGHT if settings.retrieval else THOUGHT_ALONE
+    budget = ctx.text_budget(prompt)
     try:
         reply = await ctx.generate(
-            THOUGHT,
+            prompt,
             Sampling(settings.temperature, seed),
-            context=narrated(column.units, budget // 2, ctx, settings),
+            **_knowledge(column, column.units, budget // 2, ctx, settings),
             question=question.text,
             draft=under("Draft:", fit(draft, budget // 4, first="cut")),
             other=under("Another line of thought ended:", fit(seen[::-1], budget // 4, first="cut")[::-1]),
         )
     except AnswerError as error:
-        ctx.fell_back(THOUGHT, error)
+        ctx.fell_back(prompt, error)
         column.degraded.append(str(error))
         return []
     return paragraphs(reply.paragraphs)
@@ -67,27 +95,48 @@ async def think(
 async def summarise(
     question: Question, draft: Sequence[str], column: Column, ctx: Context, settings: Settings
 ) -> None:
-    """Equation 11: what the column comes to, held against the knowledge."""
-    budget = ctx.text_budget(SUMMARY)
+    """Equation 11: what the column comes to, held against the knowledge.
+
+    Where the summary cannot be used, the last node that can be stands in its place, and there is no short answer.
+    """
+    prompt = SUMMARY if settings.retrieval else SUMMARY_ALONE
+    budget = ctx.text_budget(prompt)
     share = budget // (4 * max(len(column.thoughts), 1))
     thoughts = [
         f"({i})\n" + "\n".join(fit(thought, share, first="cut")) for i, thought in enumerate(column.thoughts, 1)
     ]
-    reply = await ctx.generate(
-        SUMMARY,
-        context=narrated(column.correcting, budget // 2, ctx, settings),
-        question=question.text,
-        draft=under("Draft:", fit(draft, budget // 4, first="cut")),
-        thoughts="\n".join(thoughts),
-    )
-    column.summary, column.answer = paragraphs(reply.paragraphs), reply.answer
+    try:
+        reply = await ctx.generate(
+            unless_known(prompt, settings.abstain or settings.long_answer),
+            **_knowledge(column, column.correcting, budget // 2, ctx, settings),
+            question=question.text,
+            draft=under("Draft:", fit(draft, budget // 4, first="cut")),
+            thoughts="\n".join(thoughts),
+        )
+    except AnswerError as error:
+        ctx.fell_back(prompt, error)
+        column.degraded.append(str(error))
+        column.summary = next((thought for thought in reversed(column.thoughts) if thought), [*draft])
+    else:
+        column.summary, column.answer = paragraphs(reply.paragraphs), reply.answer
 
 
-def narrated(units: Sequence[KnowledgeUnit], budget: int, ctx: Context, settings: Settings) -> str:
+def _knowledge(
+    column: Column, units: Sequence[KnowledgeUnit], budget: int, ctx: Context, settings: Settings
+) -> dict[str, str]:
+    """The field of a prompt that holds knowledge units, if it has one; the column notes which of them fit."""
+    if not settings.retrieval:
+        return {}
+    blocks = fit(narrated(units, ctx, settings), budget, first="cut")
+    column.shown.update(dict.fromkeys(units[: len(blocks)]))
+    return {"context": "\n".join(blocks) or "(nothing was found)"}
+
+
+def narrated(units: Sequence[KnowledgeUnit], ctx: Context, settings: Settings) -> list[str]:
     """Knowledge units as the LLM reads them: numbered source texts, each above the triples that it says."""
     blocks = []
     for number, unit in enumerate(units, start=1):
         text = " " + ctx.index.text(unit.passage) if settings.source_text else ""
         triples = [f"\n- {' | '.join(map(escape_name, triple))}" for triple in unit.triples if settings.triples]
         blocks.append(f"[{number}]{text}{''.join(triples)}")
-    return "\n".join(fit(blocks, budget, first="cut")) or "(nothing was found)"
+    return blocks

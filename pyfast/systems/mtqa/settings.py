@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
-from pyfast.systems.mtqa.weights import Weights, communication_weights
+from pyfast.systems.mtqa.weights import DRAWN, SEED, Weights, communication_weights
 
 
 def _as_text(given: Any) -> Any:
@@ -22,8 +22,9 @@ class Settings(system.WithKnowledge):
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("source_text", "triples", "entities", "relations", "units"), "retrieval", (False,)),
-        Inert(("weights",), "communication", (False,)),
-        Inert(("weights", "communication"), "rows", (1,)),  # no node has one above it
+        Inert(("weights", "weights_seed"), "communication", (False,)),
+        Inert(("weights", "weights_seed", "communication"), "rows", (1,)),  # no node has one above it
+        Inert(("abstain",), "long_answer", (True,)),
     )
 
     rows: int = Field(
@@ -46,6 +47,13 @@ class Settings(system.WithKnowledge):
         " `hor-S` or `vert&hor-S` with C and S from 0 to 1, or (rows - 1) lists of one number per column, in"
         " JSON.",
         json_schema_extra={"paper": "equations 8 and 9; figure 3"},
+    )
+    weights_seed: int = Field(
+        default=SEED,
+        ge=0,
+        le=2**31,
+        description="What the weights `uniform` and `gaussian` are drawn from.",
+        json_schema_extra={"paper": "figure 3"},
     )
     retrieval: bool = Field(
         default=True,
@@ -109,8 +117,13 @@ class Settings(system.WithKnowledge):
         if not self.source_text and not self.triples:
             raise ValueError("units without source_text and triples are empty: give retrieval=off")
         self.matrix()  # refuses weights that do not fit
+        if self.weights_seed != SEED and self.weights not in DRAWN:
+            raise ValueError(
+                f"weights_seed changes nothing with weights={self.weights}: give {' or '.join(DRAWN)}"
+            )
         return self
 
     def matrix(self) -> Weights:
         """Equation 9: what each node sees of the one above it."""
-        return communication_weights(self.weights if self.communication else "const-0", self.rows, self.columns)
+        weights = self.weights if self.communication else "const-0"
+        return communication_weights(weights, self.rows, self.columns, self.weights_seed)

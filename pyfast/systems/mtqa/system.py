@@ -5,11 +5,12 @@ from __future__ import annotations
 from pyfast.engine import Answer, Context, Question
 from pyfast.knowledge import Session
 from pyfast.systems import system
-from pyfast.systems.mtqa.column import Column, communicated, evidence, traced
-from pyfast.systems.mtqa.nodes import retrieve, summarise, think
-from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY, THOUGHT
+from pyfast.systems.combinations import Preset
+from pyfast.systems.mtqa.column import Column, evidence, traced
+from pyfast.systems.mtqa.nodes import fill, retrieve, summarise
+from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY, SUMMARY_ALONE, THOUGHT, THOUGHT_ALONE
 from pyfast.systems.mtqa.settings import Settings
-from pyfast.systems.prompts import final_text
+from pyfast.systems.prompts import final_text, long_text
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
@@ -19,35 +20,42 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     draft: list[str] = []
 
     def found(text: str | None = None) -> Answer:
-        return Answer(text, evidence(columns, ctx), {"columns": [traced(column) for column in columns]})
+        return Answer(
+            text, evidence(columns, ctx), {"columns": [traced(column, settings.triples) for column in columns]}
+        )
 
     ctx.so_far(found)
     for number in range(settings.columns):
-        column = Column()
+        column = Column(thoughts=[[] for _ in range(settings.rows)], seen=[0] * settings.rows)
         columns.append(column)
         column.units = await retrieve(question, draft, column, ctx, settings, session)  # equation 6
-        for row in range(settings.rows):
-            seen = communicated(column.thoughts[-1], weights[row - 1][number]) if row else []
-            seed = number * settings.rows + row
-            column.seen.append(len(seen))
-            column.thoughts.append(await think(question, draft, seen, column, seed, ctx, settings))
+        passed = [0.0, *(weights[row][number] for row in range(settings.rows - 1))]
+        await fill(column, passed, number, question, draft, ctx, settings)
         every = [paragraph for thought in column.thoughts for paragraph in thought]
         column.correcting = await retrieve(question, every, column, ctx, settings, session)  # equation 10
         await summarise(question, draft, column, ctx, settings)
         draft = column.summary
-    last = columns[-1]
-    text = final_text(last.answer)
-    if text is not None and settings.long_answer:
-        text = "\n\n".join(last.summary)
-    return found(text)
+    if settings.long_answer:
+        return found(long_text(draft))
+    return found(final_text(next((column.answer for column in reversed(columns) if column.answer), "")))
 
+
+PRESETS = {
+    "paper": Preset({"abstain": False}, 'table 3, "MTQA"'),
+    "no-rag": Preset({"abstain": False, "retrieval": False}, 'table 3, "-RAG"'),
+    "no-origin": Preset({"abstain": False, "source_text": False}, 'table 3, "-origin"'),
+    "no-kg": Preset({"abstain": False, "triples": False}, 'table 3, "-KG"'),
+    "no-comm": Preset({"abstain": False, "communication": False}, 'table 3, "-comm"'),
+    "long": Preset({"long_answer": True}, "table 2: answers of several paragraphs"),
+}
 
 SYSTEM = system.System(
     "mtqa",
     answer,
     Settings,
-    (KEYWORDS, THOUGHT, SUMMARY),
+    (KEYWORDS, THOUGHT, SUMMARY, THOUGHT_ALONE, SUMMARY_ALONE),
     opens=system.opens,
     summary="a matrix of thought over knowledge units, whose columns pass parts of their cells on",
     paper="MTQA: Matrix of Thought for Enhanced Reasoning in Complex Question Answering",
+    presets=PRESETS,
 )

@@ -11,24 +11,25 @@ import orjson
 Weights = tuple[tuple[float, ...], ...]
 """[rows - 1][columns]: what row i + 2 of a column sees of row i + 1, from 0 (nothing) to 1 (all)"""
 
-SCHEMES = ("uniform", "gaussian", "const-C", "vert-S", "hor-S", "vert&hor-S")
+SEED = 1
+DRAWN = ("uniform", "gaussian")
+SCHEMES = (*DRAWN, "const-C", "vert-S", "hor-S", "vert&hor-S")
 _STEPPED = re.compile(r"(const|vert|hor|vert&hor)-(\d(?:\.\d{1,6})?)")
-_SEED = 1
 _DIGITS = 9  # beyond these is the rounding of sums such as 0.1 + 0.2
 
 
-def communication_weights(name: str, rows: int, columns: int) -> Weights:
+def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) -> Weights:
     """The weights of a scheme of figure 3, or a matrix of numbers in JSON, for `rows` x `columns` nodes.
 
     `const-C` is C everywhere. `vert-S` grows from S by S with each row, `hor-S` with each column, `vert&hor-S`
-    with both; never beyond 1. `uniform` and `gaussian` are drawn, the same each time; the second is normalised.
+    with both; never beyond 1. `uniform` and `gaussian` are drawn from the seed; the second is normalised.
     Raises `ValueError` for another name, and a matrix that does not fit.
     """
     if name.lstrip().startswith("["):
         return _given(name, rows, columns)
     places = [[(row, column) for column in range(columns)] for row in range(rows - 1)]
-    if name in ("uniform", "gaussian"):
-        draw = random.Random(_SEED).random
+    if name in DRAWN:
+        draw = random.Random(seed).random
         drawn = [[draw() for _ in line] for line in places]
         return tuple(map(tuple, drawn if name == "uniform" else _normalised(drawn)))
     stepped = _STEPPED.fullmatch(name)

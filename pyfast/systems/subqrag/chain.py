@@ -12,7 +12,8 @@ from pyfast.errors import AnswerError
 from pyfast.systems.prompts import tidied
 from pyfast.systems.subqrag.prompts import REWRITE, SUB_QUESTIONS, RewrittenFields
 from pyfast.systems.subqrag.settings import Settings
-from pyfast.systems.subqrag.steps import Step, together
+from pyfast.systems.subqrag.steps import Step
+from pyfast.systems.together import together
 from pyfast.token_budget import fit, join
 
 _PLACE = re.compile(r"#(\d+)")

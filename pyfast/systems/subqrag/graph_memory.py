@@ -32,10 +32,11 @@ def _answers(step: Step, budget: int | None) -> str:
 
 
 def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
-    """The segments that say the triples used, in the order of the path."""
-    ids = dict.fromkeys(
-        segment for step in steps for fact in step.used for segment in fact.segments(session.store)
-    )
+    """The segments that say the triples used, and those that told answers, in the order of the path."""
+    ids: dict[int, None] = {}
+    for step in steps:
+        said = [segment for fact in step.used for segment in fact.segments(session.store)]
+        ids.update(dict.fromkeys((*said, *step.read)))
     places = session.segments(list(ids))
     return ScoredSegments(places, np.ones(len(places), np.float32))
 

@@ -41,9 +41,10 @@ class JudgedFactsFields(BaseModel):
 
 
 class FromDocumentsFields(BaseModel):
-    """Answers from passages; none where they do not tell."""
+    """Answers from passages, and the numbers of the passages that told; none where they do not tell."""
 
     answers: list[_Text] = Field(max_length=50)
+    used: list[int] = Field(default=[], max_length=20)
 
 
 class FinalFields(BaseModel):
@@ -130,9 +131,10 @@ JUDGE_FACTS = Prompt(
 FROM_DOCUMENTS = Prompt(
     name="from_documents",
     system=(
-        "You answer a question from passages alone. Reply in JSON with the field answers: the names or values"
-        " that answer the question, and no others; at most 50, of at most 200 characters each. Where the passages"
-        ' do not tell, the reply is {"answers": []}.'
+        "You answer a question from numbered passages alone. Reply in JSON: answers, the names or values that"
+        " answer the question, and no others, at most 50, of at most 200 characters each; used, the numbers of the"
+        ' passages that told it, at most 20. Where the passages do not tell, the reply is {"answers": [], "used":'
+        " []}."
     ),
     user="Passages:\n$context\n\nQuestion: $question",
     answer=FromDocumentsFields,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from pyfast.engine import Context, Prompt
 from pyfast.errors import AnswerError
@@ -32,6 +35,8 @@ class Step:
     answers: list[str] = field(default_factory=list)
     used: list[RetrievedFact] = field(default_factory=list)
     """Triples (equation 5's T_used)"""
+    read: list[int] = field(default_factory=list)
+    """The ids of the segments that told, of answers from documents"""
     learned: list[Statement] = field(default_factory=list)
     source: str = "nothing"
     """Where the answers are from: graph, documents or nothing"""
@@ -79,6 +84,8 @@ async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
         step.degraded.append(str(error))
     else:
         step.answers = answers_in(reply.answers)
+        told = [number - 1 for number in dict.fromkeys(reply.used) if 1 <= number <= len(pool)]
+        step.read = _segments(pool, ctx)[told].tolist() if step.answers else []
     step.source = "documents" if step.answers else "nothing"
     if settings.update:
         await _extract(step, pool, ctx)
@@ -93,9 +100,15 @@ async def _extract(step: Step, pool: Pool, ctx: Context) -> None:
         ctx.fell_back(EXTRACT_TRIPLES, error)
         step.degraded.append(str(error))
         return
-    index, passages = ctx.index, pool.passages.tolist()
-    texts = [[(int(index.corpus.ids[index.passages[each]]), index.text(each))] for each in passages]
+    segments = _segments(pool, ctx).tolist()
+    texts = [[pair] for pair in zip(segments, map(ctx.index.text, pool.passages.tolist()), strict=True)]
     step.learned = supported_statements(fields.triples, *texts).statements
+
+
+def _segments(pool: Pool, ctx: Context) -> npt.NDArray[np.uint64]:
+    """The ids of the pool's segments, in the order in which their passages are numbered."""
+    found: npt.NDArray[np.uint64] = ctx.index.corpus.ids[ctx.index.passages[pool.passages]]
+    return found
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:
@@ -109,13 +122,3 @@ async def learn(step: Step, ctx: Context, session: Session, learned: Learned) ->
         facts = [RetrievedFact.of_statement(statement) for statement in step.learned]
         step.used = [fact for fact in facts if fact.with_answers(step.answers, or_some=False)]
     step.learned = added
-
-
-async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What they return, in their order. The first error ends the others."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()

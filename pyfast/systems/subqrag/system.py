@@ -10,7 +10,8 @@ from pyfast.errors import AnswerError
 from pyfast.knowledge import Learned, Session
 from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES
 from pyfast.systems import system
-from pyfast.systems.prompts import final_text, tidied
+from pyfast.systems.combinations import Preset
+from pyfast.systems.prompts import final_text, tidied, unless_known
 from pyfast.systems.subqrag.chain import on_its_own, sub_questions
 from pyfast.systems.subqrag.graph_memory import evidence, memory, trace
 from pyfast.systems.subqrag.prompts import (
@@ -22,7 +23,8 @@ from pyfast.systems.subqrag.prompts import (
     SUB_QUESTIONS,
 )
 from pyfast.systems.subqrag.settings import Settings
-from pyfast.systems.subqrag.steps import Step, learn, resolve, together
+from pyfast.systems.subqrag.steps import Step, learn, resolve
+from pyfast.systems.together import together
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
@@ -59,7 +61,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     if not facts:
         return Answer(None, trace=trace(steps, **faults))
     try:
-        text = (await ctx.generate(ctx.repeating(FROM_MEMORY, facts), memory=facts, question=question.text)).answer
+        prompt = ctx.repeating(unless_known(FROM_MEMORY, settings.abstain), facts)
+        text = (await ctx.generate(prompt, memory=facts, question=question.text)).answer
     except AnswerError as error:  # what the last sub-question asked for is what the chain was for
         ctx.fell_back(FROM_MEMORY, error)
         text = "; ".join(tidied(name for step in steps[-1] for name in step.answers))
@@ -73,6 +76,14 @@ def resumes(session: Session, settings: Settings, answers: Path) -> None:
         session.share_again(answers)
 
 
+_PAPER = {"abstain": False, "named": 0, "branches": 1}
+PRESETS = {
+    "paper": Preset(_PAPER, 'table 2, "SubQRAG"'),
+    "no-decomposition": Preset({"abstain": False, "named": 0, "decompose": False}, 'table 2, "w/o Decomposition"'),
+    "no-rewriting": Preset({"abstain": False, "named": 0, "rewrite": False}, 'table 2, "w/o Rewriting"'),
+    "no-update": Preset({**_PAPER, "update": False}, 'table 2, "w/o Update"'),
+}
+
 SYSTEM = system.System(
     "subqrag",
     answer,
@@ -82,4 +93,5 @@ SYSTEM = system.System(
     resumes=resumes,
     summary="ordered sub-questions, answered from triples, else from documents, whose new triples join the store",
     paper="SubQRAG: Sub-Question Driven Dynamic Graph RAG",
+    presets=PRESETS,
 )
