@@ -55,10 +55,11 @@ class PlainUnits:
         store = self.session.store
         names = self.matched("entities", item.detailed, entities)
         keys = self.matched("keys", item.general, relations)
+        query = store.encode([", ".join((*item.detailed, *item.general))])[0]
         weight: dict[int, float] = {}
         best: dict[int, float] = {}
         for key, match in keys.items():
-            for triple in store.triples_of_key(key, MAX_TRIPLES).tolist():
+            for triple in store.triples_of_key(key, query, MAX_TRIPLES).tolist():
                 weight[self.fact_of[triple]] = max(match, weight.get(self.fact_of[triple], 0.0))
                 for entity in self.ends[triple]:
                     best[entity] = max(match, best.get(entity, 0.0))
@@ -69,7 +70,6 @@ class PlainUnits:
         for entity, match in [*names.items(), *((entity, DECAY * best[entity]) for entity in fewest)]:
             for fact in self.about[entity]:
                 weight[fact] = max(match, weight.get(fact, 0.0))
-        query = store.encode([", ".join((*item.detailed, *item.general))])[0]
         cosine = store.cosines(np.array(sorted(weight), np.int32), query)
         scores = {
             fact: float(np.float32(weight[fact]) * near) for fact, near in zip(sorted(weight), cosine, strict=True)

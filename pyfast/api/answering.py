@@ -135,7 +135,7 @@ def answer(
     limits = limits.model_copy(update={"strict": True}) if strict else limits
     concurrency = at_least_one("concurrency", concurrency)
     asked = read_in(questions, limit if limit is None else at_least_one("limit", limit))
-    failures = _failures(max_failures, asked.count)
+    failures = allowed_failures(max_failures, asked.count)
     folder = None if run is None else Path(run)
     if folder is None and (restart or retry_failed):
         raise InputError("restart and retry_failed need the folder of a run")
@@ -261,7 +261,7 @@ def not_negative(name: str, value: float) -> float:
     return value
 
 
-def _failures(given: int | str | None, total: int) -> int | None:
+def allowed_failures(given: int | str | None, total: int) -> int | None:
     """How many of `total` questions may fail."""
     if given is None:
         return None

@@ -6,13 +6,14 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.answering import MINUTES, at_least_one, begin, carry_out, not_negative
+from pyfast.api.answering import MINUTES, allowed_failures, at_least_one, begin, carry_out, not_negative
 from pyfast.api.indexing import index_of
 from pyfast.api.models import GivenLLM, opened
-from pyfast.engine import Job, OnEvent
+from pyfast.engine import Budget, Job, OnEvent
 from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.events import ignore
 from pyfast.engine.run_folder import ANSWERS, is_running
@@ -21,6 +22,7 @@ from pyfast.knowledge import Knowledge, export_graph, merge_learned
 from pyfast.knowledge import build_knowledge as build
 from pyfast.knowledge import merge_knowledge as merge
 from pyfast.knowledge import open_knowledge as open_store
+from pyfast.knowledge import prune_knowledge as prune
 from pyfast.knowledge import reset_knowledge as reset
 from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH
 from pyfast.llm.roles import check_roles
@@ -38,6 +40,10 @@ def build_knowledge(
     llm_options: Mapping[str, Any] | None = None,
     embedder: str = DEFAULT,
     chunk_tokens: int | None = None,
+    packed: bool = False,
+    limit: int | None = None,
+    budget: Mapping[str, Any] | None = None,
+    max_failures: int | str | None = None,
     concurrency: int = 64,
     outage: float = MINUTES,
     restart: bool = False,
@@ -55,6 +61,11 @@ def build_knowledge(
         embedder: A model of sentence-transformers, its name or folder: facts, entities and relations are found by
             its vectors.
         chunk_tokens: How much of a text the LLM reads at once, in tokens: 1200, or as it was before.
+        packed: Have the LLM read several short documents in one call, as many as `chunk_tokens` holds. Fewer
+            calls, for larger models; a document that goes still takes only its own triples along.
+        limit: Have no more than so many new chunks read this time.
+        budget: Limits of each chunk (with `packed` of each call), as of a question in `pyfast.answer`.
+        max_failures: Stop when more than so many chunks failed: a number, or a share such as "5%".
         concurrency: How many chunks are with the LLM at once.
         outage: How many minutes a model that answers nobody is waited for.
         restart: Put an extraction that was stopped aside; what is in the graph already stays.
@@ -82,6 +93,12 @@ def build_knowledge(
     if chunk_tokens is not None and chunk_tokens < MIN_CHUNK_TOKENS:
         raise InputError(f"chunk_tokens: expected at least {MIN_CHUNK_TOKENS}, got {chunk_tokens}")
 
+    if used is not None and any(model.spec == "embedded" for model in used.full().values()):
+        raise InputError(
+            "the embedded model is too small to extract a graph: give another --llm, or none: rules read the texts"
+        )
+    limits = Budget.parse(budget or {})
+
     def run_job(job: Job) -> None:
         assert used is not None and job.folder is not None
         job = replace(job, outage_seconds=60 * not_negative("outage", outage))
@@ -105,10 +122,37 @@ def build_knowledge(
         embedder=Embedder(embedder),
         run_job=run_job,
         chunk_tokens=chunk_tokens,
+        packed=packed,
+        limit=limit if limit is None else at_least_one("limit", limit),
+        budget=limits,
+        failures=partial(allowed_failures, max_failures),
         concurrency=at_least_one("concurrency", concurrency),
         restart=restart,
         retry_failed=retry_failed,
     )
+
+
+def prune_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Knowledge:
+    """Remove from the knowledge graph of an index what documents said that it no longer has. Nothing is added.
+
+    Args:
+        index: An index, or its folder.
+        embedder: A model of sentence-transformers, its name or folder, as in `pyfast.build_knowledge`.
+
+    Returns:
+        The graph as it is now.
+
+    Raises:
+        IndexFormatError: There is no graph, or a damaged one.
+        ModelNotFoundError: The embedding model is not on this machine.
+
+    Example:
+        >>> from pyfast.api.knowledge import prune_knowledge
+        >>> graph = prune_knowledge("IDX")
+    """
+    here = index_of(index)
+    open_store(here)
+    return prune(here, Embedder(embedder))
 
 
 def open_knowledge(index: Index | str | Path) -> Knowledge:
@@ -118,7 +162,9 @@ def open_knowledge(index: Index | str | Path) -> Knowledge:
         index: An index, or its folder.
 
     Returns:
-        The graph: `len` of it is the number of triples, `.failed_chunks()` are what the LLM could not extract.
+        The graph: `len` of it is the number of triples, `.failed_chunks()` are what the LLM could not extract,
+        `.extractions` say of each extraction by an LLM which model it was, when, with what prompts, what it cost,
+        and what of it was dropped and why.
 
     Raises:
         IndexFormatError: There is no graph, one of another version, or a damaged one.

@@ -13,6 +13,7 @@ from pyfast.commands.running import (
     Limits,
     Llm,
     LlmOption,
+    MaxFailures,
     Outage,
     Restart,
     RetryFailed,
@@ -53,9 +54,7 @@ def answer(
     limit: Annotated[int | None, typer.Option(min=1, max=10**9, help="Answer only the first ones.")] = None,
     concurrency: Concurrency = 64,
     outage: Outage = 30.0,
-    max_failures: Annotated[
-        str | None, typer.Option(help="Stop when more than so many failed: a number, or a share such as 5%.")
-    ] = None,
+    max_failures: MaxFailures = None,
     sync: Sync = "normal",
     keep_prompts: Annotated[
         bool,

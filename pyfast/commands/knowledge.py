@@ -1,4 +1,4 @@
-"""`pyfast knowledge`: build, show, export, merge, reset."""
+"""`pyfast knowledge`: build, prune, show, export, merge, reset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import Concurrency, LlmOption, Outage, Restart, RetryFailed, models, watched
+from pyfast.commands.running import (
+    Concurrency,
+    Limits,
+    LlmOption,
+    MaxFailures,
+    Outage,
+    Restart,
+    RetryFailed,
+    models,
+    watched,
+)
 from pyfast.commands.terminal import pairs, plain, values
 
 if TYPE_CHECKING:
@@ -32,6 +42,12 @@ def build(
     chunk_tokens: Annotated[
         int | None, typer.Option(min=50, help="The size of a chunk: 1200, or as it was before.")
     ] = None,
+    packed: Annotated[
+        bool, typer.Option("--packed", help="Several short documents in one call, as many as a chunk holds.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Have only so many new chunks read.")] = None,
+    budget: Limits = None,
+    max_failures: MaxFailures = None,
     concurrency: Concurrency = 64,
     outage: Outage = 30.0,
     restart: Restart = False,
@@ -45,7 +61,7 @@ def build(
     from pyfast.knowledge.extraction import extraction_folder
 
     llms = models(llm)
-    options = values(pairs("--llm-option", llm_option))
+    options, limits = values(pairs("--llm-option", llm_option)), pairs("--budget", budget)
     store = watched(
         extraction_folder(index),
         llms,
@@ -55,6 +71,10 @@ def build(
             llm_options=options,
             embedder=embedder,
             chunk_tokens=chunk_tokens,
+            packed=packed,
+            limit=limit,
+            budget=limits,
+            max_failures=max_failures,
             concurrency=concurrency,
             outage=outage,
             restart=restart,
@@ -67,11 +87,24 @@ def build(
 
 
 @app.command()
-def show(index: _Index) -> None:
-    """Say what an index knows, and which chunks failed."""
-    from pyfast.api.knowledge import open_knowledge
+def prune(index: _Index, embedder: _Embedder = _MODEL) -> None:
+    """Remove what documents said that the index no longer has; add nothing."""
+    from pyfast.api.knowledge import prune_knowledge
 
-    _tell(index, open_knowledge(index))
+    _tell(index, prune_knowledge(index, embedder=embedder))
+
+
+@app.command()
+def show(index: _Index) -> None:
+    """Say what an index knows, who extracted it and what that cost, what was dropped, and which chunks failed."""
+    from pyfast.api.knowledge import open_knowledge
+    from pyfast.knowledge.provenance import told
+
+    store = open_knowledge(index)
+    for extraction in store.extractions:
+        for line in told(extraction):
+            print(plain(line))
+    _tell(index, store)
 
 
 @app.command()

@@ -42,6 +42,9 @@ Concurrency = Annotated[int, typer.Option(min=1, max=65_536, help="How many are 
 Outage = Annotated[
     float, typer.Option(min=0.0, help="Minutes to wait for an LLM that answers nobody; 0: stop at once.")
 ]
+MaxFailures = Annotated[
+    str | None, typer.Option(help="Stop when more than so many failed: a number, or a share such as 5%.")
+]
 Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: not even a power cut costs an LLM call.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Begin anew; the old folder is kept aside.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again what failed.")]

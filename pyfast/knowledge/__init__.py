@@ -4,7 +4,7 @@ Calls go one way: texts are split into chunks, these become extracts, and extrac
 the store opens. `build` puts that together; `session` is the store as a run sees it.
 """
 
-from pyfast.knowledge.build import build_knowledge, update_knowledge
+from pyfast.knowledge.build import build_knowledge, prune_knowledge, update_knowledge
 from pyfast.knowledge.export import export_graph
 from pyfast.knowledge.extracts import Extract, Mention, Statement
 from pyfast.knowledge.ingest import add_extracts
@@ -36,6 +36,7 @@ __all__ = [
     "merge_learned",
     "open_knowledge",
     "open_session",
+    "prune_knowledge",
     "reset_knowledge",
     "update_knowledge",
     "upgrade_knowledge",

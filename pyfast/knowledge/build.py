@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from pyfast.engine import Budget, Job, set_aside
 from pyfast.errors import CallError, InputError
@@ -21,7 +22,9 @@ from pyfast.knowledge.extraction import (
     plan_extraction,
     why_all_failed,
 )
-from pyfast.knowledge.ingest import ingest
+from pyfast.knowledge.extracts import BY_LLM
+from pyfast.knowledge.ingest import ingest, prune
+from pyfast.knowledge.provenance import describe_extraction, keep_extraction
 from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.snapshots import has_knowledge, open_knowledge, repair
 from pyfast.knowledge.store import Knowledge
@@ -41,6 +44,10 @@ def build_knowledge(
     embedder: Embedder,
     run_job: Callable[[Job], object],
     chunk_tokens: int | None = None,
+    packed: bool = False,
+    limit: int | None = None,
+    budget: Budget | None = None,
+    failures: Callable[[int], int | None] = lambda chunks: None,
     concurrency: int = 64,
     restart: bool = False,
     retry_failed: bool = False,
@@ -55,6 +62,11 @@ def build_knowledge(
         embedder: The embedding model.
         run_job: Carries out a job to its end, or raises.
         chunk_tokens: The size of a chunk: `chunks.TOKENS`, or as it was before.
+        packed: Have the LLM read several chunks in one call, as many as one chunk may hold; each is still one of
+            its own, which goes with its document.
+        limit: Have no more than so many new chunks read.
+        budget: Of each call's chunks.
+        failures: How many of so many may fail before the extraction stops; None: all.
         concurrency: How many chunks are with the LLM at once.
         restart: Put an extraction that was stopped aside; what is in the store already stays.
         retry_failed: Extract the chunks that failed again.
@@ -74,11 +86,21 @@ def build_knowledge(
         _log.info("the extraction that was stopped is now %s", aside)
     size = chunk_size(index, chunk_tokens)  # refused before anything is paid for
     outcomes: list[tuple[str, int] | None] = []  # of each extraction: why all of it failed, if all did
+
+    def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
+        """Go on with an extraction, or begin one: [why all of it failed, if all did]; empty for nothing new."""
+        extraction = plan_extraction(folder, chunks, size, packed)
+        if llm is None or extraction is None:
+            return []
+        allowed = failures(extraction.chunks.count)
+        run_job(extraction_job(extraction, llm, budget or Budget(), concurrency, allowed))
+        return [why_all_failed(extraction)]
+
     if llm is not None:
         if is_begun(folder):  # finished as it was begun; what is new is extracted after it
-            outcomes += _extract(index, llm, run_job, size, concurrency)
+            outcomes += extract(())
             update_knowledge(index, embedder, chunk_tokens)
-        outcomes += _extract(index, llm, run_job, size, concurrency, retry_failed)
+        outcomes += extract(islice(new_chunks(index, size, retry_failed), limit))
     _log.info("computing vectors")
     store = update_knowledge(index, embedder, chunk_tokens, texts_by_rules=llm is None)
     if outcomes and outcomes[-1] is not None:
@@ -87,9 +109,26 @@ def build_knowledge(
             f"every chunk failed, {times} of them because: {reason};"
             " `pyfast knowledge build --retry-failed` tries them again"
         )
-    if waiting := extraction_results(folder)[1]:
+    if waiting := extraction_results(folder).waiting:
         _log.warning("%d chunks still wait for an LLM: `pyfast knowledge build --llm` goes on with them", waiting)
+    elif by_llm_too(store) and (unread := sum(1 for _ in new_chunks(index, size))):
+        _log.warning("%d chunks were read by no LLM yet: `pyfast knowledge build --llm` has them read", unread)
+    models = {extraction["fingerprint"] for extraction in store.extractions}
+    if len(models) > 1:
+        _log.warning("the knowledge was extracted by %d models: `pyfast knowledge show` names them", len(models))
     return store
+
+
+def prune_knowledge(index: Index, embedder: Embedder) -> Knowledge:
+    """Remove what was extracted from documents that the index no longer has; nothing is added."""
+    current = [chunk.digest for chunk in split_into_chunks(index, chunk_size(index))]
+    current += [extract.digest for extract in extract_by_rules(index)]
+    return prune(index, embedder, current)
+
+
+def by_llm_too(store: Knowledge) -> bool:
+    """Whether an LLM extracted some of the graph."""
+    return (BY_LLM,) in store.rows("SELECT DISTINCT method FROM chunks")
 
 
 def update_knowledge(
@@ -97,16 +136,29 @@ def update_knowledge(
 ) -> Knowledge:
     """Bring the store up to date without asking an LLM: what rules find, and what an extraction has found so far.
 
-    What was extracted from documents that are no longer in the index goes. What runs have learned stays. Raises
-    `InputError` as `chunk_size` does. `texts_by_rules`: tables and graphs are not all that rules read.
+    What was extracted from documents that are no longer in the index goes. What was merged stays. Raises
+    `InputError` as `chunk_size` does. `texts_by_rules`: rules read texts too, where no LLM has read any yet.
     """
     folder, size = extraction_folder(index.folder), chunk_size(index, chunk_tokens)
+    found = extraction_results(folder)
+    read_by_llm = bool(found.extracts) or (has_knowledge(index) and by_llm_too(open_knowledge(index)))
     by_rules = list(extract_by_rules(index, texts_by_rules))
-    by_llm, waiting = extraction_results(folder)
     current = [chunk.digest for chunk in split_into_chunks(index, size)]
-    current += [extract.digest for extract in by_rules]
-    store = ingest(index, embedder, [*by_rules, *by_llm], current, size if by_llm else None)
-    if not waiting:
+    current += [extract.digest for extract in by_rules]  # what rules read of texts before stays
+    if texts_by_rules and read_by_llm:
+        by_rules = list(extract_by_rules(index, text=False))
+    finished = is_begun(folder) and not found.waiting
+    store = ingest(
+        index,
+        embedder,
+        [*by_rules, *found.extracts],
+        current,
+        size if found.extracts else None,
+        describe_extraction(folder, found.dropped) if finished else None,
+    )
+    if finished:
+        keep_extraction(folder)
+    elif not found.waiting:
         shutil.rmtree(folder, ignore_errors=True)
     return store
 
@@ -135,20 +187,3 @@ def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterato
         failed = set() if retry_failed else {digest for digest, _ in store.failed_chunks()}
         known = store.extracted_chunks() | failed
     yield from (chunk for chunk in split_into_chunks(index, tokens) if chunk.digest not in known)
-
-
-def _extract(
-    index: Index,
-    llm: FullLLM | Mapping[Role, FullLLM],
-    run_job: Callable[[Job], object],
-    chunk_tokens: int,
-    concurrency: int,
-    retry_failed: bool = False,
-) -> list[tuple[str, int] | None]:
-    """Go on with an extraction, or begin one: [why all of it failed, if all did]; empty where nothing is new."""
-    chunks = new_chunks(index, chunk_tokens, retry_failed)
-    extraction = plan_extraction(extraction_folder(index.folder), chunks, chunk_tokens)
-    if extraction is None:
-        return []
-    run_job(extraction_job(extraction, llm, Budget(), concurrency))
-    return [why_all_failed(extraction)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
@@ -55,6 +55,18 @@ def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
                 run.append((int(corpus.ids[place]), text))
                 budget -= len(text)
         yield Chunk(title, tuple(run))
+
+
+def pack(chunks: Iterable[Chunk], tokens: int) -> Iterator[tuple[Chunk, ...]]:
+    """Chunks that an LLM reads in one call, in order, of about `tokens` tokens at most."""
+    run: list[Chunk] = []
+    for chunk in chunks:
+        if run and sum(len(each.text) for each in (*run, chunk)) > tokens * _CHARACTERS_PER_TOKEN:
+            yield tuple(run)
+            run = []
+        run.append(chunk)
+    if run:
+        yield tuple(run)
 
 
 def _fitting_texts(corpus: Corpus, place: int, limit: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Extraction by an LLM: a run of the engine, one question for each chunk. Chunks in, extracts out.
+"""Extraction by an LLM: a run of the engine, one question for each chunk or a few. Chunks in, extracts out.
 
 The run's folder lies beside the snapshots, with its chunks in it, so that it can be gone on with even where the
 index was built anew meanwhile. Nothing here touches the store: what was extracted is read back from the folder.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,10 @@ from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import InputError
 from pyfast.files import write_atomically
 from pyfast.jsonl import read_lines
-from pyfast.knowledge.chunks import Chunk
+from pyfast.knowledge.chunks import Chunk, pack
 from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH, GraphFields, extract_graph
 from pyfast.knowledge.extracts import BY_LLM, Extract
-from pyfast.knowledge.support import supported_mentions, supported_statements
+from pyfast.knowledge.support import Dropped, supported_mentions, supported_statements
 from pyfast.llm import FullLLM, Role
 from pyfast.retrieval.index import KNOWLEDGE
 
@@ -49,6 +50,19 @@ class Extraction:
     folder: Path
     chunks: Questions
     chunk_tokens: int
+    packed: bool = False
+    """Whether several chunks are one question"""
+
+
+@dataclass(slots=True)
+class ExtractionResults:
+    """What an extraction came to so far."""
+
+    extracts: list[Extract] = field(default_factory=list)
+    """In the order of the chunks"""
+    dropped: list[Dropped] = field(default_factory=list)
+    waiting: int = 0
+    """How many questions still wait for an LLM"""
 
 
 def extraction_folder(index: Path) -> Path:
@@ -67,29 +81,51 @@ def begun_chunk_tokens(folder: Path) -> int | None:
     return tokens
 
 
-def plan_extraction(folder: Path, chunks: Iterable[Chunk], chunk_tokens: int) -> Extraction | None:
+def plan_extraction(
+    folder: Path, chunks: Iterable[Chunk], chunk_tokens: int, packed: bool = False
+) -> Extraction | None:
     """What is to be extracted: the rest of an extraction that was stopped, else `chunks`; None for none.
 
-    `chunks` are not looked at where there is an extraction to go on with.
+    `chunks` are not looked at where there is an extraction to go on with. `packed`: so many of them are one
+    question as are no longer than one chunk may be.
     """
     if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # the documents may be others by now
-        lines = [_line(chunk) for chunk in {chunk.digest: chunk for chunk in chunks}.values()]
+        new = {chunk.digest: chunk for chunk in chunks}.values()
+        lines = (
+            [_packed_line(run) for run in pack(new, chunk_tokens)] if packed else [_line(chunk) for chunk in new]
+        )
         if not lines:
             return None
         folder.mkdir(parents=True)
         write_atomically(folder / CHUNKS, b"\n".join(lines))
-    return Extraction(folder, questions_in(folder / CHUNKS), chunk_tokens)
+    else:
+        packed = bool(recorded_value(folder, "system", "set_packed"))
+    return Extraction(folder, questions_in(folder / CHUNKS), chunk_tokens, packed)
 
 
 def _line(chunk: Chunk) -> bytes:
-    passages = [(f"{segment:016x}", text) for segment, text in chunk.passages]
     text = "\n\n".join((chunk.title, *(text for _, text in chunk.passages)))  # also where there is no title
-    return orjson.dumps({"id": chunk.digest, "question": text, "title": chunk.title, "passages": passages})
+    return orjson.dumps({"id": chunk.digest, "question": text, **_part(chunk)})
+
+
+def _packed_line(chunks: Sequence[Chunk]) -> bytes:
+    digest = blake2b("\n".join(chunk.digest for chunk in chunks).encode(), digest_size=16).hexdigest()
+    parts = [{"digest": chunk.digest, **_part(chunk)} for chunk in chunks]
+    text = "\n\n".join(("", *(f"# {chunk.text}" if chunk.title else chunk.text for chunk in chunks)))
+    return orjson.dumps({"id": digest, "question": text, "parts": parts})
+
+
+def _part(chunk: Chunk) -> dict[str, Any]:
+    return {"title": chunk.title, "passages": [(f"{segment:016x}", text) for segment, text in chunk.passages]}
 
 
 def extraction_job(
-    extraction: Extraction, llm: FullLLM | Mapping[Role, FullLLM], budget: Budget, concurrency: int
+    extraction: Extraction,
+    llm: FullLLM | Mapping[Role, FullLLM],
+    budget: Budget,
+    concurrency: int,
+    failures: int | None = None,
 ) -> Job:
     """The run that asks the LLM for the graph of each chunk."""
     return Job(
@@ -97,11 +133,12 @@ def extraction_job(
         questions=extraction.chunks,
         system=EXTRACT_GRAPH.name,
         ask=_answer,
-        settings={"chunk_tokens": extraction.chunk_tokens},
+        settings={"chunk_tokens": extraction.chunk_tokens, **({"packed": True} if extraction.packed else {})},
         prompts=(EXTRACT_GRAPH,),
         llm=llm,
         concurrency=concurrency,
         budget=budget,
+        failures=failures,
     )
 
 
@@ -117,25 +154,42 @@ def why_all_failed(extraction: Extraction) -> tuple[str, int] | None:
     return None if "" in reasons else reasons.most_common(1)[0]
 
 
-def extraction_results(folder: Path) -> tuple[list[Extract], int]:
-    """(the extracts so far, in the order of the chunks; how many chunks still wait for an LLM)."""
+def extraction_results(folder: Path) -> ExtractionResults:
+    """What came of an extraction so far; of none, nothing."""
+    found = ExtractionResults()
     if not (folder / CHUNKS).is_file():
-        return [], 0
+        return found
     records = {}
     if is_begun(folder):
         with contextlib.suppress(InputError):  # the last line of a run that was killed may be torn
             for _, record in read_lines(folder / ANSWERS):
                 records[record["id"]] = record
-    chunks = [chunk for _, chunk in read_lines(folder / CHUNKS)]
-    extracts = [_extract(chunk, records[chunk["id"]]) for chunk in chunks if chunk["id"] in records]
-    return extracts, len(chunks) - len(extracts)
+    for _, asked in read_lines(folder / CHUNKS):
+        if asked["id"] in records:
+            _read(asked, records[asked["id"]], found)
+        else:
+            found.waiting += 1
+    return found
 
 
-def _extract(chunk: dict[str, Any], record: dict[str, Any]) -> Extract:
+def _read(asked: dict[str, Any], record: dict[str, Any], found: ExtractionResults) -> None:
+    """Add what became of a question: an extract for each of its chunks."""
+    parts = asked.get("parts") or [{"digest": asked["id"], **asked}]
     if record["state"] != "answered":
-        return Extract(chunk["id"], BY_LLM, failed=record.get("reason") or record["state"])
+        why = record.get("reason") or record["state"]
+        found.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
+        return
     graphs = _GRAPHS.validate_json(record["answer"])
-    passages = [(int(segment, 16), f"{chunk['title']} {text}") for segment, text in chunk["passages"]]
-    found = supported_statements((relation for graph in graphs for relation in graph.relations), passages)
-    mentions = supported_mentions((entity for graph in graphs for entity in graph.entities), passages)
-    return Extract(chunk["id"], BY_LLM, tuple(found.statements), tuple(mentions))
+    texts = [
+        [(int(segment, 16), f"{part['title']} {text}") for segment, text in part["passages"]] for part in parts
+    ]
+    supported = supported_statements((relation for graph in graphs for relation in graph.relations), *texts)
+    found.dropped += supported.dropped
+    entities = [entity for graph in graphs for entity in graph.entities]
+    rest = supported.statements
+    for part, segments in zip(parts, texts, strict=True):
+        here = {segment for segment, _ in segments}
+        statements = tuple(one for one in rest if one.segment in here)
+        rest = [one for one in rest if one.segment not in here]
+        mentions = tuple(supported_mentions(entities, segments))
+        found.extracts.append(Extract(part["digest"], BY_LLM, statements, mentions))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
 from pyfast.knowledge.extracts import BY_LLM, RULE_BASED, Extract
-from pyfast.knowledge.snapshots import make_snapshot
+from pyfast.knowledge.snapshots import has_knowledge, make_snapshot, open_knowledge
 from pyfast.knowledge.store import Knowledge
 from pyfast.knowledge.writer import Writer, remove_other_chunks
 from pyfast.retrieval import Index
@@ -24,6 +26,7 @@ def ingest(
     extracts: Iterable[Extract],
     current: Iterable[str],
     chunk_tokens: int | None = None,
+    extraction: dict[str, Any] | None = None,
 ) -> Knowledge:
     """Add extracts, and remove what was extracted from chunks that the index no longer has.
 
@@ -35,6 +38,7 @@ def ingest(
         extracts: From the index's documents.
         current: The digests of all chunks of the index, extracted or not.
         chunk_tokens: The size of the chunks that an LLM read, where there are any; noted in the manifest.
+        extraction: What `describe_extraction` says of the one that was finished with these; added to the manifest.
 
     Returns:
         The store as it is now.
@@ -44,5 +48,17 @@ def ingest(
         Writer(database).add(extracts)
         remove_other_chunks(database, current, (BY_LLM, RULE_BASED))
 
-    notes = {"corpus": index.manifest["corpus"], **({"chunk_tokens": chunk_tokens} if chunk_tokens else {})}
+    notes: dict[str, Any] = {"corpus": index.manifest["corpus"]}
+    if chunk_tokens:
+        notes["chunk_tokens"] = chunk_tokens
+    if extraction is not None:
+        before = open_knowledge(index).extractions if has_knowledge(index) else []
+        known = any(one["questions"] == extraction["questions"] for one in before[-1:])  # by a process that ended
+        notes["extractions"] = before if known else [*before, extraction]
     return make_snapshot(index, embedder, write, notes)
+
+
+def prune(index: Index, embedder: Embedder, current: Iterable[str]) -> Knowledge:
+    """Remove what was extracted from chunks that are not among `current`; add nothing."""
+    write = partial(remove_other_chunks, digests=list(current), methods=(BY_LLM, RULE_BASED))
+    return make_snapshot(index, embedder, write)

@@ -79,7 +79,7 @@ def _scored(
 ) -> tuple[list[int], list[float]]:
     """(facts, scores), best first; ties by place."""
     facts = store.facts
-    of_key = {key: store.triples_of_key(key, MAX_TRIPLES) for key in keys}
+    of_key = {key: store.triples_of_key(key, query, MAX_TRIPLES) for key in keys}
     near = _neighbours(store, names, {key: (match, of_key[key]) for key, match in keys.items()})
     entities = np.array([*names, *near], np.int32)
     worth = np.array([*names.values(), *(DECAY * match for match in near.values())], np.float32)

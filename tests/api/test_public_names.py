@@ -81,6 +81,7 @@ EXPLAINED += [
     *(getattr(pyfast.Engine, name) for name in ("answer", "answer_many", "retrieve")),
     *(judging.judge_runs, upgrading.upgrade, pyfast.systems.names),
     *(knowledge.open_knowledge, knowledge.export_knowledge, knowledge.merge_knowledge),
+    *(knowledge.prune_knowledge, knowledge.reset_knowledge),
     *(training.train_graph_convqa, training.train_hseq_iterator, training.estimate_hseq_iterator),
     training.merge_adapter,
 ]

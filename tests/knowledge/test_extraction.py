@@ -18,9 +18,9 @@ from word_vectors import WordVectors
 
 from pyfast.api.models import started
 from pyfast.corpus import TextDocument, read
-from pyfast.engine import Budget, Job, work_on
-from pyfast.errors import CallError, InputError, LLMUnavailableError
-from pyfast.knowledge import Knowledge, build_knowledge, open_knowledge, update_knowledge
+from pyfast.engine import Budget, Job, read_status, work_on
+from pyfast.errors import CallError, InputError, LLMUnavailableError, RunError
+from pyfast.knowledge import Knowledge, build_knowledge, open_knowledge, prune_knowledge, update_knowledge
 from pyfast.knowledge.build import chunk_size, new_chunks
 from pyfast.knowledge.chunks import split_into_chunks
 from pyfast.knowledge.extraction import (
@@ -32,6 +32,7 @@ from pyfast.knowledge.extraction import (
     why_all_failed,
 )
 from pyfast.knowledge.extraction_prompts import halves
+from pyfast.knowledge.provenance import told
 from pyfast.knowledge.snapshots import make_snapshot
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
@@ -71,6 +72,18 @@ def extract_and_gone(after: int) -> Watched:
     return Watched(reply)
 
 
+class Named(Watched):
+    """One that is known by a name."""
+
+    def __init__(self, name: str, reply: Callable[[Request], Any]) -> None:
+        super().__init__(reply)
+        self.spec = name
+
+    @property
+    def fingerprint(self) -> str:
+        return self.spec
+
+
 def by_llm(store: Knowledge) -> set[str]:
     return {digest for (digest,) in store.rows("SELECT digest FROM chunks WHERE method = 'llm'")}
 
@@ -83,7 +96,7 @@ def planned(index: Index, tokens: int | None = None) -> Extraction | None:
 
 def waiting(index: Index) -> int:
     """How many chunks wait for an LLM."""
-    return extraction_results(extraction_folder(index.folder))[1]
+    return extraction_results(extraction_folder(index.folder)).waiting
 
 
 def work(job: Job) -> None:
@@ -94,7 +107,9 @@ def work(job: Job) -> None:
     asyncio.run(inside())
 
 
-def build(index: Index, llm: Watched, concurrency: int = 8, retry_failed: bool = False) -> Knowledge:
+def build(
+    index: Index, llm: Watched | None, concurrency: int = 8, retry_failed: bool = False, **more: Any
+) -> Knowledge:
     return build_knowledge(
         index,
         llm,
@@ -103,6 +118,7 @@ def build(index: Index, llm: Watched, concurrency: int = 8, retry_failed: bool =
         chunk_tokens=TOKENS,
         concurrency=concurrency,
         retry_failed=retry_failed,
+        **more,
     )
 
 
@@ -273,6 +289,102 @@ def test_what_an_llm_has_read_stays_in_chunks_of_its_size(place: Callable[[], In
     extract_some(index := place(), extract_and_gone(9))
     with pytest.raises(InputError, match="not 1200"):
         planned(index, 1200)
+
+
+def test_what_an_llm_extracted_has_no_rules_beside_it(
+    place: Callable[[], Index], examples: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without one, tables and graphs are brought up to date, and it is said what no LLM has read."""
+    index = place()
+    store = build(index, Watched(graph))
+    assert build(index, None).fingerprint == store.fingerprint and "no LLM" not in caplog.text
+    new = TextDocument("new", "Newcomer", "Pluto Platter met Quaoar Quick.")
+    index = build_index([*read([examples / "corpus"]), new], index.folder, overwrite=True)
+    assert rows(build(index, None)) == rows(store)
+    assert caplog.messages[-1].startswith("1 chunks were read by no LLM yet")
+
+
+def test_pruning_removes_and_adds_nothing(place: Callable[[], Index], examples: Path) -> None:
+    for llm in (Watched(graph), None):
+        index = place()
+        before = build(index, llm)
+        kept = [d for d in read([examples / "corpus"]) if "apollo-11" not in d.uri]
+        new = TextDocument("new", "Newcomer", "Pluto Platter met Quaoar Quick.")
+        index = build_index([*kept, new], index.folder, overwrite=True)
+        pruned = prune_knowledge(index, WordVectors())  # type: ignore[arg-type]
+        assert {*rows(pruned)} < {*rows(before)}
+        assert pruned.manifest["corpus"] == before.manifest["corpus"]  # what is new was not looked at
+        assert any("Quaoar" in name for name in build(index, llm).entities)
+
+
+def test_the_manifest_says_where_the_graph_comes_from(
+    place: Callable[[], Index], caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the journal of each extraction stays beside it."""
+
+    def careless(request: Request) -> dict[str, Any]:
+        said = graph(request)
+        wrong = {"head": "He", "relation": "is", "tail": "Zaphod", "description": "", "themes": ""}
+        return {**said, "relations": [wrong, {**wrong, "head": "Trillian"}, *said["relations"]]}
+
+    index = place()
+    chunks = len(list(split_into_chunks(index, TOKENS)))
+    (first,) = build(index, Named("watched", careless), limit=5).extractions
+    assert first["model"] == "watched" and (first["chunks"], first["failed"], first["calls"]) == (5, 0, 5)
+    assert set(first["prompts"]) == {"extract_graph"} and first["prompt_tokens"] > 0 and first["date"][:2] == "20"
+    assert first["dropped"]["not in the text"] == {"count": 5, "examples": ["Trillian | is | Zaphod"] * 3}
+    assert first["dropped"]["pronoun"]["count"] >= 5
+    assert first["dropped"]["pronoun"]["examples"][0] == "He | is | Zaphod"
+    other = Named("another", graph)
+    store = build(index, other)
+    assert [(one["model"], one["chunks"]) for one in store.extractions] == [
+        ("watched", 5),
+        ("another", chunks - 5),
+    ]
+    assert caplog.messages[-1].startswith("the knowledge was extracted by 2 models")
+    kept = index.folder / "knowledge" / "extractions"
+    assert [read_status(kept / name).questions for name in ("1", "2")] == [5, chunks - 5]
+    assert build(index, other).fingerprint == store.fingerprint  # nothing new, nothing told twice
+    assert len(open_knowledge(index).extractions) == 2
+    lines = told(store.extractions[0])
+    assert lines[0].startswith("extracted by watched on 20") and len(lines) == 3
+
+
+def test_packed_chunks_are_still_chunks_of_their_own(place: Callable[[], Index], examples: Path) -> None:
+    """Fewer calls, the same chunks; no document speaks for another; one that goes takes only its own along."""
+
+    def joined(request: Request) -> dict[str, Any]:
+        said = graph(request)
+        words = [entity["name"] for entity in said["entities"]]
+        far = {"head": words[0], "relation": "across", "tail": words[-1], "description": "", "themes": ""}
+        return {**said, "relations": [*said["relations"], far]}
+
+    index, llm = place(), Watched(joined)
+    store = build(index, llm, packed=True)
+    chunks = {chunk.digest: chunk for chunk in split_into_chunks(index, TOKENS)}
+    assert by_llm(store) == set(chunks) and llm.asked.total() < len(chunks)
+    for head, tail, segment in store.rows(
+        "SELECT h.name, t.name, segment FROM statements JOIN triples r ON r.id = triple"
+        " JOIN entities h ON h.id = head JOIN entities t ON t.id = tail JOIN chunks c ON c.id = chunk"
+        " WHERE method = 'llm'"
+    ):
+        near = [c.text for c in chunks.values() if any(s == segment % (1 << 64) for s, _ in c.passages)]
+        assert any(head in text and tail in text for text in near)
+    kept = [d for d in read([examples / "corpus"]) if "apollo-11" not in d.uri]
+    index = build_index(kept, index.folder, overwrite=True)
+    before = llm.asked.total()
+    store = build(index, llm)
+    assert llm.asked.total() == before and by_llm(store) == {c.digest for c in split_into_chunks(index, TOKENS)}
+
+
+def test_an_extraction_may_stop_at_failures_and_has_a_budget(place: Callable[[], Index]) -> None:
+    index = place()
+    with pytest.raises(RunError, match="more than 2 questions failed"):
+        build(index, Watched(lambda request: CallError("no")), failures=lambda chunks: 2)
+    assert waiting(index) > 0
+    index = place()
+    with pytest.raises(CallError, match="steps are used up"):
+        build(index, Watched(lambda request: "no graph"), budget=Budget(attempts=3, steps=1))
 
 
 def test_an_extraction_that_was_stopped_is_taken_over_as_far_as_it_is(place: Callable[[], Index]) -> None:

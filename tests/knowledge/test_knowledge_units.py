@@ -32,7 +32,7 @@ def near(session: Session, keywords: Keywords, entities: int, relations: int) ->
     seeds = {int(place) for places in starts for place in places}
     for word in keywords.general:
         for key in store.search("keys", store.encode([word]), relations)[0][0].tolist():
-            triples = store.triples_of_key(key, 10**9)
+            triples = store.triples_of_key(key, store.encode([word])[0], 10**9)
             seeds |= {*store.head[triples].tolist(), *store.tail[triples].tolist()}
     reached = {node for seed in seeds for node in networkx.single_source_shortest_path_length(graph, seed, 1)}
     within = [i for i in range(len(store)) if {int(store.head[i]), int(store.tail[i])} & reached]

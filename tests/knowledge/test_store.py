@@ -116,7 +116,8 @@ def test_a_name_in_other_letters_is_the_same_entity_but_a_graphs_own_stand(index
     assert [store.triple(i) for i in range(2)] == [("Ada", "knows", "Bob"), ("ada", "likes", "Bob")]
     assert store.sources([0, 1]) == [[7, 8], [9]]
     assert store.keys == ["knows, friends", "knows", "likes"]
-    assert [store.triples_of_key(key, 10).tolist() for key in range(3)] == [[0], [0], [1]]
+    query = store.encode(["ada"])[0]
+    assert [store.triples_of_key(key, query, 10).tolist() for key in range(3)] == [[0], [0], [1]]
     assert store.entity("BOB") == 1 and store.entity("Carl") is None
     assert store.has_triple("bob", "Knows", "ada") is False and store.has_triple("ada", "LIKES", "bob")
 
@@ -149,3 +150,16 @@ def test_entities_that_a_text_names(store: Knowledge) -> None:
 def test_names_are_looked_for_in_any_text_in_linear_time(store: Knowledge) -> None:
     """Marks without end: what looks back at them all from each takes hours."""
     assert store.entities_named_in("x" + "-" * 2_000_000 + "x " + "- " * 200_000) == []
+
+
+def test_of_a_key_of_many_triples_the_nearest_are_looked_at(index: Index) -> None:
+    """Whatever their places: a slow look at all of them finds the same."""
+    said = [
+        Statement(f"Actor {i}", "starred in", f"Film {i} of {'war' if i % 7 else 'peace'}", 7) for i in range(300)
+    ]
+    store = add_extracts(index, WordVectors(), [Extract("a", "test", tuple(said))])
+    query = store.encode(["Actor 287 Film 287 of peace"])[0]
+    found = store.triples_of_key(0, query, 5).tolist()
+    cosines = {i: float(store.cosines(store.fact_of[[i]], query)[0]) for i in range(300)}
+    assert found == sorted(sorted(cosines, key=lambda i: (-cosines[i], i))[:5]) and 287 in found
+    assert store.triples_of_key(0, query, 1000).tolist() == list(range(300))

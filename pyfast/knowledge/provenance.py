@@ -1,0 +1,60 @@
+"""Where a graph comes from: what each extraction asked whom, what it cost, and what of it was not believed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyfast.engine import read_status
+from pyfast.engine.configuration import CONFIGURATION, read_configuration
+from pyfast.knowledge.support import Dropped
+
+HOME = "extractions"
+_EXAMPLES = 3
+_PLACE = "places"
+
+
+def describe_extraction(folder: Path, dropped: Sequence[Dropped]) -> dict[str, Any]:
+    """What a snapshot's manifest says of a finished extraction, in JSON types."""
+    configuration, status = read_configuration(folder / CONFIGURATION), read_status(folder)
+    reasons: dict[str, dict[str, Any]] = {}
+    for one in dropped:
+        told = reasons.setdefault(one.reason, {"count": 0, "examples": []})
+        told["count"] += 1
+        told["examples"] += [one.triple] * (len(told["examples"]) < _EXAMPLES)
+    llm = configuration.get("llm", {})
+    return {
+        "questions": configuration["questions"]["digest"],
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "model": configuration.get(_PLACE, {}).get("read_llm") or configuration.get(_PLACE, {}).get("llm"),
+        "fingerprint": llm.get("read_fingerprint") or llm.get("fingerprint"),
+        "prompts": configuration.get("prompts", {}),
+        "chunks": status.questions,
+        "failed": status.states.get("failed", 0),
+        "calls": status.llm_calls,
+        "prompt_tokens": status.prompt_tokens,
+        "completion_tokens": status.completion_tokens,
+        "dropped": reasons,
+    }
+
+
+def keep_extraction(folder: Path) -> None:
+    """Put a finished extraction, with journal and ledger, beside the snapshots: `extractions/1`, 2, and so on."""
+    home = folder.parent / HOME
+    home.mkdir(exist_ok=True)
+    before = (int(path.name) for path in home.iterdir() if path.name.isdigit())
+    folder.rename(home / str(1 + max(before, default=0)))
+
+
+def told(extraction: dict[str, Any]) -> list[str]:
+    """It in words, a line each."""
+    count = "{calls} calls, {prompt_tokens} tokens in, {completion_tokens} out".format_map(extraction)
+    lines = [
+        f"extracted by {extraction['model']} on {extraction['date']}: {extraction['chunks']} chunks,"
+        f" {extraction['failed']} failed; {count}"
+    ]
+    for reason, dropped in extraction["dropped"].items():
+        lines.append(f"  dropped, {reason}: {dropped['count']}, such as {'; '.join(dropped['examples'])}")
+    return lines
