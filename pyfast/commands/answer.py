@@ -10,6 +10,7 @@ import typer
 from pyfast.commands.running import (
     EMBEDDED,
     Concurrency,
+    Limit,
     Limits,
     Llm,
     LlmOption,
@@ -51,7 +52,7 @@ def answer(
         bool, typer.Option("--shared-updates", help="subqrag: what a question learns, others see at once.")
     ] = False,
     retriever: Annotated[str, typer.Option(help="What finds passages: bm25, or MODULE:NAME.")] = "bm25",
-    limit: Annotated[int | None, typer.Option(min=1, max=10**9, help="Answer only the first ones.")] = None,
+    limit: Limit = None,
     concurrency: Concurrency = 64,
     outage: Outage = 30.0,
     max_failures: MaxFailures = None,

@@ -9,6 +9,7 @@ import typer
 
 from pyfast.commands.running import (
     Concurrency,
+    Limit,
     Limits,
     LlmOption,
     MaxFailures,
@@ -45,7 +46,7 @@ def build(
     packed: Annotated[
         bool, typer.Option("--packed", help="Several short documents in one call, as many as a chunk holds.")
     ] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Have only so many new chunks read.")] = None,
+    limit: Limit = None,
     budget: Limits = None,
     max_failures: MaxFailures = None,
     concurrency: Concurrency = 64,

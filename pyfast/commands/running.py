@@ -45,6 +45,7 @@ Outage = Annotated[
 MaxFailures = Annotated[
     str | None, typer.Option(help="Stop when more than so many failed: a number, or a share such as 5%.")
 ]
+Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Only so many of them: the first ones.")]
 Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: not even a power cut costs an LLM call.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Begin anew; the old folder is kept aside.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again what failed.")]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from runs import DIRECT, Watched, answers, ask_about, direct, go, records
 
-from pyfast.api.answering import _failures
+from pyfast.api.answering import allowed_failures
 from pyfast.engine import Answer, Budget, Context, Question
 from pyfast.errors import AnswerError, BudgetError, CallError, InputError, RunError
 from pyfast.llm import Completion, Request
@@ -149,7 +149,7 @@ def test_a_runs_seconds_are_those_of_a_session(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "total", "most"), [("5", 9, 5), ("0", 9, 0), ("5%", 200, 10), ("5%", 19, 0)])
 def test_how_many_may_fail(tmp_path: Path, text: str, total: int, most: int) -> None:
-    assert _failures(text, total) == most
+    assert allowed_failures(text, total) == most
     questions = ask_about(total)
     bad = set(range(0, total, max(1, math.floor(total / (most + 1)))))
 
@@ -169,7 +169,7 @@ def test_how_many_may_fail(tmp_path: Path, text: str, total: int, most: int) -> 
 @pytest.mark.parametrize("text", ["", "%", "-1", "1.5", "101%", "x", "٣", "5%%", " 5"])
 def test_what_is_no_number_of_failures(text: str) -> None:
     with pytest.raises(InputError, match="max_failures"):
-        _failures(text, 100)
+        allowed_failures(text, 100)
 
 
 @pytest.mark.parametrize("given", ["calls=0", "seconds=-1", "seconds=nan", "frob=1", "steps="])

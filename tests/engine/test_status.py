@@ -53,7 +53,9 @@ def by_hand(folder: Path) -> dict[str, Any]:
 def check(folder: Path) -> Status:
     found, expected = read_status(folder), by_hand(folder)
     assert found.states == expected["states"] and found.ended == sum(expected["states"].values())
-    assert dict(found.failures) == dict(expected["failures"].most_common(10))
+    counts = [count for _, count in expected["failures"].most_common(10)]
+    assert [count for _, count in found.failures] == counts  # which of those that are as common is nobody's matter
+    assert dict(found.failures).items() <= expected["failures"].items()
     for name in ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens"):
         assert getattr(found, name) == expected[name]
     stages = {stage.name: (stage.calls, stage.queued_ms, stage.running_ms, stage.batch) for stage in found.stages}
