@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pyfast.engine import Budget, Question, Record, answer_all
-from pyfast.evaluation.judge import JUDGE
+from pyfast.evaluation.judge import JUDGE, JUDGE_WITHOUT_TIES
 from pyfast.knowledge import Session
 from pyfast.llm import Completion, FullLLM, Request
 from pyfast.retrieval import Index
@@ -21,7 +21,7 @@ from pyfast.systems.subqrag.prompts import FROM_MEMORY
 KINDS = {prompt.system: prompt.name for name in names() for prompt in load_system(name).prompts}
 MAY_ABSTAIN = (ANSWER, DIRECT, COT, SUMMARY, SUMMARY_ALONE, FROM_MEMORY, head_prompt(1))
 KINDS |= {unless_known(prompt, False).system: prompt.name for prompt in MAY_ABSTAIN}
-KINDS |= {prompt.system: prompt.name for prompt in (JUDGE, REWRITE_TURN, RESOLVE_TURN)}
+KINDS |= {prompt.system: prompt.name for prompt in (JUDGE, JUDGE_WITHOUT_TIES, REWRITE_TURN, RESOLVE_TURN)}
 Reply = str | dict[str, Any] | Completion | Exception
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from pyfast.api.models import GivenLLM, opened
 from pyfast.api.run import Run
 from pyfast.engine import Budget, Job, OnEvent, Questions
 from pyfast.engine.events import ignore
-from pyfast.evaluation.judge import JUDGE, Row, judge, open_pairs, win_rates
+from pyfast.evaluation.judge import JUDGE, JUDGE_WITHOUT_TIES, Row, judge, open_pairs, win_rates
 from pyfast.llm.roles import check_roles
 
 
@@ -35,6 +36,7 @@ def judge_runs(
     *,
     run: str | Path,
     questions: str | Path | None = None,
+    ties: bool = True,
     llm: GivenLLM = "embedded",
     llm_options: Mapping[str, Any] | None = None,
     concurrency: int = 64,
@@ -53,6 +55,8 @@ def judge_runs(
         run_b: That of another one over the same questions.
         run: The folder of the judging; one that was begun goes on.
         questions: Their questions, where they are no longer where the first run found them.
+        ties: Whether the judge may find two answers equally good, as the paper's may not. Without, a pair is still
+            tied where it chooses by order, or the answers are the same.
         llm: The judge, whose role is `judge`; `llm` and all that follows are as in `pyfast.answer`.
 
     Returns:
@@ -74,8 +78,9 @@ def judge_runs(
         folder=Path(run),
         questions=Questions(lambda: iter(pairs), pairs.count, pairs.digest(), str(pairs.questions)),
         system="judge",
-        ask=judge,
-        prompts=(JUDGE,),
+        ask=partial(judge, ties=ties),
+        settings={} if ties else {"ties": False},
+        prompts=(JUDGE if ties else JUDGE_WITHOUT_TIES,),
         llm=used.full(),
         places={"run_a": str(run_a), "run_b": str(run_b)},
         concurrency=at_least_one("concurrency", concurrency),

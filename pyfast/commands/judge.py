@@ -31,6 +31,9 @@ def judge(
     questions: Annotated[
         Path | None, typer.Option(help="Their questions, where they are no longer where the first run found them.")
     ] = None,
+    ties: Annotated[
+        bool, typer.Option("--ties/--no-ties", help="Whether the judge may find two answers equally good.")
+    ] = True,
     llm: Llm = EMBEDDED,
     llm_option: LlmOption = None,
     budget: Limits = None,
@@ -56,6 +59,7 @@ def judge(
             run_b,
             run=run,
             questions=questions,
+            ties=ties,
             llm=llms,
             llm_options=options,
             concurrency=concurrency,

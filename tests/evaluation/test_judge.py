@@ -15,6 +15,7 @@ import scipy.stats
 from runs import go, records
 from scripted import Scripted
 
+from pyfast.api.judging import judge_runs
 from pyfast.engine import Summary, questions_in
 from pyfast.engine.configuration import write_configuration
 from pyfast.errors import InputError, LLMUnavailableError
@@ -47,7 +48,9 @@ def answered(
 
 
 def verdict(place: str, **others: str) -> dict[str, str]:
-    return {"explanation": "so", **dict.fromkeys(DIMENSIONS, place), **others}
+    return (
+        {f"{name}_explanation": f"so in {name}" for name in DIMENSIONS} | dict.fromkeys(DIMENSIONS, place) | others
+    )
 
 
 def prefers_longer(request: Request) -> dict[str, str]:
@@ -105,7 +108,9 @@ def test_dimensions_are_counted_each_for_itself(tmp_path: Path) -> None:
         (0, 1, 0, 1), (1, 0, 0, 0), (0, 1, 0, 1), (0, 1, 0, 0)
     ]  # fmt: skip
     (record,) = records(tmp_path / "judged")
-    assert record["answer"] == "tie" and record["trace"]["explanations"] == ["so", "so"]
+    assert record["answer"] == "tie" and record["trace"]["explanations"] == {
+        name: [f"so in {name}"] * 2 for name in DIMENSIONS
+    }
     assert record["trace"]["verdicts"]["overall"] == ["tie", "a"]
 
 
@@ -114,6 +119,18 @@ def test_equal_answers_cost_nothing_and_none_is_shown_as_null(tmp_path: Path) ->
     rows, _ = judged(tmp_path, llm, ["same", None, "only a"], ["same", None, None])
     assert len(llm.calls) == 2 and (rows[3].a, rows[3].ties, rows[3].b) == (1, 2, 0)
     assert llm.users("judge")[0].endswith('First answer: "only a"\nSecond answer: null')
+
+
+def test_without_ties_the_judge_has_to_choose(tmp_path: Path) -> None:
+    """One that ties is no answer then; and who chooses by order still wins nothing."""
+    runs = answered(tmp_path, "a", ["x", "same"]), answered(tmp_path, "b", ["y", "same"])
+    llm = Scripted(judge_without_ties=verdict("first"), judge=verdict("tie"))
+    found = judge_runs(*runs, run=tmp_path / "chosen", ties=False, llm=llm)
+    assert [(row.a, row.ties, row.b, row.swayed) for row in found.rows] == [(0, 2, 0, 1)] * 4
+    llm = Scripted(judge_without_ties=verdict("tie"))
+    assert judge_runs(*runs, run=tmp_path / "tied", ties=False, llm=llm).failed == 1
+    with pytest.raises(InputError, match="ties"):
+        judge_runs(*runs, run=tmp_path / "chosen", llm=llm)
 
 
 HOSTILE = [

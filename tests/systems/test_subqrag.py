@@ -620,7 +620,9 @@ def test_gold_paths_of_metaqa(data: Path, tmp_path: Path) -> None:
     assert len(store) == 133_582
     lines = (data / "metaqa" / "questions.jsonl").read_text().splitlines()
     questions = [question for question in map(json.loads, lines) if len(question["path"]) > 1][::6]
-    found = run(Session(index, store), FollowsGoldPaths(questions), [q["question"] for q in questions], 64)
+    found = run(
+        Session(index, store), FollowsGoldPaths(questions), [q["question"] for q in questions], 64, branches="256"
+    )
     right = 0
     for question, record in zip(questions, found, strict=True):
         answers = {name for step in record.trace["path"][-1] for name in step["answers"]}
