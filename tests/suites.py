@@ -25,7 +25,8 @@ ONE_IN = 5
 A_LANDING_S = 6 * 3600
 
 # What every suite depends on. A path stands for all that begins with it.
-COMMON = ("conftest.py", "pyproject.toml", "tests/conftest.py", "tests/suites.py")
+COMMON = ("conftest.py", "tests/conftest.py", "tests/suites.py")
+PACKAGES = ("pyproject.toml",)  # what is installed beside pyfast: no concern of code that CMake builds alone
 KERNELS = ("csrc/cuda", "csrc/include/", "bindings/cuda/", "tests/cuda/", "tests/ops/", "pyfast/ops/")
 PROCESSES = ("pyfast/api/", "pyfast/cli.py", "pyfast/commands/", "pyfast/engine/", "tests/processes.py")
 
@@ -38,9 +39,23 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     "plants": KERNELS,
     "bindings": (*KERNELS, "bindings/module.cpp"),
     # Runs that are killed, starved and damaged; and what they take of memory.
-    "crashes": (*PROCESSES, "pyfast/llm/", "pyfast/systems/n2n", "tests/engine/", "tests/hostile_server.py"),
+    "crashes": (
+        *PACKAGES,
+        *PROCESSES,
+        "pyfast/llm/",
+        "pyfast/systems/n2n",
+        "tests/engine/",
+        "tests/hostile_server.py",
+    ),
     # Knowledge, as it is built and used by processes that are killed.
-    "knowledge": (*PROCESSES, "pyfast/knowledge/", "pyfast/systems/subqrag", "tests/knowledge/", "tests/systems/"),
+    "knowledge": (
+        *PACKAGES,
+        *PROCESSES,
+        "pyfast/knowledge/",
+        "pyfast/systems/subqrag",
+        "tests/knowledge/",
+        "tests/systems/",
+    ),
     # The C++ library under sanitizers, and its fuzzer.
     "native": ("CMakeLists.txt", "csrc/cpu/", "csrc/include/", "tests/native/"),
     # libFuzzer, a while on each op.
@@ -52,14 +67,23 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     "packages": ("",),
     # Training, and whole ways with models.
     "models": (
+        *PACKAGES,
         *("pyfast/training/", "pyfast/conversation/", "pyfast/systems/", "pyfast/llm/", "pyfast/nn.py"),
         *("pyfast/ops/gatv2", "tests/ops/test_gatv2"),
         *("tests/training/", "tests/systems/", "tests/test_conformance.py", "pyfast/conformance/", "examples/"),
     ),
     # All of the benchmark data, where the core takes one of it.
-    "data": ("pyfast/corpus/", "pyfast/retrieval/", "pyfast/systems/hseq", "tests/systems/", "tests/retrieval/"),
+    "data": (
+        *PACKAGES,
+        "pyfast/corpus/",
+        "pyfast/retrieval/",
+        "pyfast/systems/hseq",
+        "tests/systems/",
+        "tests/retrieval/",
+    ),
     # vLLM's engines: how they start, end and die, and what they say beside transformers.
     "vllm": (
+        *PACKAGES,
         "pyfast/llm/",
         "pyfast/conversation/",
         "pyfast/systems/graph_convqa",
