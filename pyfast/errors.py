@@ -13,7 +13,7 @@ class PyfastError(Exception):
 
 
 class InputError(PyfastError):
-    """A file or value given by the user cannot be used: broken line, missing id, no usable document."""
+    """A file or value given by the user cannot be used: a broken line, a missing id, no usable document."""
 
 
 class IndexFormatError(PyfastError):
@@ -21,7 +21,7 @@ class IndexFormatError(PyfastError):
 
 
 class RunError(PyfastError):
-    """The run cannot go on: the disk is full, too much failed, its budget is spent. What it did is kept."""
+    """The run cannot continue: a full disk, too many failed questions, a spent budget. Its work is kept."""
 
     records: tuple[Any, ...] = ()
     """Of a run in memory: the records that were there"""
@@ -34,13 +34,19 @@ class LLMUnavailableError(RunError):
 class OutageError(LLMUnavailableError):
     """The LLM cannot take a call now, and the call is not at fault: not reached, overloaded, an error of its own.
 
-    A run waits until it answers again, and gives up after a while; anybody else may try again.
+    A run waits until the LLM answers again, and gives up after a while; other callers may try again.
     """
 
     def __init__(
         self, message: str, kind: Literal["down", "busy", "slow"] = "down", retry_after: float = 0.0
     ) -> None:
-        """`busy`: it says that too much is asked of it; `retry_after`: the seconds that it asks to wait."""
+        """Describe the outage.
+
+        Args:
+            message: One line.
+            kind: `down`: not reached, or an error of its own. `busy`: overloaded. `slow`: no answer in time.
+            retry_after: The seconds that the LLM asks to wait.
+        """
         super().__init__(message)
         self.kind: Literal["down", "busy", "slow"] = kind
         self.retry_after = retry_after
@@ -51,7 +57,7 @@ class ModelNotFoundError(LLMUnavailableError):
 
 
 class CallError(PyfastError):
-    """One LLM call failed for good (rejected, too long, timed out): only its question fails."""
+    """One LLM call failed and will not be repeated (rejected, too long, timed out): only its question fails."""
 
 
 class AnswerError(CallError):
@@ -59,20 +65,21 @@ class AnswerError(CallError):
 
 
 class CutOffError(AnswerError):
-    """The answer did not come to its end within its tokens."""
+    """The answer was cut off at its token limit."""
 
 
 class TransportError(CallError):
-    """One LLM call failed on its way, again and again, while others passed; the same command tries it again."""
+    """One LLM call failed on its way, several times, while others passed; the same command tries it again."""
 
 
 class BudgetError(PyfastError):
-    """A question has used up what it may: calls, tokens, steps or seconds. Only it fails; no system catches it."""
+    """A question has used up its calls, tokens, steps or seconds. Only it fails; no system catches this error."""
 
 
 class FallBackError(PyfastError):
-    """A system would have gone on without what the LLM did not give, in a run that is strict: the question fails;
-    no system catches it.
+    """A system would have continued without an answer of the LLM, in a strict run: the question fails.
+
+    No system catches this error.
     """
 
 
@@ -81,9 +88,9 @@ class ArrayError(PyfastError, ValueError):
 
 
 class ConvergenceWarning(UserWarning):
-    """An op that iterates has not reached its tolerance in some pools: their results are what it had by then.
+    """An op that iterates has not reached its tolerance in some pools: their results are what it had reached.
 
-    `warnings.simplefilter("error", ConvergenceWarning)` makes an error of it.
+    `warnings.simplefilter("error", ConvergenceWarning)` makes it an error.
     """
 
     def __init__(self, message: str, pools: tuple[int, ...] = ()) -> None:
@@ -93,10 +100,10 @@ class ConvergenceWarning(UserWarning):
 
 
 class DeviceError(PyfastError):
-    """The GPU that an op is to run on cannot be used: no driver, no device, or a pyfast without its GPU ops."""
+    """An op cannot use the GPU: no driver, no device, or a pyfast without its GPU ops."""
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:
-    """(the field, empty for the whole; what is wrong with it): the first thing that pydantic objects to."""
+    """(the field, empty for the whole; what is wrong with it): the first error that pydantic reports."""
     first = error.errors(include_url=False, include_input=False)[0]
     return ".".join(map(str, first["loc"])), first["msg"]

@@ -19,28 +19,28 @@ __all__ = ["GATv2Conv"]
 
 
 class GATv2Conv(torch.nn.Module):
-    """The layer of Brody et al. 2022 with the arguments, the weights and the results of PyG's `GATv2Conv`.
+    """The layer of Brody et al. 2022, with the arguments, weights and results of PyG's `GATv2Conv`.
 
     A model changes one import. Weights drawn from one seed are the same, and state dicts go both ways. The
-    attention is `ops.gatv2`: nothing of the size edges x heads x channels is kept, and no sum depends on threads.
+    attention is `ops.gatv2`: it keeps nothing of the size edges x heads x channels, and no sum depends on threads.
     There are no edge features, and no options of `MessagePassing`.
 
     Args:
-        in_channels: features of a node, or of (sources, destinations); -1: of what `forward` gets first.
-        out_channels: features that each head gives.
-        heads: attentions side by side.
-        concat: the heads' outputs stand side by side; False: their mean.
-        negative_slope: of LeakyReLU.
-        dropout: the probability to leave out an edge's attention of a head, in training.
-        add_self_loops: each destination has one edge from the source of its number, in place of those given.
+        in_channels: Features of a node, or of (sources, destinations); -1: of the first input of `forward`.
+        out_channels: Features of each head.
+        heads: Attention heads.
+        concat: Concatenate the outputs of the heads; False: average them.
+        negative_slope: Of LeakyReLU.
+        dropout: The probability to leave out an edge's attention of a head, in training.
+        add_self_loops: Give each destination one edge from the source of its number, in place of stored loops.
         edge_dim: None; edge features are refused.
-        fill_value: the edge features of self-loops in PyG: without any it has no meaning there, and none here.
-        bias: of the projections and of the output.
-        share_weights: one projection for sources and destinations.
-        residual: adds a projection of the destinations' features.
+        fill_value: In PyG the edge features of self-loops; it has no effect here.
+        bias: Of the projections and of the output.
+        share_weights: One projection for sources and destinations.
+        residual: Add a projection of the destinations' features.
 
     Raises:
-        InputError: for edge features.
+        InputError: `edge_dim` is given.
 
     Example:
         >>> import torch
@@ -89,7 +89,7 @@ class GATv2Conv(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew, as PyG does and in its order."""
+        """Draw new weights, as PyG does and in its order."""
         self.lin_l.reset_parameters()
         self.lin_r.reset_parameters()
         if self.res is not None:
@@ -124,21 +124,21 @@ class GATv2Conv(torch.nn.Module):
         edge_attr: None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """The destinations' new features.
+        """Compute the destinations' new features.
 
         Args:
             x: [N, in_channels], or ([N_src, ...], [N_dst, ...]).
             edge_index: [2, E] integers, sources over destinations; or destinations x sources as a sparse CSR
                 tensor, which need not be sorted at each call (its values have no meaning).
             edge_attr: None.
-            return_attention_weights: also give the edges with their self-loops, and what each weighs.
+            return_attention_weights: Also return the edges with their self-loops, and the weight of each.
 
         Returns:
             [N_dst, heads * out_channels], or [N_dst, out_channels] where heads are averaged; or that and
             ([2, E'], [E', heads]).
 
         Raises:
-            ArrayError: malformed edges or features, edge features, attention weights of a sparse tensor.
+            ArrayError: Malformed edges or features, edge features, or attention weights of a sparse tensor.
         """
         if edge_attr is not None:
             raise ArrayError("edge_attr: edge features cannot be had; torch_geometric.nn.GATv2Conv has them")

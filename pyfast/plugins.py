@@ -27,15 +27,20 @@ def names(kind: Kind) -> list[str]:
 
     Args:
         kind: One of `systems`, `llms`, `retrievers`, `rerankers`, `readers` and `metrics`.
+
+    Example:
+        >>> from pyfast import plugins
+        >>> "n2n" in plugins.names("systems")
+        True
     """
     return list(_registered(kind))
 
 
 def load(kind: Kind, name: str) -> Any:
-    """Load the plug-in of that name.
+    """Load the plug-in of a name.
 
     Args:
-        kind: What is looked for, such as `systems`.
+        kind: Its kind, such as `systems`.
         name: The name of an entry point, or `MODULE:NAME`.
 
     Returns:

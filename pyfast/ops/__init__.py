@@ -1,12 +1,20 @@
-"""The native ops. Each takes a batch of pools, releases the GIL, and has a slow NumPy reference beside it.
+"""The native ops of pyfast: graphs, centralities, rankings and attention over batches of pools.
 
-A *pool* is the retrieved list of one question. A batch is ragged: pool p is
-`doc_ids[pool_offsets[p]:pool_offsets[p + 1]]`, rows of the forward index `X` (`scipy.sparse.csr_array`,
-documents x terms, float32 TF-IDF weights). Arrays are read where they lie, never written to, and must stand still
-until the op returns. The result of a pool is bitwise the same alone, in any batch, and
-with any number of `threads`. So it is for `narrate` and `cite`, which write what is read of pools, and for
-`hseq_stream`, which has questions go through the segments of a corpus. `gatv2` takes any graph, as NumPy arrays or
-torch tensors.
+A *pool* is the list of documents that one question retrieved. A batch of P pools is ragged: pool p is
+`doc_ids[pool_offsets[p]:pool_offsets[p + 1]]`. Document ids are rows of the forward index `X`, a
+`scipy.sparse.csr_array` of documents x terms with float32 TF-IDF weights. N is the number of documents in all
+pools.
+
+What holds for every op:
+
+- It releases the GIL, reads arrays in place and never writes to them. Do not change an array before the op
+  returns.
+- The result of a pool is bitwise the same alone, in any batch and with any number of `threads`.
+- `threads=None` takes PYFAST_THREADS, then OMP_NUM_THREADS, then torch's setting, then the cores of this process.
+- `OP_reference`, in the file of the op, computes the same slowly in NumPy; the tests compare the two.
+
+`narrate` and `cite` write pools as text and as evidence, `hseq_stream` moves questions through the segments of a
+corpus, and `gatv2` takes any graph, as NumPy arrays or torch tensors.
 """
 
 from pyfast.ops.betweenness import betweenness

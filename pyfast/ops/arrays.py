@@ -33,10 +33,17 @@ T = TypeVar("T")
 
 
 def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
-    """`value` (NumPy, DLPack, the buffer protocol, or a sequence) as a contiguous 1-D array of `dtype`.
+    """`value` as a contiguous 1-D array of `dtype`, for the core.
 
-    It is the caller's own memory where dtype and strides fit, read-only or not, and else a copy. Floats are never
-    truncated to integers, integers that do not fit are refused, and so is a mask where ids are wanted.
+    It is the caller's own memory where dtype and strides fit, read-only or not, and else a copy.
+
+    Args:
+        name: The argument's, for messages.
+        value: Of NumPy, DLPack, the buffer protocol, or a sequence.
+        dtype: Floats are never cut to integers, and integers that do not fit are refused, as is a mask for ids.
+
+    Raises:
+        ArrayError: It cannot be read as such an array.
     """
     try:
         if isinstance(value, bytes):  # to NumPy a text
@@ -68,9 +75,9 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
 
 
 def as_numpy(value: Any) -> npt.NDArray[Any]:
-    """NumPy's view of an array, its own or one that speaks DLPack or the buffer protocol; of a sequence, a copy.
+    """NumPy's view of an array, its own or one with DLPack or the buffer protocol; a copy of a sequence.
 
-    Raises whatever the other library does.
+    Raises what the other library raises.
     """
     # Not its own by DLPack: before 2.1 NumPy exports no memory that is read-only.
     foreign = not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__")
@@ -78,10 +85,10 @@ def as_numpy(value: Any) -> npt.NDArray[Any]:
 
 
 def forward(x: Any, name: str = "X") -> ForwardArrays:
-    """A SciPy CSR array or matrix (documents x terms) as the core reads it: its own arrays, which are left alone.
+    """A SciPy CSR array or matrix (documents x terms) as the core reads it: its own arrays, which stay unchanged.
 
-    The core converts, and puts in order, those rows that it reads. Arrays of a dtype or stride that it cannot read
-    are copied.
+    The core converts and sorts the rows that it reads. Arrays of a dtype or stride that it cannot read are copied.
+    Raises `ArrayError`.
     """
     if getattr(x, "format", None) != "csr":
         raise ArrayError(f"{name}: expected a scipy.sparse csr_array, got {type(x).__name__}")
@@ -113,7 +120,7 @@ def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.gener
 
 @cache
 def tell_cost(name: str, given: str, wanted: str) -> None:
-    """Warn, once in a process, of what each call has to convert."""
+    """Warn, once in a process, of a conversion that each call repeats."""
     warnings.warn(
         f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) ends that",
         SparseEfficiencyWarning,
@@ -155,7 +162,7 @@ def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
-    """Which setting the native op cannot take, and what it expects: by the signature that pybind11 writes."""
+    """Which setting the native op cannot take, and what it expects, by the signature that pybind11 writes."""
     (signature,) = ast.parse(f"def {str(op.__doc__).splitlines()[0]}: ...").body
     assert isinstance(signature, ast.FunctionDef)
     for parameter in signature.args.args:
@@ -188,11 +195,15 @@ _KINDS: dict[re.Pattern[str], tuple[str, Callable[[Any], bool]]] = {
 
 
 def thread_count(threads: int | None) -> int:
-    """How many threads an op may use: the argument; else PYFAST_THREADS of the environment; else the first one of
-    OMP_NUM_THREADS; else torch's setting, where torch is imported; else the cores that this process may use.
+    """How many threads an op may use.
 
-    Never more than the machine has cores, or than 16 where it has fewer; the core holds to the same. Raises
-    `ArrayError` for what is no number of at least 1; in OMP_NUM_THREADS, which is not pyfast's, it is passed over.
+    The argument; else PYFAST_THREADS of the environment; else the first number of OMP_NUM_THREADS; else torch's
+    setting, where torch is imported; else the cores that this process may use. Never more than the machine has
+    cores, or than 16 where it has fewer; the core has the same limit.
+
+    Raises:
+        ArrayError: The argument or PYFAST_THREADS is not a number of at least 1. OMP_NUM_THREADS is not pyfast's:
+            there such a value is ignored.
     """
     if threads is None:
         threads = _threads_set() or available_cores()

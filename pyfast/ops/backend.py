@@ -1,7 +1,7 @@
-"""Where an op's work goes: to the CPU, or to the GPU that holds its arrays; and the libraries that those are of.
+"""Where an op runs: on the CPU, or on the GPU that holds its arrays; and the libraries of those arrays.
 
 `backend="auto"` follows the data. An op whose arrays are CuPy's or torch's, on a GPU, runs there, on the current
-stream of that library, with memory and results from its allocator. Nothing is copied to a GPU unasked.
+stream of that library, with memory and results from its allocator. No op copies arrays to a GPU on its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PENDING: ContextVar[_Pending | None] = ContextVar("pending", default=None)
 
 
 def on_gpu(backend: Backend, *given: Any) -> bool:
-    """Whether the op runs on the GPU: where it is told to, or where one of the arrays given lies on one.
+    """Whether the op runs on the GPU: `backend` says so, or one of the arrays given lies on one.
 
     Raises `DeviceError` where it should and cannot, `ArrayError` for another `backend`.
     """
@@ -51,7 +51,7 @@ def on_gpu(backend: Backend, *given: Any) -> bool:
 
 
 def meant_for_gpu(backend: Backend, *given: Any) -> bool:
-    """The same, whether or not there is one to run on."""
+    """As `on_gpu`, whether or not there is a GPU to run on."""
     if backend == "auto":
         return any(type(value) is not np.ndarray and _is_device_array(value) for value in given)
     if backend not in ("cpu", "cuda"):
@@ -60,7 +60,7 @@ def meant_for_gpu(backend: Backend, *given: Any) -> bool:
 
 
 def require_gpu() -> None:
-    """Raises `DeviceError` where no op can run on a GPU."""
+    """Raise `DeviceError` where no op can run on a GPU."""
     if problem := gpu_problem():
         raise DeviceError(problem)
 
@@ -133,7 +133,7 @@ class Gpu:
         return int(self.library.cuda.get_current_stream().ptr)
 
     def must_hold(self, name: str, value: Any) -> None:
-        """Raises `ArrayError` where `value` lies on another GPU."""
+        """Raise `ArrayError` where `value` lies on another GPU."""
         found, own = _number(getattr(value, "device", None)), _number(self.device)
         if found is not None and own is not None and found != own:
             raise ArrayError(f"{name}: must lie on one GPU, got GPU {found} beside GPU {own}")
@@ -190,7 +190,7 @@ class Gpu:
 
     @contextmanager
     def queue(self, workspace: int) -> Iterator[tuple[int, int, Memory]]:
-        """What the native ops of one call want: stream, status word, workspace. At its end faults are raised."""
+        """What the native ops of one call need: stream, status word, workspace. Its end raises faults."""
         status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
         yield self.stream(), self.memory(status)[0], self.memory(memory)
         pending = _PENDING.get()
@@ -200,15 +200,22 @@ class Gpu:
             pending.words.append((self, status))
 
     def look_at(self, status: Any) -> None:
-        """Waits for the stream, and raises `ArrayError` where the ops found something malformed."""
+        """Wait for the stream, and raise `ArrayError` where the ops found something malformed."""
         call_gpu(_native.cuda.raise_faults, status=int(self.numpy(status)[0]))
 
 
 @contextmanager
 def errors_at_end() -> Iterator[None]:
-    """Within it no op waits for the GPU to tell whether its arrays were well-formed: what was not is raised at its
-    end, and results made of it mean nothing. (`evidence_graph` waits all the same, for the number of its edges.)
-    A derivative does not wait either, where its forward was made within.
+    """Put off the errors of GPU ops to the end of the block, so that no op waits for the GPU to check its arrays.
+
+    Results made of malformed arrays mean nothing; the end of the block raises what was wrong. (`evidence_graph`
+    waits all the same, for the number of its edges.) A derivative does not wait either, where its forward ran
+    within the block.
+
+    Example:
+        >>> from pyfast.ops.backend import errors_at_end
+        >>> with errors_at_end():
+        ...     pass  # ops on a GPU
     """
     pending = _Pending()
     token = _PENDING.set(pending)
@@ -222,13 +229,13 @@ def errors_at_end() -> Iterator[None]:
 
 
 def errors_pending() -> _Pending | None:
-    """What `errors_wait_for` wants."""
+    """What `errors_wait_for` takes."""
     return _PENDING.get()
 
 
 @contextmanager
 def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
-    """Within it errors wait as where `pending` is from: torch calls derivatives in a thread of its own."""
+    """Put errors off as where `pending` comes from: torch calls derivatives in a thread of its own."""
     token = _PENDING.set(_PENDING.get() or pending)
     try:
         yield

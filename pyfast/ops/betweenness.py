@@ -23,23 +23,38 @@ def betweenness(
     k: int | None = None,
     seed: int = 0,
 ) -> Float32:
-    """float32[N]: of each node v of a pool of n, the mean over ordered pairs (s, t) of other nodes of
+    """Betweenness centrality of each node: the share of shortest paths that lead through it.
 
-    (number of shortest paths from s to t through v) / (number of shortest paths from s to t),
+    For a node v of a pool of n nodes it is the mean over ordered pairs (s, t) of other nodes of
 
-    0 for a pair without a path: the sum divided by (n - 1) * (n - 2), and 0 where n <= 2.
+        (number of shortest paths from s to t through v) / (number of shortest paths from s to t)
 
-    `length` of an edge: "inverse", 1 / weight, for weights are strengths; "hops", 1; or float64[E], one number for
-    each of `g.indices`, finite and above 0 (a length of 0 would leave open which of two nodes comes first). Edges
-    of weight 0 and self-loops are on no path, whatever their length. Paths whose lengths differ by at most 1e-10
-    of them count as equally long.
+    A pair without a path counts 0, so this is the sum divided by (n - 1) * (n - 2); 0 where n <= 2. Edges of
+    weight 0 and self-loops are on no path. Paths whose lengths differ by at most a factor of 1 + 1e-10 count as
+    equally long. Ctrl-C is heard between sources.
 
-    With `k` only that many nodes of each pool are sources s, drawn without replacement by `seed`, the same for
-    pools of the same size (Brandes and Pich 2007); the mean is over their pairs, as networkx has it: of a node
-    that is one of them it leaves (k - 1) * (n - 2), of the others k * (n - 2). Where k is 1 its source gets NaN:
-    nothing is known of it. A pool of at most k nodes is computed as without.
+    Args:
+        g: The graphs of P pools with N nodes and E edges.
+        length: The length of an edge. "inverse": 1 / weight, because weights are strengths. "hops": 1. Or
+            float64[E], one number for each of `g.indices`, finite and above 0.
+        threads: See `pyfast.ops`.
+        k: How many nodes of each pool are sources s (Brandes and Pich 2007), drawn without replacement; None: all.
+            The mean is then over their pairs, as in networkx: k * (n - 2) of them, (k - 1) * (n - 2) for a node
+            that is a source itself. Where k is 1, the source itself gets NaN. A pool of at most k nodes is exact.
+        seed: Of that draw, 0 to 2**64 - 1. Pools of the same size draw the same positions.
 
-    Ctrl-C is heard between sources. Raises `ArrayError` on malformed input.
+    Returns:
+        float32[N], in [0, 1].
+
+    Raises:
+        ArrayError: The graph, `length`, `k` or `seed` is malformed.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> path = ops.EvidenceGraph.from_scipy(csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
+        >>> ops.betweenness(path).tolist()
+        [0.0, 1.0, 0.0]
     """
     arrays = graph_arrays(g)
     if not isinstance(length, str):
@@ -57,7 +72,7 @@ def betweenness_reference(
     k: int | None = None,
     seed: int = 0,
 ) -> npt.NDArray[Any]:
-    """The same for one pool's adjacency matrix, in float64: Brandes's algorithm, as he wrote it.
+    """Betweenness of one pool in float64: Brandes's algorithm as published, over the adjacency matrix.
 
     `length` may be a matrix.
     """
@@ -109,7 +124,7 @@ def betweenness_reference(
 
 
 def sources_reference(n: int, k: int | None, seed: int) -> list[int]:
-    """The sources of a pool of n nodes, ascending: the first k of a shuffle whose numbers are SplitMix64's."""
+    """The sources of a pool of n nodes, ascending: the first k of a shuffle by SplitMix64's numbers."""
     nodes = list(range(n))
     if k is None or k >= n:
         return nodes

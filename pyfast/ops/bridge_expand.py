@@ -1,4 +1,4 @@
-"""bridge_expand, pyfast's own: the documents of the corpus that a pool's best ones lead to."""
+"""bridge_expand, pyfast's own op: the documents of the corpus that a pool's best documents lead to."""
 
 from __future__ import annotations
 
@@ -20,17 +20,41 @@ def bridge_expand(
     max_entries: int | None = None,
     threads: int | None = None,
 ) -> tuple[Int64, Int32, Float32]:
-    """(offsets[S + 1], documents, similarities): for each of S seeds its `k` nearest documents, best first.
+    """Find the `k` documents of the corpus nearest to each seed document, outside the question's own words.
 
-    Nearest by sum of x_st * x_jt over the terms outside the question: what a second hop needs shares with a
-    document of the first what the question does not say. Documents that share nothing are left out, and so is the
-    seed. `seed_offsets` [Q + 1] and `seed_ids` [S] give each question's seeds; `question_terms`, (offsets[Q + 1],
-    term ids), its words. `XT` is X transposed, as CSR: terms x documents (`X.T.tocsr()` may give it ids of 64
-    bits, of which each call converts the rows that it reads).
+    The similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are not in the
+    question: what the document of a second hop shares with one of the first is what the question does not say. The
+    seed itself and documents that share nothing are left out.
 
-    `largest_norm`: at least the largest Euclidean norm of a row of X (1 where rows are l2-normalised); found by a
-    pass over all of X where it is not given. `max_entries` bounds the entries of XT read for a seed, and some of
-    the nearest may then be missed; without it the result is exact. Raises `ArrayError` on malformed input.
+    Args:
+        X: The forward index, documents x terms.
+        XT: X transposed, as CSR, terms x documents. `X.T.tocsr()` may give it 64-bit ids; each call then converts
+            the rows that it reads.
+        seed_offsets: int64[Q + 1], the seeds of question q: `seed_ids[seed_offsets[q]:seed_offsets[q + 1]]`.
+        seed_ids: int32[S], documents of X.
+        question_terms: (offsets int64[Q + 1], term ids), the words of each question.
+        k: Documents for a seed, at most.
+        largest_norm: A number at least as large as the Euclidean norm of any row of X; 1 where rows are
+            l2-normalised.
+            None: found by a pass over all of X.
+        max_entries: How many entries of XT are read for a seed, at most; some of the nearest may then be missed.
+            None: the result is exact.
+        threads: See `pyfast.ops`.
+
+    Returns:
+        (offsets int64[S + 1], documents int32, similarities float32): of each seed, best first.
+
+    Raises:
+        ArrayError: An array or a number is malformed.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> X = csr_array(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0]], np.float32))
+        >>> offsets, documents, similarity = ops.bridge_expand(X, X.T.tocsr(), [0, 1], [0], ([0, 1], [0]))
+        >>> documents.tolist(), similarity.tolist()  # document 2 shares only the question's term 0
+        ([1], [1.0])
     """
     forward_arrays, transposed = forward(X), forward(XT, "XT")
     offsets, seeds = array("seed_offsets", seed_offsets, np.int64), array("seed_ids", seed_ids, np.int32)
@@ -53,7 +77,7 @@ def bridge_expand(
 def bridge_expand_reference(
     X: Csr, seed: int, question_terms: npt.ArrayLike, k: int = 10
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The same for one seed, by a product with the whole index in float64: (documents, similarities)."""
+    """(documents, similarities) of one seed in float64: a product with the whole index."""
     rows = X.astype(np.float64)
     rows.data[np.isin(rows.indices, question_terms)] = 0.0
     similarity = rows @ rows[[seed]].toarray().ravel()

@@ -1,4 +1,4 @@
-"""bridge_rank, pyfast's own: which documents does a pool's graph lead to, beyond the question's words?"""
+"""bridge_rank, pyfast's own op: rank a pool by where its graph leads beyond the question's words."""
 
 from __future__ import annotations
 
@@ -24,14 +24,41 @@ def bridge_rank(
     mix: float = 0.75,
     threads: int | None = None,
 ) -> Float32:
-    """float32[N]: scores in [0, 1] that lift the documents which the best ones lead to.
+    """Rank each pool so that documents which the best ones lead to come higher.
 
-    What two documents share beyond the question's own words is the bridge between them. So, per pool:
-    `dot` weights without the question's terms (`question_terms`: offsets[P + 1], term ids), squared; an edge
-    stays where it is among the `edges` strongest of either end; personalised PageRank with `damping`, restarting
-    in proportion to sem ** `sharpness`, where sem is the semantic score min-max normalised over the pool; then
-    `mix` parts of the PageRank (divided by its maximum) and 1 - `mix` parts of sem. Raises `ArrayError` on
-    malformed input.
+    What two documents share beyond the question's own words is the bridge between them. Per pool:
+
+    1. `dot` edge weights without the question's terms, squared; an edge stays where it is among the `edges`
+       strongest of either end.
+    2. Personalised PageRank with `damping`. It restarts in proportion to sem ** `sharpness`, where sem is the
+       semantic score, min-max normalised over the pool.
+    3. `mix` parts of the PageRank, divided by its maximum, and 1 - `mix` parts of sem.
+
+    Args:
+        X: The forward index, documents x terms.
+        pool_offsets: int64[P + 1], where each pool begins.
+        doc_ids: int32[N], documents of X.
+        semantic: float32[N], the retrieval scores.
+        question_terms: (offsets int64[P + 1], term ids), the words of each question.
+        edges: Strongest edges that a node keeps.
+        damping: Of the PageRank, in [0, 1).
+        sharpness: The power of sem in the restart; higher trusts the first documents more.
+        mix: The share of the PageRank in the score, in [0, 1].
+        threads: See `pyfast.ops`.
+
+    Returns:
+        float32[N], scores in [0, 1].
+
+    Raises:
+        ArrayError: An array or a number is malformed.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> X = csr_array(np.array([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]], np.float32))
+        >>> print(ops.bridge_rank(X, [0, 3], [0, 1, 2], [3, 1, 1], ([0, 1], [0])).round(3))
+        [1.    0.429 0.107]
     """
     offsets, documents = pools(pool_offsets, doc_ids)
     question_offsets, question_ids = ragged("question_terms", question_terms)
@@ -61,7 +88,7 @@ def bridge_rank_reference(
     sharpness: float = 4.0,
     mix: float = 0.75,
 ) -> npt.NDArray[Any]:
-    """The same for one pool: PageRank solved as a linear system, in float64."""
+    """Scores of one pool in float64: PageRank solved as a linear system."""
     sem = np.asarray(semantic, dtype=np.float64)
     sem = (sem - sem.min()) / np.ptp(sem) if np.ptp(sem) > 0 else np.ones_like(sem)
     strongest = evidence_graph_reference(X, pool, "dot", top_k=edges, mask=question_terms)

@@ -34,11 +34,34 @@ def bridge_select(
     cells: Cells,
     beta: float = 0.2,
 ) -> Float32:
-    """float32[N]: the semantic scores, with the priority boost `beta` where algorithm 1 gives it.
+    """Boost the top table row and the top passage of each pool (algorithm 1 of N2N-GQA).
 
-    The pool's top table row gets it; its top passage too, unless the two are linked: phi = 1 where some cell
-    value of the row, E(t), has all its terms in the passage, T(p), a row of `X`. Raises `ArrayError` on
-    malformed input.
+    The top table row gets the priority boost `beta`. The top passage gets it too, unless the two are linked: phi =
+    1 where some cell value of the row, E(t), has all its terms in the passage, T(p), a row of `X`.
+
+    Args:
+        X: The forward index, documents x terms.
+        pool_offsets: int64[P + 1], where each pool begins.
+        doc_ids: int32[N], documents of X.
+        semantic: float32[N], the retrieval scores.
+        is_table: [N], 1 for table rows, 0 for passages.
+        cells: The cell values of all documents of X.
+        beta: The boost, of the scale of `semantic`.
+
+    Returns:
+        float32[N], the scores with their boosts.
+
+    Raises:
+        ArrayError: An array is malformed.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> X = csr_array(np.array([[1, 0], [0, 1]], np.float32))  # document 1 is a row, its one value is term 1
+        >>> cells = ops.Cells(np.array([0, 0, 1]), np.array([0, 1]), np.array([1], np.int32))
+        >>> ops.bridge_select(X, [0, 2], [0, 1], [0.5, 0.25], [0, 1], cells, beta=0.25).tolist()
+        [0.75, 0.5]
     """
     if not isinstance(cells, Cells):
         raise ArrayError(f"cells: expected Cells, got {type(cells).__name__}")
@@ -64,7 +87,7 @@ def bridge_select_reference(
     values: Sequence[Sequence[set[int]]],
     beta: float = 0.2,
 ) -> npt.NDArray[Any]:
-    """The same for one pool: node v has the terms passage_terms[v] and the cell values values[v]."""
+    """Scores of one pool: node v has the terms passage_terms[v] and the cell values values[v]."""
     s = np.asarray(semantic, dtype=np.float32).copy()
     tables = np.asarray(is_table, dtype=bool)
     p_top: Any = max(np.flatnonzero(~tables), key=lambda v: s[v], default=None)

@@ -1,4 +1,4 @@
-"""cite: segments of the corpus as the evidence that is written beside an answer, in JSON."""
+"""cite: segments of the corpus as the evidence of an answer, in JSON."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pyfast.ops.arrays import Int32, Int64, array, call
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The columns of a corpus, as `pyfast.corpus.Corpus` explains them; segments in depth-first order.
+    """The columns of a corpus, segments in depth-first order; `pyfast.corpus.Corpus` explains them.
 
-    Content and uris are UTF-8. A triplet's head, relation and tail lie side by side in the content.
+    Content and uris are UTF-8. The head, relation and tail of a triplet lie side by side in the content.
     """
 
     ids: npt.NDArray[np.uint64]
@@ -50,11 +50,30 @@ _DTYPES: dict[str, type[np.generic]] = {
 
 
 def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, scores: npt.ArrayLike) -> list[bytes]:
-    """For each list of segments (`offsets`, `cited`) the JSON text of an array with one object per segment.
+    """Write lists of segments as JSON, one array for each list and one object for each segment.
 
-    Its keys: `segment` (id, 16 hex digits), `uri`, `offsets`, `snippet` (the content: cells of a row joined with
-    tabs, rows with line ends; triples as "head relation tail", joined with "; ") and `score`, rounded to six
-    digits. Raises `ArrayError` on malformed input, a segment that there is not among it.
+    An object has the keys `segment` (the id, 16 hex digits), `uri`, `offsets`, `snippet` and `score` (rounded to
+    six digits). The snippet is the content: cells of a row joined with tabs, rows with line ends, triples as "head
+    relation tail" joined with "; ".
+
+    Args:
+        segments: The columns of the corpus.
+        offsets: int64[n + 1], list i is `cited[offsets[i]:offsets[i + 1]]`.
+        cited: int64, numbers of segments.
+        scores: float64, one for each of `cited`.
+
+    Returns:
+        n JSON texts in UTF-8.
+
+    Raises:
+        ArrayError: A column or a list is malformed, or names a segment that the corpus does not have.
+
+    Example:
+        >>> from pyfast import ops
+        >>> from pyfast.corpus import TextDocument, encode
+        >>> corpus = encode([TextDocument("titan.txt", "Titan", "It is a moon.")])
+        >>> print(ops.cite(corpus.columns, [0, 1], [1], [0.5])[0].decode())
+        [{"segment":"...","uri":"titan.txt","offsets":[0,13],"snippet":"It is a moon.","score":0.5}]
     """
     if not isinstance(segments, Segments):
         raise ArrayError(f"segments: expected Segments, got {type(segments).__name__}")
@@ -68,7 +87,7 @@ def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, score
 
 
 def cite_reference(segments: Segments, i: int, score: float) -> dict[str, Any]:
-    """One object of the array."""
+    """The object of one segment."""
     first, last = segments.uri_offsets[segments.source[i] :][:2]
     return {
         "segment": f"{segments.ids[i]:016x}",

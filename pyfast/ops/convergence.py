@@ -1,4 +1,4 @@
-"""Pools in which an iteration did not come to its end."""
+"""The warning of ops that iterate, for pools that did not converge."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pyfast.errors import ConvergenceWarning
 
 
 def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
-    """A `ConvergenceWarning` to the caller of the op, where not all pools have converged.
+    """Give the caller of the op a `ConvergenceWarning` where a pool has not converged.
 
-    Its text is the same whichever they are, so that Python shows it once for each place that calls.
+    The text does not depend on the pools, so Python shows it once for each place that calls.
     """
     pools = np.flatnonzero(~converged.astype(bool))
     if len(pools):

@@ -16,21 +16,42 @@ from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
 def eigenvector(
     g: EvidenceGraph, tolerance: float = 1e-7, max_iterations: int = 1000, threads: int | None = None
 ) -> Float32:
-    """float32[N]: x of lambda * x_v = sum over edges (u, v) of w_uv * x_u, lambda the largest eigenvalue.
+    """Eigenvector centrality of each node: a node is as central as those that lead to it.
 
-    None is negative, and each pool has Euclidean norm 1. A pool without edges, or without cycles among them: all
-    equal, 1 / sqrt(n). Where the largest eigenvalue has several eigenvectors (components of equal strength): the
-    one nearest to all equal. A self-loop is an edge like any other.
+    It is x with lambda * x_v = sum over edges (u, v) of w_uv * x_u, lambda the largest eigenvalue.
 
-    A pool is done where ||A x - mu x|| <= tolerance * mu, mu = ||A x||: x is then the eigenvector of weights that
-    differ by no more than that; where the second eigenvalue is as close as 1 - d to the first, relatively, it is
-    right to some tolerance / d. A tolerance of 0: as far as rounding lets it fall.
+    Each pool has Euclidean norm 1. A pool without edges, or without cycles among them, is all equal, 1 / sqrt(n).
+    Where the largest eigenvalue has several eigenvectors (components of equal strength), x is the one nearest to
+    all equal. A self-loop is an edge like any other.
 
     Power iteration in float64 on A + s * I, s a quarter of the present estimate of lambda, so that bipartite
-    graphs converge; after 50 steps, which few pools need, restarted Arnoldi bases find where it would come to.
-    `max_iterations` limits a pool's products with A. A pool that needs more is given what was reached, with a
-    `ConvergenceWarning` that names it; so is one whose edges have no cycle, for it has no such x. Ctrl-C is heard
-    between products. Raises `ArrayError` on malformed input.
+    graphs converge. After 50 steps, which few pools need, restarted Arnoldi bases take over. Ctrl-C is heard
+    between products.
+
+    Args:
+        g: The graphs of P pools with N nodes.
+        tolerance: A pool is done where ||A x - mu x|| <= tolerance * mu, mu = ||A x||: x is then the eigenvector
+            of weights that differ by no more than that. Where the second eigenvalue is closer to the first than a
+            share d, x is right to some tolerance / d. 0: iterate as far as rounding allows.
+        max_iterations: Products with A for a pool, at most. A pool that needs more gets what was reached.
+        threads: See `pyfast.ops`.
+
+    Returns:
+        float32[N], none negative.
+
+    Raises:
+        ArrayError: The graph or a number is malformed.
+
+    Warns:
+        ConvergenceWarning: Pools that needed more than `max_iterations`, or whose edges have no cycle: such a
+            graph has no such x. The warning names them.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> star = ops.EvidenceGraph.from_scipy(csr_array([[0, 3, 4], [3, 0, 0], [4, 0, 0]]))
+        >>> print((ops.eigenvector(star) ** 2).round(2))
+        [0.5  0.18 0.32]
     """
     centrality, _, converged = call(
         _native.eigenvector,
@@ -44,7 +65,7 @@ def eigenvector(
 
 
 def eigenvector_reference(weights: npt.ArrayLike) -> npt.NDArray[Any]:
-    """The same for one pool's symmetric adjacency matrix, by `numpy.linalg.eigh` in float64."""
+    """Centrality of one pool's symmetric adjacency matrix in float64, by `numpy.linalg.eigh`."""
     edges = np.asarray(weights, dtype=np.float64)
     n = len(edges)
     values, vectors = np.linalg.eigh(edges)

@@ -37,10 +37,17 @@ Idf = Literal["corpus", "pool"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceGraph:
-    """The graphs of P pools with N nodes together, as one CSR whose column indices count within each pool.
+    """The graphs of P pools with N nodes and E edges together, as one CSR matrix of which each pool is a block.
 
-    Edges lead from a row to its indices. The arrays are NumPy's, or, where they were made on a GPU, CuPy's or
-    torch's. Two graphs are equal where all four arrays hold the same numbers; graphs have no hash.
+    Edges lead from a row to its indices. The arrays are NumPy's, or CuPy's or torch's where an op made them on a
+    GPU. Two graphs are equal where all four arrays hold the same numbers; graphs have no hash.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> g = ops.EvidenceGraph.from_scipy(csr_array([[0, 2], [2, 0]]), csr_array([[0]]))
+        >>> g.pool_offsets.tolist(), g.indices.tolist(), g.weights.tolist()
+        ([0, 2, 3], [1, 0], [2.0, 2.0])
     """
 
     pool_offsets: Int64
@@ -53,7 +60,11 @@ class EvidenceGraph:
     """[E] weight of the edge"""
 
     def pool(self, p: int) -> csr_array:
-        """The adjacency of pool p, documents x documents. Of arrays on the CPU."""
+        """The adjacency matrix of one pool, documents x documents.
+
+        Args:
+            p: The number of the pool. The graph's arrays are on the CPU.
+        """
         first, last = int(self.pool_offsets[p]), int(self.pool_offsets[p + 1])
         begin, end = int(self.indptr[first]), int(self.indptr[last])
         parts = (self.weights[begin:end], self.indices[begin:end], self.indptr[first : last + 1] - begin)
@@ -66,11 +77,15 @@ class EvidenceGraph:
 
     @classmethod
     def from_scipy(cls, *adjacency: Any) -> EvidenceGraph:
-        """A graph of one pool for each sparse array or matrix of SciPy's: entry (u, v) is the edge from u to v.
+        """Make a graph of SciPy's sparse arrays or matrices, one pool each. `pool(p)` is the way back.
 
-        So an undirected graph is a symmetric matrix, with each edge both ways. Entries become float32; those that
-        are there several times are added up, and a stored 0 stays one (to the ops it is no edge). `pool(p)` is the
-        way back. Nothing that was given is changed. Raises `ArrayError` for what is not square, sparse and real.
+        Args:
+            *adjacency: Square and real; entry (u, v) is the edge from u to v, so an undirected graph is a
+                symmetric matrix. Entries become float32. Duplicate entries are added up. A stored 0 stays stored,
+                but the ops see no edge there. The matrices are not changed.
+
+        Raises:
+            ArrayError: A matrix is not square, sparse and real.
         """
         each = [_adjacency(f"adjacency[{p}]", matrix) for p, matrix in enumerate(adjacency)]
         degrees = [np.diff(x.indptr) for x in each]
@@ -84,11 +99,19 @@ class EvidenceGraph:
 
     @classmethod
     def from_networkx(cls, *graphs: Any, weight: str | None = "weight") -> EvidenceGraph:
-        """A graph of one pool for each graph of networkx's; node i is the i-th that the graph lists.
+        """Make a graph of networkx graphs, one pool each. Node i is the i-th that the graph lists.
 
-        An edge (u, v) of a `Graph` leads both ways, one of a `DiGraph` from u to v; parallel edges of a multigraph
-        are added up. `weight` names the attribute that holds an edge's weight, where it has none the weight is 1;
-        None: all weigh 1. The ops take weights as strengths, not as lengths. Raises `ArrayError` for other values.
+        An edge (u, v) of a `Graph` leads both ways, one of a `DiGraph` from u to v. Parallel edges of a multigraph
+        are added up.
+
+        Args:
+            *graphs: Graphs of networkx.
+            weight: The edge attribute that holds the weight, a strength and not a length; an edge without it
+                weighs 1.
+                None: all edges weigh 1.
+
+        Raises:
+            ArrayError: A value is not a graph of networkx with numbers for weights.
         """
         from networkx import NetworkXException, to_scipy_sparse_array
 
@@ -129,7 +152,7 @@ def _adjacency(name: str, given: Any) -> csr_array:
 
 
 def graph_arrays(g: EvidenceGraph) -> tuple[Int64, Int64, Int32, Float32]:
-    """A graph, the native op's or made by hand, as the core reads it: (pool_offsets, indptr, indices, weights)."""
+    """A graph as the core reads it: (pool_offsets, indptr, indices, weights), checked. Raises `ArrayError`."""
     try:
         return (
             array("g.pool_offsets", g.pool_offsets, np.int64),
@@ -153,23 +176,41 @@ def evidence_graph(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> EvidenceGraph:
-    """Edges between the documents of each pool, weighted by their shared terms T = T(i) & T(j).
+    """Build the evidence graph of each pool: edges between documents, weighted by their shared terms (N2N-GQA).
 
-    `weight`: "sum" is the paper's sum of the shared terms' scores, sum over T of x_it + x_jt; "dot" sums
-    x_it * x_jt; "min" sums min(x_it, x_jt). A `numba.cfunc` of signature float32(float32, float32) is summed over
-    (x_it, x_jt); it is called from C++, with no Python in the loop (numba prints exceptions, and they count 0). A
-    stored 0 counts as held.
-    An edge stays where its weight is above `threshold`; with `top_k` each node keeps only its k strongest edges
-    (ties: the earlier document), and symmetry is lost.
-    `mask_terms`, (offsets[P + 1], term ids), names per pool the terms that count as shared by nobody.
-    `idf`: with "corpus" X holds the weights. With "pool" it holds term frequencies, and each pool is weighed as a
-    corpus of its own: smoothed idf and l2 norm, as scikit-learn's `TfidfTransformer` fitted on the pool would.
+    T is the set of terms that documents i and j both hold; a stored 0 counts as held. With arrays on a GPU the
+    graph is made there, of arrays there (docs/gpu.md); a GPU has the named weights and idf="corpus".
 
-    With arrays on a GPU (see docs/gpu.md) the graph is one of arrays there; `backend` insists on either. A GPU has
-    the named weights, and idf="corpus".
+    Args:
+        X: The forward index, documents x terms.
+        pool_offsets: int64[P + 1], where each pool begins.
+        doc_ids: int32[N], documents of X.
+        weight: The weight of an edge. "sum": the sum over T of x_it + x_jt, the paper's. "dot": of x_it * x_jt.
+            "min": of min(x_it, x_jt). Or a `numba.cfunc` of signature float32(float32, float32), summed over
+            (x_it, x_jt); C++ calls it, without Python (numba prints its exceptions, and they count 0).
+        threshold: An edge stays where its weight is above this.
+        top_k: Strongest edges that each node keeps (ties: the earlier document); the graph is then not symmetric.
+        mask_terms: (offsets int64[P + 1], term ids): the terms of each pool that do not count as shared.
+        idf: "corpus": X holds the weights. "pool": X holds term frequencies, and each pool is weighed as a corpus
+            of its own, with smoothed idf and l2 norm, as scikit-learn's `TfidfTransformer` fitted on the pool
+            does.
+        threads: See `pyfast.ops`.
+        backend: "auto" runs where the arrays are; "cpu" and "cuda" insist.
 
-    Raises `ArrayError` (also a `ValueError`) for malformed arrays, negative or non-finite weights; `DeviceError`
-    where there is no GPU to run on.
+    Returns:
+        The graphs, one for each pool.
+
+    Raises:
+        ArrayError: An array is malformed, or a weight is negative or not finite.
+        DeviceError: There is no GPU to run on.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> X = csr_array(np.array([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]], np.float32))
+        >>> ops.evidence_graph(X, [0, 3], [0, 1, 2]).pool(0).toarray().tolist()
+        [[0.0, 2.0, 0.0], [2.0, 0.0, 2.0], [0.0, 2.0, 0.0]]
     """
     if on_gpu(backend, doc_ids):
         from pyfast.ops import gpu
@@ -197,11 +238,30 @@ def evidence_graph(
 def shared_terms(
     X: Csr, i: int, j: int, weight: EdgeWeight | CFunc = "sum", mask_terms: npt.ArrayLike = ()
 ) -> tuple[Int32, Float32]:
-    """(term ids, shares): what documents `i` and `j` of X share, and each term's share of their edge's weight.
+    """Explain one edge: the terms that two documents share, and the share of each in the weight.
 
-    The largest share first (ties: the lower term id); the shares add up to the weight in `evidence_graph`, where
-    `weight` and `mask_terms` are explained. For one edge at a time, as an explanation. Raises `ArrayError` on
-    malformed input.
+    Args:
+        X: The forward index, documents x terms.
+        i: A document of X.
+        j: Another one.
+        weight: As in `evidence_graph`.
+        mask_terms: Term ids that do not count as shared.
+
+    Returns:
+        (term ids int32, shares float32), the largest share first (ties: the lower term id). The shares add up to
+        the weight of the edge in `evidence_graph`.
+
+    Raises:
+        ArrayError: An array is malformed, or X has no such document.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> X = csr_array(np.array([[1, 1, 0], [0, 1, 1]], np.float32))
+        >>> terms, shares = ops.shared_terms(X, 0, 1)
+        >>> terms.tolist(), shares.tolist()
+        ([1], [2.0])
     """
     weight_argument(weight)  # refuses what is none
     indptr, indices, weights, _ = forward(X)
@@ -223,7 +283,7 @@ def _row(indices: npt.NDArray[Any], weights: npt.NDArray[Any], entries: slice) -
 
 
 def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
-    """A weight as the core takes it: its name, or the address of a compiled function."""
+    """A weight as the core takes it: its name, or the address of a compiled function. Raises `ArrayError`."""
     if isinstance(weight, str):
         if weight not in get_args(EdgeWeight):
             raise ArrayError(f"weight: expected 'sum', 'dot', 'min' or a numba.cfunc, got {weight!r}")
@@ -245,7 +305,7 @@ def term_weights(weight: EdgeWeight | CFunc, a: npt.NDArray[Any], b: npt.NDArray
 
 
 def weigh_reference(X: Csr, pool: npt.ArrayLike) -> csr_array:
-    """The rows of one pool, weighed by its own idf (`idf="pool"`), in float64."""
+    """The rows of one pool, weighed by the pool's own idf (`idf="pool"`), in float64."""
     rows = csr_array(X)[np.asarray(pool, dtype=np.int64)].astype(np.float64)
     df = np.bincount(rows.indices, minlength=rows.shape[1])
     rows.data *= (np.log((1 + rows.shape[0]) / (1 + df)) + 1)[rows.indices]
@@ -265,7 +325,7 @@ def evidence_graph_reference(
     mask: npt.ArrayLike = (),
     idf: Idf = "corpus",
 ) -> npt.NDArray[Any]:
-    """The same for one pool, densely and in float64: the adjacency matrix, 0 where there is no edge."""
+    """The adjacency matrix of one pool, dense and in float64; 0 where there is no edge."""
     sparse = weigh_reference(X, pool) if idf == "pool" else X[np.asarray(pool, dtype=np.int64)]
     rows = sparse.toarray().astype(np.float64)
     held = csr_array((np.ones(sparse.nnz), sparse.indices, sparse.indptr), shape=sparse.shape).toarray() > 0

@@ -1,4 +1,4 @@
-"""fuse: several ranked lists as one."""
+"""fuse: several ranked lists of a question as one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,29 @@ def fuse(
     semantic: npt.ArrayLike,
     k: int,
 ) -> tuple[Int64, Int32, Float32]:
-    """(offsets int64[P + 1], documents, scores): of each group of pools the `k` best documents, each once.
+    """Fuse the pools of each group into one ranked list of the `k` best documents, each once.
 
-    Group p has the pools list_offsets[p] to list_offsets[p + 1]. Scores of different queries do not compare, so
-    they are min-max normalised per pool (all equal: 1); a document keeps its best. Ties: the earlier pool, then
-    its order. Raises `ArrayError` on malformed input.
+    Scores of different queries do not compare, so they are min-max normalised per pool (all equal: 1). A document
+    keeps its best score. Ties: the earlier pool, then the order within the pool.
+
+    Args:
+        list_offsets: int64[G + 1], group g has the pools list_offsets[g] to list_offsets[g + 1].
+        pool_offsets: int64[P + 1], where each pool begins.
+        doc_ids: int32[N], documents.
+        semantic: float32[N], the retrieval scores.
+        k: Documents of a fused list, at most.
+
+    Returns:
+        (offsets int64[G + 1], documents int32, scores float32): best first.
+
+    Raises:
+        ArrayError: An array or a number is malformed.
+
+    Example:
+        >>> from pyfast import ops
+        >>> offsets, documents, scores = ops.fuse([0, 2], [0, 2, 4], [7, 8, 8, 9], [2.0, 1.0, 5.0, 3.0], k=3)
+        >>> documents.tolist(), scores.tolist()
+        ([7, 8, 9], [1.0, 1.0, 0.0])
     """
     offsets, documents = pools(pool_offsets, doc_ids)
     return call(
@@ -36,7 +54,7 @@ def fuse(
 
 
 def fuse_reference(lists: Sequence[tuple[Int32, Float32]], k: int) -> tuple[Int32, Float32]:
-    """The same for one group of pools, each (documents, scores)."""
+    """The fused list of one group of pools, each (documents, scores)."""
 
     def normalised(scores: Float32) -> Float32:
         low, high = scores.min(), scores.max()

@@ -93,31 +93,50 @@ def gatv2(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> Any:
-    """[N_dst, H, C]: for each destination a mean of its sources, weighted by attention.
+    """GATv2 (Brody et al. 2022): each destination's new features, a mean of its sources weighted by attention.
 
     For destination i, its sources j and each of the H heads, as `torch_geometric.nn.GATv2Conv` does it:
 
         e_ij = att . LeakyReLU(x_src_j + x_dst_i)    a_ij = exp(e_ij) / Σ_k exp(e_ik)    y_i = Σ_j a_ij x_src_j
 
-    x_src [N_src, H, C] and x_dst [N_dst, H, C] are the projected features (one array for both where weights are
-    shared), att is [H, C]; `indices[indptr[i]:indptr[i + 1]]` (int32 or int64; indptr int64[N_dst + 1]) are the
-    sources of i, an edge for each time that one occurs. A destination without sources is 0. NaN and infinities
-    go where the equations take them.
+    A destination without sources is 0. NaN and infinities go where the equations take them. NumPy arrays (float32,
+    float64) give NumPy arrays. Torch tensors (float32, float64, and bfloat16 with sums in float32; float32 under
+    autocast) give tensors, differentiable by x_src, x_dst and att, and can be compiled. On a GPU (float32 and
+    bfloat16, up to 1,024 channels) tensors give tensors there, and CuPy's arrays CuPy's. No array of the size
+    edges x heads x channels is made, except for a second derivative or one of the attention, which torch computes.
 
-    - `self_loops`: each destination has one edge from the source of its own number, where there is such a source,
-      in place of those stored. Loop i is edge E + i.
-    - `dropout`: each a_ij becomes 0 with this probability, or a_ij / (1 - dropout), by a generator that depends on
-      (`seed`, edge, head) only; or where `mask` (bool[edges, H]; E edges, or with loops E + N_dst) is false.
-      Without `seed` torch's generator gives one; NumPy arrays want it.
-    - `return_attention`: (y, attention[edges, H]), with dropout applied, 0 for stored loops that were replaced and
-      for loops that there are not.
+    Args:
+        x_src: [N_src, H, C], the projected features of the sources.
+        x_dst: [N_dst, H, C], those of the destinations; the same array where weights are shared.
+        indptr: int64[N_dst + 1], destination i has the edges indptr[i] to indptr[i + 1].
+        indices: int32 or int64[E], the source of each edge.
+        att: [H, C].
+        negative_slope: Of LeakyReLU.
+        self_loops: Give each destination one edge from the source of its own number, where there is such a source,
+            in place of stored loops. Loop i is edge E + i.
+        dropout: The probability that an a_ij becomes 0; the others are divided by 1 - dropout. The generator
+            depends on (`seed`, edge, head) only.
+        seed: Of dropout. NumPy and CuPy arrays need one; for tensors None takes one from torch's generator.
+        mask: bool[E, H], or with self-loops bool[E + N_dst, H]: which a_ij dropout keeps, in place of the
+            generator.
+        return_attention: Also return the attention.
+        threads: See `pyfast.ops`.
+        backend: As in `evidence_graph`.
 
-    NumPy arrays (float32, float64) give NumPy arrays. Torch tensors (float32, float64, and bfloat16 with sums in
-    float32; float32 under autocast) give tensors, differentiable by x_src, x_dst and att, and can be compiled.
-    On a GPU (`backend` as in `evidence_graph`; float32 and bfloat16, up to 1,024 channels) tensors give tensors
-    there, and CuPy's arrays CuPy's. Bitwise the same for any `threads`. Nothing of the size edges x heads x
-    channels is ever made, but for a second derivative or one of the attention, which torch computes.
-    Raises `ArrayError` on malformed input, `DeviceError` where there is no GPU to run on.
+    Returns:
+        y, [N_dst, H, C]; or (y, attention [edges, H]) with dropout applied, 0 for stored loops that were replaced
+        and for loops without a source.
+
+    Raises:
+        ArrayError: An array or a number is malformed.
+        DeviceError: There is no GPU to run on.
+
+    Example:
+        >>> import numpy as np
+        >>> from pyfast import ops
+        >>> sources = np.array([[[1.0]], [[3.0]]])  # two sources with one head and one channel
+        >>> ops.gatv2(sources, np.zeros((1, 1, 1)), [0, 2], [0, 1], np.zeros((1, 1))).tolist()
+        [[[2.0]]]
     """
     torch = sys.modules.get("torch")
     if torch is not None and any(isinstance(each, torch.Tensor) for each in (x_src, x_dst, att)):
@@ -171,7 +190,7 @@ def gatv2_reference(
     dropout: float = 0.0,
     mask: npt.ArrayLike | None = None,
 ) -> tuple[Array, Array]:
-    """y and the attention (with dropout applied) in float64, one destination after the other."""
+    """(y, attention with dropout applied) in float64, one destination after the other."""
     source, destination, a = (np.asarray(x, dtype=np.float64) for x in (x_src, x_dst, att))
     starts, sources = np.asarray(indptr), np.asarray(indices)
     stored, n = len(sources), len(destination)

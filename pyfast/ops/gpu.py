@@ -42,10 +42,12 @@ def forward(gpu: Gpu, x: Any) -> Forward:
 
 
 def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
-    """What the host must know of the pools, before a workspace is made of it. Waits for the stream.
+    """What the host must know of the pools before it allocates a workspace. Waits for the stream.
 
-    Raises `ArrayError` for malformed offsets. For documents outside of X, and for a malformed X, the number of
-    entries is some number or other.
+    For documents outside of X, and for a malformed X, the number of entries is arbitrary.
+
+    Raises:
+        ArrayError: The offsets are malformed.
     """
     here = gpu.numpy(offsets)
     if here[0] != 0 or here[-1] != len(documents) or (here[1:] < here[:-1]).any():
@@ -144,7 +146,7 @@ def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: s
 def degree_rank(
     X: Any, pool_offsets: Any, doc_ids: Any, semantic: Any, weight: str = "sum", alpha: float = 0.85
 ) -> tuple[Any, Any]:
-    """(degree, score): `weighted_degree` and the `graph_rank` that it makes of `semantic`, in one kernel."""
+    """(degree, score): `weighted_degree`, and `graph_rank` of `semantic` with it, in one kernel."""
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
         x, offsets, documents, _ = _pools(gpu, X, pool_offsets, doc_ids)
@@ -195,8 +197,9 @@ def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) 
 def pagerank(
     graph: tuple[Any, Any, Any, Any], damping: float, shares: Any, tolerance: float, max_iterations: int
 ) -> tuple[Any, Any]:
-    """The rank of each node of (pool_offsets, indptr, indices, weights); and of each pool, on the host, whether it
-    converged. Waits for the stream to know that where it is not sure beforehand.
+    """The rank of each node; and of each pool, on the host, whether it converged.
+
+    Waits for the stream to know the latter, unless `tolerance` and `max_iterations` settle it.
     """
     gpu = Gpu(*graph)
     with gpu.current():

@@ -19,10 +19,28 @@ def graph_rank(
     alpha: float = 0.85,
     backend: Backend = "auto",
 ) -> Float32:
-    """float32[N]: sem * (1 + (1 - alpha) * struct), both min-max normalised over their pool (all equal: 1).
+    """GraphRank: the semantic score, boosted by the structural one (equation 1 of N2N-GQA).
 
-    `alpha` in [0, 1]; 1 ignores structure (the paper's ablation). `backend` as in `evidence_graph`. Raises
-    `ArrayError` for scores that are not finite, or offsets that do not fit them; `DeviceError` as that does.
+    The score is sem * (1 + (1 - alpha) * struct), both min-max normalised over their pool (all equal: 1).
+
+    Args:
+        semantic: float32[N], the retrieval scores.
+        structural: float32[N], a centrality, such as `weighted_degree` gives it.
+        pool_offsets: int64[P + 1], where each pool begins.
+        alpha: In [0, 1]; 1 ignores the structure, the paper's ablation.
+        backend: As in `evidence_graph`.
+
+    Returns:
+        float32[N], in [0, 2 - alpha].
+
+    Raises:
+        ArrayError: A score is not finite, or the offsets do not fit the scores.
+        DeviceError: There is no GPU to run on.
+
+    Example:
+        >>> from pyfast import ops
+        >>> ops.graph_rank([3, 2, 1], [2, 4, 2], [0, 3], alpha=0.5).tolist()
+        [1.0, 0.75, 0.0]
     """
     if on_gpu(backend, semantic):
         from pyfast.ops import gpu
@@ -41,7 +59,7 @@ def graph_rank(
 def graph_rank_reference(
     semantic: npt.ArrayLike, structural: npt.ArrayLike, alpha: float = 0.85
 ) -> npt.NDArray[Any]:
-    """The same for one pool, in float64."""
+    """The scores of one pool, in float64."""
 
     def normalise(scores: npt.ArrayLike) -> npt.NDArray[Any]:
         s = np.asarray(scores, dtype=np.float64)

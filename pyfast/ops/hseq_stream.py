@@ -25,7 +25,7 @@ _NO_LIMIT = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cursors:
-    """Where questions are in a stream: values, which `Stream.refresh` gives anew. One entry per question."""
+    """Where a batch of n questions is in a stream. A value: `Stream.refresh` returns new cursors."""
 
     place: Int64
     """[n] where windows begin: in the question's prior, and from there on in the order"""
@@ -48,7 +48,7 @@ class Cursors:
 
     @staticmethod
     def join(cursors: Sequence[Cursors]) -> Cursors:
-        """Cursors of several questions, or batches of them, as one batch."""
+        """Join the cursors of several questions, or batches of them, into one batch."""
         return Cursors(
             np.concatenate([np.empty(0, np.int64), *[each.place for each in cursors]]),
             _join([each.selected for each in cursors]),
@@ -71,7 +71,7 @@ def _join(parts: Sequence[Lists]) -> Lists:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """What the cursors of all questions read; made by `hseq_stream`. Any number of threads may use it at once."""
+    """What the cursors of all questions read; `hseq_stream` makes it. Any number of threads may use it at once."""
 
     level: UInt8
     parent: Int64
@@ -90,8 +90,15 @@ class Stream:
         return len(self.level)
 
     def cursors(self, count: int = 1, priors: Ragged | None = None) -> Cursors:
-        """`count` cursors at their beginning, or one for each list of `priors` (offsets, segments): segments to
-        come first, in this order, each once; then follows the rest of the order.
+        """New cursors at the beginning of the stream.
+
+        Args:
+            count: How many.
+            priors: (offsets int64[n + 1], segments): one cursor for each list, in place of `count`. The list comes
+                first, in its order and each segment once; the rest of the order follows.
+
+        Raises:
+            ArrayError: `count` or `priors` is malformed.
         """
         if not isinstance(count, int) or count < 0:
             raise ArrayError(f"count: expected an integer of at least 0, got {count!r}")
@@ -100,8 +107,19 @@ class Stream:
         return Cursors(np.zeros(n, np.int64), _nothing(n), lists)
 
     def window(self, cursors: Cursors, width: int, threads: int | None = None, backend: Backend = "auto") -> Lists:
-        """(offsets int64[n + 1], segments): each cursor's first `width` segments that are neither selected nor
-        deleted, fewer at the end of its stream. `backend`: "auto" runs where the stream is, see `on_gpu`.
+        """The window of each cursor: its first `width` segments that are neither selected nor deleted.
+
+        Args:
+            cursors: Of n questions.
+            width: Segments of a window, at most; the last window of a stream may have fewer.
+            threads: See `pyfast.ops`.
+            backend: "auto" runs where the stream is, see `on_gpu`.
+
+        Returns:
+            (offsets int64[n + 1], segments int64).
+
+        Raises:
+            ArrayError: The cursors or `width` are malformed.
         """
         if on_gpu(backend, self.order):
             from pyfast.ops import gpu
@@ -125,11 +143,20 @@ class Stream:
         threads: int | None = None,
         backend: Backend = "auto",
     ) -> Cursors:
-        """The cursors after a step in which each selected the segments `chosen` (offsets, segments), of its
-        window or not.
+        """The cursors after a step in which each question selected segments.
 
-        What it did not select stays in its window, which is refilled behind it. With `past` = W it leaves the
-        window of W that it had behind, so that the next one holds segments that it has not seen.
+        A segment that was not selected stays in its window, and new ones follow it.
+
+        Args:
+            cursors: Of n questions, before the step.
+            chosen: (offsets int64[n + 1], segments): what each selected, from its window or not.
+            past: The width of a window to leave behind: the next one then holds only segments that the question
+                has not seen. 0: the window begins where it did.
+            threads: See `pyfast.ops`.
+            backend: "auto" runs where the stream is, see `on_gpu`.
+
+        Raises:
+            ArrayError: The cursors or `chosen` are malformed.
         """
         if on_gpu(backend, self.order):
             from pyfast.ops import gpu
@@ -155,16 +182,29 @@ class Stream:
         limit: int | None = None,
         threads: int | None = None,
     ) -> Lists:
-        """(offsets, segments): the neighbours of each of `segments`, ascending; or, of each list of a ragged
-        `segments`, those of all its segments together: in the list's order, each once. No deleted ones, none that
-        the list's cursor has selected, at most `limit` per list.
+        """The structural neighbours of segments, without deleted ones and those that the cursor has selected.
 
-        - `children`: the segments directly under it; `parent`: the one that it is directly under;
-        - `row`: of a table cell the other cells of its row;
-        - `column`: of a table cell, the k-th of its row, the k-th cell of each other row of its table;
-        - `relation`: of a triplet the other triplets of its subgraph: those of the same head, in a pyfast corpus.
+        The kinds; segments of other levels have no neighbours of the kind:
 
-        Segments of other levels have none.
+        - `children`: the segments directly under it; `parent`: the one that it is directly under.
+        - `row`: of a table cell, the other cells of its row.
+        - `column`: of a table cell, the k-th of its row, the k-th cell of each other row of its table.
+        - `relation`: of a triplet, the other triplets of its subgraph: in a pyfast corpus those of the same head.
+
+        Args:
+            segments: int64[n]; or a ragged (offsets, segments), whose lists have the neighbours of all their
+                segments.
+            kind: Which neighbours.
+            cursors: Of n questions; None: nothing is selected.
+            limit: Neighbours of a list, at most.
+            threads: See `pyfast.ops`.
+
+        Returns:
+            (offsets int64[n + 1], segments int64): ascending for single segments, in the order of the list and
+            each once for lists.
+
+        Raises:
+            ArrayError: An argument is malformed, or the stream is on a GPU.
         """
         if isinstance(segments, tuple):
             lists = _lists("segments", segments)
@@ -184,7 +224,14 @@ class Stream:
         )
 
     def delete(self, segments: npt.ArrayLike) -> Stream:
-        """The stream with these segments, and all that is in them, deleted too. Cursors stay as they are."""
+        """The stream in which these segments, and all that is in them, are deleted too. Cursors stay valid.
+
+        Args:
+            segments: int64, numbers of segments.
+
+        Raises:
+            ArrayError: There is no such segment, or the stream is on a GPU.
+        """
         tombstones, live = call(
             _native.hseq_delete_segments,
             columns=(self.level, self.parent, self.subtree_end),
@@ -194,8 +241,15 @@ class Stream:
         return replace(self, tombstones=tombstones, live=live)
 
     def on_gpu(self, library: Literal["cupy", "torch"] = "torch") -> Stream:
-        """The stream with what windows read of it on the current GPU, as arrays of that library: `window` and
-        `refresh` run there then, of cursors that are anywhere. Neighbours and deletions are the CPU's stream's.
+        """The stream with what windows read of it on the current GPU: `window` and `refresh` then run there.
+
+        Cursors may be anywhere. `neighbors` and `delete` need the stream on the CPU.
+
+        Args:
+            library: Whose arrays the stream becomes.
+
+        Raises:
+            DeviceError: There is no GPU to run on, or the library is not installed.
         """
         require_gpu()
         from pyfast.ops import gpu
@@ -221,16 +275,35 @@ def hseq_stream(
     tombstones: npt.ArrayLike | None = None,
     order: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> Stream:
-    """The stream of a sequence of segments in depth-first order, from its columns [segments].
+    """Make the stream of a corpus: its segments in the order in which questions look at them (HSEQ).
 
-    `level` (uint8; the numbers of `pyfast.corpus.Level`), `parent` (int64, -1 for none), `subtree_end` (int64, one
-    past the last segment in it; from `parent` where it is not given). The order rho has the segments whose level
-    is in `priority`, the first level's before the next one's, each level's in the order of the sequence; those of
-    other levels are in no window, unless a prior has them. `tombstones`: true for segments that are deleted.
+    The order rho has the segments whose level is in `priority`: those of the first level, then of the next one,
+    each in the order of the sequence. Segments of other levels are in no window, unless a cursor's prior has them.
 
-    O(segments), once; then no call costs more for more segments. `order`, the (order, starts) of an earlier stream
-    over the same columns, saves making it: columns may be mapped files larger than memory, and are checked where
-    they are read. Raises `ArrayError` on malformed input.
+    Takes O(segments) once; after that no call costs more for a larger corpus.
+
+    Args:
+        level: uint8[segments], the numbers of `pyfast.corpus.Level`; segments in depth-first order.
+        parent: int64[segments], -1 for none.
+        subtree_end: int64[segments], one past the last segment in each; None: computed from `parent`.
+        priority: Levels, best first.
+        tombstones: [segments], 1 for deleted ones; None: nothing is deleted.
+        order: (order, starts) of an earlier stream over the same columns, which saves making it. Columns may be
+            mapped files larger than memory; they are checked where they are read.
+
+    Raises:
+        ArrayError: A column is malformed.
+
+    Example:
+        >>> from pyfast import ops
+        >>> stream = ops.hseq_stream([0, 2, 3, 3], [-1, 0, 1, 1], priority=[2, 3])  # a paragraph of two sentences
+        >>> cursors = stream.cursors(1)
+        >>> offsets, segments = stream.window(cursors, width=2)
+        >>> segments.tolist()
+        [1, 2]
+        >>> cursors = stream.refresh(cursors, ([0, 1], [1]))  # the question selects the paragraph
+        >>> stream.window(cursors, width=2)[1].tolist()
+        [2, 3]
     """
     levels = array("level", level, np.uint8)
     parents = array("parent", parent, np.int64)
@@ -257,13 +330,13 @@ def hseq_stream(
 def subtree_ends(parent: npt.ArrayLike) -> Int64:
     """int64[segments]: one past the last segment in each, from the parents of segments in depth-first order.
 
-    Raises `ArrayError` where they are not.
+    Raises `ArrayError` where they are not in that order.
     """
     return call(_native.hseq_subtree_ends, parent=array("parent", parent, np.int64))
 
 
 def check_subtree_ends(parent: npt.ArrayLike, subtree_end: npt.ArrayLike) -> None:
-    """Raises `ArrayError` unless `subtree_end` is what `subtree_ends` gives, which takes no memory to find out."""
+    """Raise `ArrayError` unless `subtree_end` is what `subtree_ends` gives. Needs no memory of its own."""
     call(
         _native.hseq_check_subtree_ends,
         parent=array("parent", parent, np.int64),

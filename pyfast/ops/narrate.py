@@ -13,9 +13,25 @@ from pyfast.ops.arrays import Ragged, array, call, pools
 
 
 def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, characters: int) -> list[str]:
-    """Each pool as numbered lines, as many whole ones as `characters` hold; a first that is too long is cut.
+    """Write each pool as numbered lines, as many whole lines as fit.
 
-    `lines`: offsets[documents + 1], the documents' lines in UTF-8, uint8. Raises `ArrayError` on malformed input.
+    Args:
+        lines: (offsets int64[documents + 1], uint8): the line of each document, in UTF-8.
+        pool_offsets: int64[P + 1], where each pool begins.
+        doc_ids: int32[N], documents.
+        characters: Of a pool's text, at most. Where not even the first line fits, that line is cut.
+
+    Returns:
+        One text for each pool.
+
+    Raises:
+        ArrayError: An array is malformed.
+
+    Example:
+        >>> from pyfast import ops
+        >>> print(ops.narrate(([0, 5, 11], b"TitanSaturn"), [0, 2], [1, 0], characters=100)[0])
+        [1] Saturn
+        [2] Titan
     """
     if not isinstance(lines, tuple) or len(lines) != 2:
         raise ArrayError("lines: expected a pair (offsets, text)")
@@ -32,7 +48,7 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
 
 
 def narrate_reference(lines: Iterable[str], characters: int) -> str:
-    """The same for one pool, given the lines of its documents."""
+    """The text of one pool, given the lines of its documents."""
     chosen: list[str] = []
     for number, line in enumerate(lines, start=1):
         numbered = f"[{number}] {line}"

@@ -1,4 +1,4 @@
-"""PageRank of evidence graphs: how often a random walk over a pool's graph comes by a document."""
+"""PageRank of evidence graphs: how often a random walk over a pool's graph visits a document."""
 
 from __future__ import annotations
 
@@ -24,22 +24,45 @@ def pagerank(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> Float32:
-    """float32[N]: of each node of the graph; the ranks of a pool add up to 1.
+    """PageRank of each node; the ranks of a pool add up to 1.
 
-    rank_v = damping * sum over edges (u, v) of rank_u * w_uv / total_u
-             + (1 - damping + damping * stuck) * restart_v
+        rank_v = damping * sum over edges (u, v) of rank_u * w_uv / total_u
+                 + (1 - damping + damping * stuck) * restart_v
 
-    with total_u the sum of the weights of u's edges, and stuck the rank of the nodes where it is 0: they restart.
-    `restart` is uniform over the pool, or in proportion to `personalization`, N numbers of at least 0 (a pool
-    whose numbers are all 0: uniform). `damping` in [0, 1). Edges lead from a row to its indices; a self-loop is
-    an edge like any other.
+    total_u is the sum of the weights of u's edges, and stuck the rank of the nodes where it is 0: they restart.
+    Edges lead from a row to its indices; a self-loop is an edge like any other.
 
-    Power iteration in float64; a pool's last step is the one that changes its ranks by at most `tolerance`, added
-    up over the pool. What is left of the error is then at most tolerance * damping / (1 - damping). A step shrinks
-    it by `damping` at least: with the defaults 118 are enough for any graph. A pool that needs more than
-    `max_iterations` is given what was reached, with a `ConvergenceWarning` that names it. Ctrl-C is heard between
-    steps. `backend` as in `evidence_graph`: "auto" follows the graph's arrays.
-    Raises `ArrayError` on malformed input, and `DeviceError` as that does.
+    Power iteration in float64. Ctrl-C is heard between steps.
+
+    Args:
+        g: The graphs of P pools with N nodes.
+        damping: In [0, 1).
+        personalization: N numbers of at least 0: `restart` is in proportion to them (a pool where all are 0:
+            uniform).
+            None: `restart` is uniform over the pool.
+        tolerance: A pool is done when a step changes its ranks by at most this, added up over the pool. The error
+            that is left is at most tolerance * damping / (1 - damping).
+        max_iterations: Steps of a pool, at most. A step shrinks the error by `damping` at least, so with the
+            defaults 118 are enough for any graph. A pool that needs more gets what was reached.
+        threads: See `pyfast.ops`.
+        backend: As in `evidence_graph`; "auto" follows the graph's arrays.
+
+    Returns:
+        float32[N].
+
+    Raises:
+        ArrayError: The graph, `personalization` or a number is malformed.
+        DeviceError: There is no GPU to run on.
+
+    Warns:
+        ConvergenceWarning: Pools that needed more than `max_iterations`; it names them.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> path = ops.EvidenceGraph.from_scipy(csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
+        >>> print(ops.pagerank(path).round(3))
+        [0.257 0.486 0.257]
     """
     if on_gpu(backend, getattr(g, "weights", None)):
         from pyfast.ops import gpu
@@ -72,7 +95,7 @@ def pagerank(
 def pagerank_reference(
     weights: npt.ArrayLike, damping: float = 0.85, personalization: npt.ArrayLike | None = None
 ) -> npt.NDArray[Any]:
-    """The same for one pool's adjacency matrix, solved as a linear system, in float64."""
+    """The ranks of one pool's adjacency matrix in float64, solved as a linear system."""
     edges = np.asarray(weights, dtype=np.float64)
     n = len(edges)
     restart = np.ones(n) if personalization is None else np.asarray(personalization, dtype=np.float64)

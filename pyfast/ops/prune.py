@@ -1,4 +1,4 @@
-"""Pruning of a ranked pool to the nodes that make the context."""
+"""prune: the nodes of a ranked pool that make the context."""
 
 from __future__ import annotations
 
@@ -17,12 +17,30 @@ def prune(
     max_nodes: int = 10,
     per_kind: int = 2,
 ) -> tuple[Int64, Int32]:
-    """(offsets int64[P + 1], nodes int32[K]): the nodes kept of each pool, best first, by position in it.
+    """Choose the nodes of each ranked pool that make the context.
 
-    Kept are the best `per_kind` passages and table rows (where the pool has them; `is_table` [N] tells them
-    apart), the `min_nodes` best nodes, and of the others those that score at least the pool's mean; never more
-    than `max_nodes`, where the first named come first. Ties: retrieval rank. Raises `ArrayError` on malformed
-    input.
+    Kept are, first, the best `per_kind` passages and table rows, as far as the pool has them; then the `min_nodes`
+    best nodes; then those that score at least the mean of the pool. Ties: the retrieval rank.
+
+    Args:
+        score: float32[N], such as `graph_rank` gives it.
+        is_table: [N], 1 for table rows, 0 for passages.
+        pool_offsets: int64[P + 1], where each pool begins.
+        min_nodes: Nodes that a pool keeps, at least, where it has them.
+        max_nodes: Nodes that a pool keeps, at most; nodes kept for the earlier reasons go first.
+        per_kind: Passages and table rows that a pool keeps, at least, of each.
+
+    Returns:
+        (offsets int64[P + 1], nodes int32): of each pool, best first, by position in the pool.
+
+    Raises:
+        ArrayError: An array or a number is malformed.
+
+    Example:
+        >>> from pyfast import ops
+        >>> offsets, nodes = ops.prune([0.9, 0.1, 0.5, 0.2], [0, 1, 0, 1], [0, 4], 1, 3, per_kind=1)
+        >>> nodes.tolist()  # the best passage, the next node above the mean, the best table row
+        [0, 2, 3]
     """
     return call(
         _native.prune,
@@ -38,7 +56,7 @@ def prune(
 def prune_reference(
     score: npt.ArrayLike, is_table: npt.ArrayLike, min_nodes: int = 5, max_nodes: int = 10, per_kind: int = 2
 ) -> list[int]:
-    """The same for one pool, in plain Python."""
+    """The nodes of one pool, in plain Python."""
     scores = np.asarray(score, dtype=np.float32).astype(np.float64)
     tables = np.asarray(is_table, dtype=bool)
     ranked = sorted(range(len(scores)), key=lambda v: -scores[v])

@@ -25,14 +25,38 @@ def weighted_degree(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> Float32:
-    """float32[N]: for each node the sum of its edges' weights in the unpruned evidence graph of its pool.
+    """Weighted degree: for each node the sum of its edges' weights in the unpruned evidence graph of its pool.
 
-    With df_t the pool's documents that hold t and S_t the sum of their weights, "sum" gives
-    sum over t in i of (df_t - 2) * x_it + S_t, and "dot" sum of x_it * (S_t - x_it), where the difference is
-    added up from the other documents: O(nnz). "min" and a `numba.cfunc` go over the edges. `weight` and `idf` are
-    those of `evidence_graph`.
-    `backend` as in `evidence_graph`; a GPU has the degrees of "sum" and "dot".
-    Raises `ArrayError` and `DeviceError` as that does.
+    With df_t the number of the pool's documents that hold t, and S_t the sum of their weights:
+
+    - "sum": the sum over t in i of (df_t - 2) * x_it + S_t
+    - "dot": the sum over t in i of x_it * (S_t - x_it), the difference added up from the other documents
+
+    Both take O(nnz). "min" and a `numba.cfunc` go over the edges.
+
+    Args:
+        X: The forward index, documents x terms.
+        pool_offsets: int64[P + 1], where each pool begins.
+        doc_ids: int32[N], documents of X.
+        weight: As in `evidence_graph`; a GPU has "sum" and "dot".
+        idf: As in `evidence_graph`.
+        threads: See `pyfast.ops`.
+        backend: As in `evidence_graph`.
+
+    Returns:
+        float32[N].
+
+    Raises:
+        ArrayError: An array is malformed, or a weight is negative or not finite.
+        DeviceError: There is no GPU to run on.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> X = csr_array(np.array([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]], np.float32))
+        >>> ops.weighted_degree(X, [0, 3], [0, 1, 2]).tolist()
+        [2.0, 4.0, 2.0]
     """
     if on_gpu(backend, doc_ids):
         from pyfast.ops import gpu
@@ -54,5 +78,5 @@ def weighted_degree(
 def weighted_degree_reference(
     X: Csr, pool: npt.ArrayLike, weight: EdgeWeight | CFunc = "sum", idf: Idf = "corpus"
 ) -> npt.NDArray[Any]:
-    """The same for one pool: row sums of the dense adjacency."""
+    """The degrees of one pool: row sums of the dense adjacency."""
     return np.asarray(evidence_graph_reference(X, pool, weight, idf=idf).sum(axis=1))
