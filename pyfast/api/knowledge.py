@@ -41,6 +41,7 @@ def build_knowledge(
     embedder: str = DEFAULT,
     chunk_tokens: int | None = None,
     packed: bool = False,
+    passes: int = 1,
     limit: int | None = None,
     budget: Mapping[str, Any] | None = None,
     max_failures: int | str | None = None,
@@ -63,6 +64,8 @@ def build_knowledge(
         chunk_tokens: How much of a text the LLM reads at once, in tokens: 1200, or as it was before.
         packed: Have the LLM read several short documents in one call, as many as `chunk_tokens` holds. Fewer
             calls, for larger models; a document that goes still takes only its own triples along.
+        passes: How often the LLM reads each chunk. After the first time it is asked for what the graph lacks: more
+            triples, for more calls.
         limit: Have no more than so many new chunks read this time.
         budget: Limits of each chunk (with `packed` of each call), as of a question in `pyfast.answer`.
         max_failures: Stop when more than so many chunks failed: a number, or a share such as "5%".
@@ -123,6 +126,7 @@ def build_knowledge(
         run_job=run_job,
         chunk_tokens=chunk_tokens,
         packed=packed,
+        passes=at_least_one("passes", passes),
         limit=limit if limit is None else at_least_one("limit", limit),
         budget=limits,
         failures=partial(allowed_failures, max_failures),

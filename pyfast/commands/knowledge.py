@@ -46,6 +46,9 @@ def build(
     packed: Annotated[
         bool, typer.Option("--packed", help="Several short documents in one call, as many as a chunk holds.")
     ] = False,
+    passes: Annotated[
+        int, typer.Option(min=1, help="How often the LLM reads each chunk; then for what it missed.")
+    ] = 1,
     limit: Limit = None,
     budget: Limits = None,
     max_failures: MaxFailures = None,
@@ -73,6 +76,7 @@ def build(
             embedder=embedder,
             chunk_tokens=chunk_tokens,
             packed=packed,
+            passes=passes,
             limit=limit,
             budget=limits,
             max_failures=max_failures,

@@ -45,6 +45,7 @@ def build_knowledge(
     run_job: Callable[[Job], object],
     chunk_tokens: int | None = None,
     packed: bool = False,
+    passes: int = 1,
     limit: int | None = None,
     budget: Budget | None = None,
     failures: Callable[[int], int | None] = lambda chunks: None,
@@ -64,6 +65,7 @@ def build_knowledge(
         chunk_tokens: The size of a chunk: `chunks.TOKENS`, or as it was before.
         packed: Have the LLM read several chunks in one call, as many as one chunk may hold; each is still one of
             its own, which goes with its document.
+        passes: How often the LLM reads a chunk; after the first time it adds what is missing.
         limit: Have no more than so many new chunks read.
         budget: Of each call's chunks.
         failures: How many of so many may fail before the extraction stops; None: all.
@@ -89,7 +91,7 @@ def build_knowledge(
 
     def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
         """Go on with an extraction, or begin one: [why all of it failed, if all did]; empty for nothing new."""
-        extraction = plan_extraction(folder, chunks, size, packed)
+        extraction = plan_extraction(folder, chunks, size, packed, passes)
         if llm is None or extraction is None:
             return []
         allowed = failures(extraction.chunks.count)

@@ -26,10 +26,17 @@ CREATE TABLE IF NOT EXISTS triples (
     id INTEGER PRIMARY KEY, head INTEGER NOT NULL, relation INTEGER NOT NULL, tail INTEGER NOT NULL,
     time TEXT NOT NULL, UNIQUE (head, relation, tail, time));
 CREATE TABLE IF NOT EXISTS statements (
-    triple INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, key INTEGER NOT NULL,
-    description TEXT NOT NULL, PRIMARY KEY (triple, segment, chunk)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS by_relation_key ON statements (key);
+    triple INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, description TEXT NOT NULL,
+    strength INTEGER NOT NULL, PRIMARY KEY (triple, segment, chunk)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS statements_by_chunk ON statements (chunk);
+CREATE TABLE IF NOT EXISTS statement_keys (
+    key INTEGER NOT NULL, triple INTEGER NOT NULL, chunk INTEGER NOT NULL, PRIMARY KEY (key, triple, chunk)
+    ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS statement_keys_by_chunk ON statement_keys (chunk, triple);
+CREATE TABLE IF NOT EXISTS themes (
+    key INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, PRIMARY KEY (key, segment, chunk)
+    ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS themes_by_chunk ON themes (chunk);
 CREATE TABLE IF NOT EXISTS mentions (
     entity INTEGER NOT NULL, segment INTEGER NOT NULL, chunk INTEGER NOT NULL, kind TEXT NOT NULL,
     description TEXT NOT NULL, PRIMARY KEY (entity, segment, chunk)) WITHOUT ROWID;

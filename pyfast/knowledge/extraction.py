@@ -11,12 +11,13 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import orjson
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from pyfast.engine import (
     Answer,
@@ -33,9 +34,9 @@ from pyfast.errors import InputError
 from pyfast.files import write_atomically
 from pyfast.jsonl import read_lines
 from pyfast.knowledge.chunks import Chunk, pack
-from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH, GraphFields, extract_graph
+from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH, EXTRACT_MORE, GraphFields, extract_graph
 from pyfast.knowledge.extracts import BY_LLM, Extract
-from pyfast.knowledge.support import Dropped, supported_mentions, supported_statements
+from pyfast.knowledge.support import Dropped, supported_mentions, supported_statements, themes_of
 from pyfast.llm import FullLLM, Role
 from pyfast.retrieval.index import KNOWLEDGE
 
@@ -52,6 +53,8 @@ class Extraction:
     chunk_tokens: int
     packed: bool = False
     """Whether several chunks are one question"""
+    passes: int = 1
+    """How often each is read"""
 
 
 @dataclass(slots=True)
@@ -82,12 +85,12 @@ def begun_chunk_tokens(folder: Path) -> int | None:
 
 
 def plan_extraction(
-    folder: Path, chunks: Iterable[Chunk], chunk_tokens: int, packed: bool = False
+    folder: Path, chunks: Iterable[Chunk], chunk_tokens: int, packed: bool = False, passes: int = 1
 ) -> Extraction | None:
     """What is to be extracted: the rest of an extraction that was stopped, else `chunks`; None for none.
 
     `chunks` are not looked at where there is an extraction to go on with. `packed`: so many of them are one
-    question as are no longer than one chunk may be.
+    question as are no longer than one chunk may be. `passes`: how often each is read.
     """
     if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # the documents may be others by now
@@ -101,7 +104,8 @@ def plan_extraction(
         write_atomically(folder / CHUNKS, b"\n".join(lines))
     else:
         packed = bool(recorded_value(folder, "system", "set_packed"))
-    return Extraction(folder, questions_in(folder / CHUNKS), chunk_tokens, packed)
+        passes = recorded_value(folder, "system", "set_passes") or 1
+    return Extraction(folder, questions_in(folder / CHUNKS), chunk_tokens, packed, passes)
 
 
 def _line(chunk: Chunk) -> bytes:
@@ -132,9 +136,9 @@ def extraction_job(
         folder=extraction.folder,
         questions=extraction.chunks,
         system=EXTRACT_GRAPH.name,
-        ask=_answer,
-        settings={"chunk_tokens": extraction.chunk_tokens, **({"packed": True} if extraction.packed else {})},
-        prompts=(EXTRACT_GRAPH,),
+        ask=partial(_answer, extraction.passes),
+        settings=_settings(extraction),
+        prompts=(EXTRACT_GRAPH, EXTRACT_MORE) if extraction.passes > 1 else (EXTRACT_GRAPH,),
         llm=llm,
         concurrency=concurrency,
         budget=budget,
@@ -142,9 +146,15 @@ def extraction_job(
     )
 
 
-async def _answer(question: Question, ctx: Context) -> Answer:
+def _settings(extraction: Extraction) -> dict[str, Any]:
+    """Those that are not as they were before they could be set: an extraction of an older release goes on."""
+    changed = {"packed": extraction.packed or None, "passes": extraction.passes if extraction.passes > 1 else None}
+    return {"chunk_tokens": extraction.chunk_tokens} | {name: it for name, it in changed.items() if it}
+
+
+async def _answer(passes: int, question: Question, ctx: Context) -> Answer:
     title, _, text = question.text.partition("\n\n")
-    return Answer(_GRAPHS.dump_json(await extract_graph(title, text, ctx)).decode())
+    return Answer(_GRAPHS.dump_json(await extract_graph(title, text, ctx, passes)).decode())
 
 
 def why_all_failed(extraction: Extraction) -> tuple[str, int] | None:
@@ -179,17 +189,24 @@ def _read(asked: dict[str, Any], record: dict[str, Any], found: ExtractionResult
         why = record.get("reason") or record["state"]
         found.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
         return
-    graphs = _GRAPHS.validate_json(record["answer"])
+    try:
+        graphs = _GRAPHS.validate_json(record["answer"])
+    except ValidationError:  # its graphs had other fields
+        why = "an earlier release of pyfast had it read: `pyfast knowledge build --retry-failed` reads it again"
+        found.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
+        return
     texts = [
         [(int(segment, 16), f"{part['title']} {text}") for segment, text in part["passages"]] for part in parts
     ]
     supported = supported_statements((relation for graph in graphs for relation in graph.relations), *texts)
     found.dropped += supported.dropped
     entities = [entity for graph in graphs for entity in graph.entities]
+    keys = [key for graph in graphs for key in graph.themes]
     rest = supported.statements
     for part, segments in zip(parts, texts, strict=True):
         here = {segment for segment, _ in segments}
         statements = tuple(one for one in rest if one.segment in here)
         rest = [one for one in rest if one.segment not in here]
         mentions = tuple(supported_mentions(entities, segments))
-        found.extracts.append(Extract(part["digest"], BY_LLM, statements, mentions))
+        themes = tuple(themes_of(keys, segments, only=len(parts) == 1))
+        found.extracts.append(Extract(part["digest"], BY_LLM, statements, mentions, themes))

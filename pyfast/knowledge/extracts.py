@@ -19,8 +19,10 @@ class Statement:
     """id of the segment in the corpus"""
     time: str = ""
     description: str = ""
-    keywords: str = ""
-    """Themes of the relation, for its key"""
+    keys: tuple[str, ...] = ()
+    """Phrases that the relation is found by, beside its own name"""
+    strength: int = 0
+    """How closely the text ties the two, from 1 to 10; 0 where nothing says so"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,14 @@ class Mention:
 
 
 @dataclass(frozen=True, slots=True)
+class Theme:
+    """That a segment is about a subject."""
+
+    key: str
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
 class Extract:
     """What was extracted from one chunk, or why it could not be."""
 
@@ -42,6 +52,7 @@ class Extract:
     method: str
     statements: tuple[Statement, ...] = ()
     mentions: tuple[Mention, ...] = ()
+    themes: tuple[Theme, ...] = ()
     failed: str | None = None
     exact: bool = False
     """Names are taken as they stand (a knowledge graph's); else an entity known by the same key is meant"""

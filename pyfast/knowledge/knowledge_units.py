@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import merge
 
 import numpy as np
 
@@ -30,13 +31,36 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeUnit:
-    """A source text and those of its triples that were found."""
+    """A source text, with what the graph has of it that was found."""
 
     passage: int
     """of the index"""
     triples: tuple[tuple[str, str, str], ...]
     score: float
-    """Of its best triple"""
+    """Of the best that was found"""
+    descriptions: tuple[str, ...] = ()
+    """A sentence about each triple; empty where nothing was written down"""
+    entities: tuple[tuple[str, str, str], ...] = ()
+    """(name, kind, description) of entities that the text describes"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lead:
+    """What a search found: a fact; or texts that an entity is described in, or that are about a theme."""
+
+    score: float
+    fact: int | None = None
+    entity: int | None = None
+    segments: Sequence[int] = ()
+
+
+@dataclass(slots=True)
+class _Found:
+    """A unit, as it comes to be."""
+
+    score: float
+    triples: dict[int, None] = field(default_factory=dict)
+    entities: dict[int, None] = field(default_factory=dict)
 
 
 def knowledge_units(
@@ -47,13 +71,14 @@ def knowledge_units(
     Detailed keywords match `entities` entities each by their names, general ones `relations` relation keys. The
     facts of these, and of the entities' neighbours, are scored by their cosine to all keywords together, times
     how well the entity or key matched, times `DECAY` at the second hop: a name that is matched well goes first.
+    An entity that is in no triple leads to the texts that describe it, and a key to those that it is a theme of.
     """
     store = session.store
     detailed = _matched(store, "entities", [item.detailed for item in items], entities)
     general = _matched(store, "keys", [item.general for item in items], relations)
     queries = store.encode([", ".join((*item.detailed, *item.general)) for item in items])
     return [
-        _gathered(session, *_scored(store, query, names, keys), units)
+        _gathered(session, _facts(store, query, names, keys), _texts(store, query, names, keys), units)
         for query, names, keys in zip(queries, detailed, general, strict=True)
     ]
 
@@ -74,10 +99,8 @@ def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: 
     return found
 
 
-def _scored(
-    store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]
-) -> tuple[list[int], list[float]]:
-    """(facts, scores), best first; ties by place."""
+def _facts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
+    """Best first; ties by place."""
     facts = store.facts
     of_key = {key: store.triples_of_key(key, query, MAX_TRIPLES) for key in keys}
     near = _neighbours(store, names, {key: (match, of_key[key]) for key, match in keys.items()})
@@ -91,7 +114,27 @@ def _scored(
     np.maximum.at(weight, each, np.concatenate([worth[which], matches]).astype(np.float32))
     scores = store.cosines(places.astype(np.int32), query) * weight
     order = np.argsort(-scores, kind="stable")
-    return places[order].tolist(), scores[order].tolist()
+    return list(map(_Lead, scores[order].tolist(), places[order].tolist()))
+
+
+def _texts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
+    """The texts of matched entities that are in no fact, and of matched themes; best first."""
+    about = store.facts.about_offsets
+    alone = [entity for entity in names if about[entity] == about[entity + 1]]
+    cosines = store.cosines(alone, query, "entities").tolist()
+    leads = [
+        _Lead(names[entity] * cosine, None, entity, segments)
+        for entity, cosine, segments in zip(alone, cosines, store.mentions(alone), strict=True)
+    ]
+    themes = [
+        (key, segments) for key, segments in zip(keys, store.theme_sources(list(keys)), strict=True) if segments
+    ]
+    cosines = store.cosines([key for key, _ in themes], query, "keys").tolist()
+    leads += [
+        _Lead(keys[key] * cosine, segments=segments)
+        for (key, segments), cosine in zip(themes, cosines, strict=True)
+    ]
+    return sorted(leads, key=lambda lead: -lead.score)
 
 
 def _neighbours(
@@ -112,18 +155,40 @@ def _neighbours(
     return {entity: best[entity] for entity in fewest[:MAX_NEIGHBOURS]}
 
 
-def _gathered(session: Session, facts: list[int], scores: list[float], limit: int) -> list[KnowledgeUnit]:
-    """The facts' triples by the source that says them, until there are `limit` sources."""
-    store = session.store
-    units: dict[int, tuple[float, dict[tuple[str, str, str], None]]] = {}
-    for fact, score in zip(facts, scores, strict=True):
-        triples = store.facts.of(fact)[:MAX_TRIPLES].tolist()
-        budget = min(len(units) + IN_TEXT, limit)  # what is beyond those, the fact's vector does not know
-        for triple, segments in zip(triples, store.sources(triples), strict=True):
-            here = session.passages(segments)
-            for unit in [unit for unit in here if unit in units][:1] or here[:1]:  # each triple once
-                if unit in units or len(units) < budget:
-                    units.setdefault(unit, (score, {}))[1][store.triple(triple)] = None
+def _gathered(session: Session, facts: Sequence[_Lead], texts: Sequence[_Lead], limit: int) -> list[KnowledgeUnit]:
+    """What was found by the source that says it, until there are `limit` sources."""
+    units: dict[int, _Found] = {}
+    for lead in merge(facts, texts, key=lambda lead: -lead.score):
+        if lead.fact is not None:
+            _add_fact(lead.fact, lead.score, units, session, limit)
+        for passage in session.passages(lead.segments):
+            if passage in units or len(units) < limit:
+                found = units.setdefault(passage, _Found(lead.score))
+                found.entities |= {} if lead.entity is None else {lead.entity: None}
         if len(units) == limit:
             break
-    return [KnowledgeUnit(unit, tuple(triples), score) for unit, (score, triples) in units.items()]
+    return [_unit(passage, found, session) for passage, found in units.items()]
+
+
+def _add_fact(fact: int, score: float, units: dict[int, _Found], session: Session, limit: int) -> None:
+    triples = session.store.strongest(fact, MAX_TRIPLES).tolist()
+    budget = min(len(units) + IN_TEXT, limit)  # what is beyond those, the fact's vector does not know
+    for triple, segments in zip(triples, session.store.sources(triples), strict=True):
+        here = session.passages(segments)
+        for passage in [passage for passage in here if passage in units][:1] or here[:1]:  # each triple once
+            if passage in units or len(units) < budget:
+                units.setdefault(passage, _Found(score)).triples[triple] = None
+
+
+def _unit(passage: int, found: _Found, session: Session) -> KnowledgeUnit:
+    store, index = session.store, session.index
+    segment = int(index.corpus.ids[index.passages[passage]])
+    triples = list(found.triples)
+    ends = [int(end[triple]) for triple in triples for end in (store.head, store.tail)]
+    return KnowledgeUnit(
+        passage,
+        tuple(map(store.triple, triples)),
+        found.score,
+        tuple(store.relation_descriptions(triples, segment)),
+        tuple(store.described_in(list(dict.fromkeys((*found.entities, *ends))), segment)),
+    )

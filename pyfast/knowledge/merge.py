@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pyfast.knowledge.extracts import LEARNED, MERGED, Extract, Mention, Statement
+from pyfast.knowledge.extracts import LEARNED, MERGED, Extract, Mention, Statement, Theme
 from pyfast.knowledge.learned import learned_extracts
 from pyfast.knowledge.names import name_key
 from pyfast.knowledge.snapshots import has_knowledge, make_snapshot
@@ -69,19 +69,36 @@ def _renamed(extract: Extract, names: Mapping[str, str]) -> Extract:
 def extracts_of(store: Knowledge) -> Iterator[Extract]:
     """What was extracted from each chunk of a store, in order; those that failed left out."""
     statements_of = (
-        "SELECT h.name, r.name, t.name, segment, time, description, k.text FROM statements"
+        "SELECT triple, h.name, r.name, t.name, segment, time, description, strength FROM statements"
         " JOIN triples ON triples.id = triple"
         " JOIN entities h ON h.id = head JOIN relations r ON r.id = relation JOIN entities t ON t.id = tail"
-        " JOIN keys k ON k.id = statements.key WHERE chunk = ? ORDER BY triple, segment"
+        " WHERE chunk = ? ORDER BY triple, segment"
     )
+    keys_of = "SELECT triple, text FROM statement_keys JOIN keys ON id = key WHERE chunk = ? ORDER BY triple, key"
+    themes_of = "SELECT text, segment FROM themes JOIN keys ON id = key WHERE chunk = ? ORDER BY key, segment"
     mentions_of = (
         "SELECT name, segment, kind, description FROM mentions JOIN entities ON id = entity WHERE chunk = ?"
         " ORDER BY entity, segment"
     )
     for number, digest in list(store.rows("SELECT id, digest FROM chunks WHERE failed IS NULL ORDER BY id")):
+        keys: dict[int, tuple[str, ...]] = {}
+        for triple, key in store.rows(keys_of, number):
+            keys[triple] = (*keys.get(triple, ()), key)
         statements = [
-            Statement(head, relation, tail, segment, time, description, key.removeprefix(relation)[2:])
-            for head, relation, tail, segment, time, description, key in store.rows(statements_of, number)
+            Statement(
+                head,
+                relation,
+                tail,
+                segment,
+                time,
+                description,
+                tuple(key for key in keys[triple] if key != relation),
+                strength,
+            )
+            for triple, head, relation, tail, segment, time, description, strength in store.rows(
+                statements_of, number
+            )
         ]
         mentions = [Mention(*row) for row in store.rows(mentions_of, number)]
-        yield Extract(digest, MERGED, tuple(statements), tuple(mentions), exact=True)
+        themes = [Theme(*row) for row in store.rows(themes_of, number)]
+        yield Extract(digest, MERGED, tuple(statements), tuple(mentions), tuple(themes), exact=True)

@@ -38,7 +38,7 @@ class Knowledge:
         """the name of each entity"""
         self.relations, relation_ids = self._named("relations", "name")
         self.keys, self._key_ids = self._named("keys", "text")
-        """the text of each relation key: the relation, and the themes that a model gave it"""
+        """the text of each key: a relation's name, a phrase that a model gave it, or a text's theme"""
         rows = database.integer_rows(self._database, "SELECT id, head, relation, tail FROM triples ORDER BY id")
         self._triple_ids = rows[:, 0]
         self.head: Int32 = np.searchsorted(self._entity_ids, rows[:, 1]).astype(np.int32)
@@ -134,9 +134,9 @@ class Knowledge:
         """float32[texts, dimensions]: the vectors of "facts", "entities" or "keys", mapped."""
         return self._vectors[kind].matrix
 
-    def cosines(self, facts: Int32, query: Float32) -> Float32:
-        """Of facts to a query's vector."""
-        return self._vectors["facts"].cosines(facts, query)
+    def cosines(self, places: Int32 | Sequence[int], query: Float32, kind: str = "facts") -> Float32:
+        """Of "facts", "entities" or "keys" to a query's vector."""
+        return self._vectors[kind].cosines(np.asarray(places, np.int32), query)
 
     def entities_named_in(self, text: str) -> list[int]:
         """The entities that a text names, ascending: the longest names, none inside another."""
@@ -218,6 +218,42 @@ class Knowledge:
         joined = [[": ".join(filter(None, row)) for row in found] for found in rows]
         return [list(dict.fromkeys(filter(None, found))) for found in joined]
 
+    def relation_descriptions(self, triples: Sequence[int], segment: int) -> list[str]:
+        """What a segment's text says of each triple, in a sentence; empty where nothing was written down."""
+        query = "SELECT max(description) FROM statements WHERE triple = ? AND segment = ?"
+        at = database.signed(segment)
+        rows = (self._database.execute(query, (int(self._triple_ids[i]), at)).fetchone() for i in triples)
+        return [row[0] or "" for row in rows]
+
+    def described_in(self, entities: Sequence[int], segment: int) -> list[tuple[str, str, str]]:
+        """(name, kind, description) of those of the entities that a segment's text describes."""
+        query = "SELECT kind, description FROM mentions WHERE entity = ? AND segment = ? ORDER BY chunk LIMIT 1"
+        at = database.signed(segment)
+        rows = ((i, self._database.execute(query, (int(self._entity_ids[i]), at)).fetchone()) for i in entities)
+        return [(self.entities[i], *row) for i, row in rows if row is not None and any(row)]
+
+    def theme_sources(self, keys: Sequence[int]) -> list[list[int]]:
+        """For each key the ids of the segments that it is a theme of."""
+        query = "SELECT DISTINCT segment FROM themes WHERE key = ?"
+        return [self._segments(query, int(self._key_ids[i])) for i in keys]
+
+    @cached_property
+    def strength(self) -> Int32:
+        """[triples] How closely a text ties the two ends, from 1 to 10; 0 where nothing says so."""
+        rows = database.integer_rows(
+            self._database, "SELECT triple, max(strength) FROM statements WHERE strength > 0 GROUP BY triple"
+        )
+        strength = np.zeros(len(self), np.int32)
+        strength[np.searchsorted(self._triple_ids, rows[:, 0])] = rows[:, 1]
+        return strength
+
+    def strongest(self, fact: int, limit: int) -> Int32:
+        """The `limit` triples of a fact that texts tie most closely, in the order in which they came."""
+        triples = self.facts.of(fact)
+        if len(triples) <= limit:
+            return triples
+        return np.sort(triples[np.argsort(-self.strength[triples], kind="stable")[:limit]])
+
     def triples_of_key(self, key: int, query: Float32, limit: int) -> Int32:
         """The `limit` triples of a relation key whose facts are nearest to a query's vector, ascending."""
         offsets, triples = self._by_key
@@ -231,7 +267,7 @@ class Knowledge:
     @cached_property
     def _by_key(self) -> tuple[Int64, Int32]:
         """(offsets [keys + 1], triples): those of each relation key, ascending."""
-        query = "SELECT DISTINCT key, triple FROM statements ORDER BY key, triple"
+        query = "SELECT DISTINCT key, triple FROM statement_keys ORDER BY key, triple"
         keys, triples = database.integer_rows(self._database, query).T
         offsets = np.append(np.searchsorted(keys, self._key_ids), len(keys))
         return offsets, np.searchsorted(self._triple_ids, triples).astype(np.int32)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from pyfast.knowledge.extracts import Mention, Statement
+from pyfast.knowledge.extracts import Mention, Statement, Theme
 from pyfast.knowledge.names import is_named_in, name_key, tidy
 
 PRONOUN, NOT_IN_TEXT, EMPTY, SAME_ENDS = "pronoun", "not in the text", "empty", "both ends are the same"
@@ -105,8 +105,16 @@ def supported_statements(triples: Iterable[_Triple], *texts: Sequence[tuple[int,
             supported.dropped.append(Dropped(reason, f"{head} | {relation} | {tail}"))
         elif keys not in seen and named is not None:
             seen.add(keys)
-            more = (tidy(getattr(triple, name, "")) for name in ("description", "themes"))
-            supported.statements.append(Statement(head, relation, tail, named, "", *more))
+            statement = Statement(
+                head,
+                relation,
+                tail,
+                named,
+                description=tidy(getattr(triple, "description", "")),
+                keys=tuple(dict.fromkeys(filter(None, map(tidy, getattr(triple, "keys", ()))))),
+                strength=getattr(triple, "strength", 0),
+            )
+            supported.statements.append(statement)
     return supported
 
 
@@ -127,6 +135,20 @@ def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int
             mention = Mention(name, named[0], tidy(entity.kind), tidy(entity.description))
             found.setdefault(name_key(name), mention)
     return list(found.values())
+
+
+def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bool) -> list[Theme]:
+    """Each theme of a text with the first segment that names it, else with the text's first.
+
+    `only`: the text is the only one that the themes may be of; else those that it does not name are another's.
+    """
+    texts = [(segment, _Text(text)) for segment, text in segments]
+    themes: dict[str, Theme] = {}
+    for key in filter(None, map(tidy, keys)):
+        named = [segment for segment, text in texts if text.names(key)]
+        for segment in (named or [segments[0][0]] * only)[:1]:
+            themes.setdefault(key, Theme(key, segment))
+    return list(themes.values())
 
 
 def is_pronoun(name: str) -> bool:

@@ -1,8 +1,8 @@
-"""Upgrading the knowledge in an index from format 1 to format 2.
+"""Upgrading the knowledge in an index from formats 1 and 2 to format 3.
 
-Format 2 has the same contents under other names: `triples.sqlite` was `records.sqlite`, `extraction` was
-`reading`, `embeddings.cache` was `computed`, and the methods in the table of chunks have other values. Vectors
-stay as they are, byte for byte.
+Format 1 has other names: `triples.sqlite` was `records.sqlite`, `extraction` was `reading`, `embeddings.cache` was
+`computed`, and the methods in the table of chunks had other values. Up to format 2 a statement had one key, and no
+strength, and a text had no themes. Vectors stay as they are, byte for byte.
 """
 
 from __future__ import annotations
@@ -32,12 +32,19 @@ from pyfast.retrieval.manifest import VERSION, read_manifest, write_manifest, wr
 
 _METHODS = {"straight": RULE_BASED, "read": BY_LLM, "united": MERGED}
 _FILE, _FOLDER, _CACHE = "records.sqlite", "reading", "computed"
+_OLD = (1, 2)
+_KEYS_APART = (
+    "INSERT INTO statement_keys SELECT DISTINCT key, triple, chunk FROM statements",
+    "DROP INDEX IF EXISTS by_relation_key",
+    "ALTER TABLE statements DROP COLUMN key",
+    "ALTER TABLE statements ADD COLUMN strength INTEGER NOT NULL DEFAULT 0",
+)
 _OWN = ("format", "version", "contents", "files")  # what a manifest says of itself
 _log = logging.getLogger("pyfast")
 
 
 def upgrade_knowledge(folder: Path) -> bool:
-    """Convert the knowledge of an index, `INDEX/knowledge`, to format 2, in place; what is of that format stays.
+    """Convert the knowledge of an index, `INDEX/knowledge`, to format 3, in place; what is of that format stays.
 
     New snapshots are built aside, from the files of the old ones by hard links, and named in one rename. Whatever
     ends the process, the knowledge is of the one format or the other, whole; the same call goes on. The snapshot
@@ -75,7 +82,7 @@ def _upgrade_snapshots(home: Path) -> bool:
     with contextlib.suppress(IndexFormatError):
         current = current_number(home)
     versions = {number: written_version(home / str(number)) for number in snapshot_numbers(home)}
-    old = [number for number, version in versions.items() if version == 1]
+    old = [number for number, version in versions.items() if version in _OLD]
     if not old:
         return False
     if current is None or versions.get(current) != VERSION["knowledge"]:
@@ -93,7 +100,7 @@ def _upgrade_snapshots(home: Path) -> bool:
         set_current(home, new)
     for number in snapshot_numbers(home):
         version = written_version(home / str(number))
-        if version == 1 and _is_whole(home / str(number)):
+        if version in _OLD and _is_whole(home / str(number)):
             shutil.rmtree(home / str(number))
         elif version != VERSION["knowledge"]:  # perhaps something of it can be saved
             shutil.rmtree(home / f"{number}.damaged", ignore_errors=True)
@@ -103,23 +110,27 @@ def _upgrade_snapshots(home: Path) -> bool:
 
 def _is_whole(snapshot: Path) -> bool:
     with contextlib.suppress(IndexFormatError):
-        read_manifest(snapshot, "knowledge", version=1)
+        read_manifest(snapshot, "knowledge", version=written_version(snapshot))
         return True
     return False
 
 
 def _upgrade_snapshot(old: Path, new: Path) -> None:
-    facts = read_manifest(old, "knowledge", version=1)
+    version = written_version(old)
+    facts = read_manifest(old, "knowledge", version=version)
     aside = new.with_name(f"{new.name}.building")
     shutil.rmtree(aside, ignore_errors=True)
     link_folder(old, aside)
     (aside / "manifest.json").unlink()  # it is to be written anew, and not into the old one's file
-    (aside / _FILE).unlink()
-    shutil.copyfile(old / _FILE, aside / database.FILE)
+    file = _FILE if version == 1 else database.FILE
+    (aside / file).unlink()
+    shutil.copyfile(old / file, aside / database.FILE)
     with contextlib.closing(database.open_for_writing(aside / database.FILE)) as connection:
         connection.execute("BEGIN")
         for before, now in _METHODS.items():
             connection.execute("UPDATE chunks SET method = ? WHERE method = ?", (now, before))
+        for change in _KEYS_APART:
+            connection.execute(change)
         connection.execute("COMMIT")
         contents = fingerprint(connection, facts["embedder"])
     kept = {name: value for name, value in facts.items() if name not in _OWN}

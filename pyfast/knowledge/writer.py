@@ -17,7 +17,9 @@ from pyfast.knowledge.names import name_key, relation_name, tidy
 _ROW_ORDER = {
     **dict.fromkeys(("chunks", "entities", "relations", "keys", "triples"), "id"),
     "statements": "triple, segment, chunk",
+    "statement_keys": "key, triple, chunk",
     "mentions": "entity, segment, chunk",
+    "themes": "key, segment, chunk",
 }
 
 
@@ -53,8 +55,8 @@ class Writer:
                 continue
             chunk = self._chunk(extract)
             for mention in extract.mentions:
-                row = (self._entity(mention.entity, extract.exact), signed(mention.segment), chunk)
-                self._insert("mentions", (*row, mention.kind, mention.description))
+                place = (self._entity(mention.entity, extract.exact), signed(mention.segment), chunk)
+                self._insert("mentions", (*place, mention.kind, mention.description))
             for statement in extract.statements:
                 triple = (
                     self._entity(statement.head, extract.exact),
@@ -62,10 +64,13 @@ class Writer:
                     self._entity(statement.tail, extract.exact),
                     statement.time,
                 )
-                themes = ", ".join(filter(None, (relation_name(statement.relation), statement.keywords)))
-                key = self._id("keys", themes)
-                row = (self._id("triples", triple, *triple), signed(statement.segment), chunk)
-                self._insert("statements", (*row, key, statement.description))
+                number = self._id("triples", triple, *triple)
+                row = (number, signed(statement.segment), chunk, statement.description, statement.strength)
+                self._insert("statements", row)
+                for key in (relation_name(statement.relation), *statement.keys):
+                    self._insert("statement_keys", (self._id("keys", key), number, chunk))
+            for theme in extract.themes:
+                self._insert("themes", (self._id("keys", theme.key), signed(theme.segment), chunk))
 
     def _chunk(self, extract: Extract) -> int:
         self._database.execute("DELETE FROM chunks WHERE digest = ?", (extract.digest,))
@@ -74,7 +79,7 @@ class Writer:
         return int(added.lastrowid or 0)
 
     def _insert(self, table: str, row: tuple[object, ...]) -> None:
-        self._database.execute(f"INSERT OR IGNORE INTO {table} VALUES (?, ?, ?, ?, ?)", row)
+        self._database.execute(f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * len(row))})", row)
 
     def _entity(self, name: str, exact: bool) -> int:
         name = name if exact else tidy(name)
@@ -106,13 +111,14 @@ def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], me
     database.execute(
         f"DELETE FROM chunks WHERE method IN ({these}) AND digest NOT IN (SELECT digest FROM kept)", methods
     )
-    for table in ("statements", "mentions"):
+    for table in ("statements", "statement_keys", "mentions", "themes"):
         database.execute(f"DELETE FROM {table} WHERE chunk NOT IN (SELECT id FROM chunks)")
     database.execute("DELETE FROM triples WHERE id NOT IN (SELECT triple FROM statements)")
     used = "SELECT head FROM triples UNION SELECT tail FROM triples UNION SELECT entity FROM mentions"
     database.execute(f"DELETE FROM entities WHERE id NOT IN ({used})")
     database.execute("DELETE FROM relations WHERE id NOT IN (SELECT relation FROM triples)")
-    database.execute("DELETE FROM keys WHERE id NOT IN (SELECT key FROM statements)")
+    keys = "SELECT key FROM statement_keys UNION SELECT key FROM themes"
+    database.execute(f"DELETE FROM keys WHERE id NOT IN ({keys})")
     database.execute("DROP TABLE kept")
 
 

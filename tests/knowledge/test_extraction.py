@@ -16,11 +16,20 @@ from processes import Session
 from runs import Watched
 from word_vectors import WordVectors
 
+from pyfast import knowledge
 from pyfast.api.models import started
 from pyfast.corpus import TextDocument, read
 from pyfast.engine import Budget, Job, read_status, work_on
 from pyfast.errors import CallError, InputError, LLMUnavailableError, RunError
-from pyfast.knowledge import Knowledge, build_knowledge, open_knowledge, prune_knowledge, update_knowledge
+from pyfast.knowledge import (
+    Keywords,
+    Knowledge,
+    build_knowledge,
+    knowledge_units,
+    open_knowledge,
+    prune_knowledge,
+    update_knowledge,
+)
 from pyfast.knowledge.build import chunk_size, new_chunks
 from pyfast.knowledge.chunks import split_into_chunks
 from pyfast.knowledge.extraction import (
@@ -42,14 +51,21 @@ TOKENS = 60
 
 def graph(request: Request) -> dict[str, Any]:
     """The first two capitalised words of the text, related by its third."""
-    text = request.messages[-1].content.removeprefix("Text:\n").partition("\n\nThe graph")[0]
+    text = request.messages[1].content.removeprefix("Text:\n").partition("\n\nThe graph")[0]
     words = list(dict.fromkeys(re.findall(r"[A-Z]\w+", text)))
     relations = [
-        {"head": a, "relation": "goes with", "tail": b, "description": f"{a} and {b}", "themes": "company"}
+        {
+            "head": a,
+            "relation": "goes with",
+            "tail": b,
+            "description": f"{a} and {b}",
+            "keys": ["company", "society"],
+            "strength": 5,
+        }
         for a, b in pairwise(words)
     ]
     entities = [{"name": word, "kind": "word", "description": f"{word} stands there"} for word in words[:5]]
-    return {"entities": entities, "relations": relations[:9]}
+    return {"relations": relations[:9], "entities": entities, "themes": ["who goes with whom"]}
 
 
 def extract_some(index: Index, llm: Watched, tokens: int = TOKENS) -> None:
@@ -324,7 +340,7 @@ def test_the_manifest_says_where_the_graph_comes_from(
 
     def careless(request: Request) -> dict[str, Any]:
         said = graph(request)
-        wrong = {"head": "He", "relation": "is", "tail": "Zaphod", "description": "", "themes": ""}
+        wrong = {"head": "He", "relation": "is", "tail": "Zaphod", "description": "", "keys": [], "strength": 1}
         return {**said, "relations": [wrong, {**wrong, "head": "Trillian"}, *said["relations"]]}
 
     index = place()
@@ -350,13 +366,83 @@ def test_the_manifest_says_where_the_graph_comes_from(
     assert lines[0].startswith("extracted by watched on 20") and len(lines) == 3
 
 
+def test_a_second_pass_adds_what_the_first_has_missed(place: Callable[[], Index]) -> None:
+    """Once for each chunk; it sees what is noted already, and what it gives in a wrong form costs nothing else."""
+
+    def reads(request: Request) -> Any:
+        text = request.messages[1].content
+        if "has these already" not in text:
+            firsts.append(text)
+            return {**graph(request), "entities": []}
+        noted = [" | ".join((one["head"], "goes with", one["tail"])) for one in graph(request)["relations"]]
+        assert all(line in text for line in noted)
+        return broken if text.count("e") % 2 else {**graph(request), "relations": []}
+
+    firsts, broken = list[str](), "{" * 9
+    index, once = place(), Watched(lambda request: {**graph(request), "entities": []})
+    alone = build(index, once)
+    index, twice = place(), Watched(reads)
+    both = build(index, twice, passes=2)
+    chunks = len(list(split_into_chunks(index, TOKENS)))
+    assert len(once.asked) == len(firsts) == chunks
+    assert len(twice.asked) > 2 * chunks  # broken ones are asked again
+    (extraction,) = both.extractions
+    assert set(extraction["prompts"]) == {"extract_graph", "extract_more"} and extraction["failed"] == 0
+    words = "SELECT count(*) FROM mentions WHERE kind = 'word'"
+    assert next(alone.rows(words)) == (0,) and next(both.rows(words))[0] > chunks // 2
+    assert {alone.triple(i) for i in range(len(alone))} == {both.triple(i) for i in range(len(both))}
+
+
+def test_what_is_extracted_can_be_found(place: Callable[[], Index]) -> None:
+    """By each key of a relation and by a text's themes; with descriptions, and the sources of lone entities."""
+
+    def reads(request: Request) -> dict[str, Any]:
+        said = graph(request)
+        names = [one["name"] for one in said["entities"]]
+        relation = {"head": names[0], "relation": "precedes", "tail": names[1], "description": "It comes first."}
+        keys = ["order of appearance", "sequence of names"]
+        lone = {"name": names[-1], "kind": "loner", "description": f"{names[-1]} is in no triple"}
+        return {
+            "relations": [{**relation, "keys": keys, "strength": 7}],
+            "entities": [lone],
+            "themes": ["gathering of words"],
+        }
+
+    index = place()
+    store = build(index, Watched(reads))
+    assert {"precedes", "order of appearance", "sequence of names", "gathering of words"} <= set(store.keys)
+    texts = [chunk.passages for chunk in split_into_chunks(index, TOKENS)]
+    session = knowledge.Session(index, store)
+    for general in ("sequence of names", "order of appearance"):
+        (units,) = knowledge_units([Keywords((), (general,))], session, 1, 1, 500)
+        said = [pair for unit in units for pair in zip(unit.triples, unit.descriptions, strict=True)]
+        assert len([triple for triple, told in said if triple[1] == "precedes" and told == "It comes first."]) > 9
+    (units,) = knowledge_units([Keywords((), ("gathering of words",))], session, 1, 1, 500)
+    assert len(units) == len({passages[0][0] for passages in texts})
+    segments = index.corpus.ids[index.passages]
+    lonely = "SELECT name, kind FROM mentions JOIN entities ON id = entity WHERE kind = 'loner'"
+    in_triples = "SELECT head FROM triples UNION SELECT tail FROM triples"
+    lone, kind = next(store.rows(f"{lonely} AND entity NOT IN ({in_triples})"))
+    (units,) = knowledge_units([Keywords((lone,))], session, 1, 1, 1)
+    assert (lone, kind, f"{lone} is in no triple") in units[0].entities
+    assert any(int(segments[units[0].passage]) == segment for passages in texts for segment, _ in passages)
+    assert set(store.strength.tolist()) == {0, 7}
+
+
 def test_packed_chunks_are_still_chunks_of_their_own(place: Callable[[], Index], examples: Path) -> None:
     """Fewer calls, the same chunks; no document speaks for another; one that goes takes only its own along."""
 
     def joined(request: Request) -> dict[str, Any]:
         said = graph(request)
         words = [entity["name"] for entity in said["entities"]]
-        far = {"head": words[0], "relation": "across", "tail": words[-1], "description": "", "themes": ""}
+        far = {
+            "head": words[0],
+            "relation": "across",
+            "tail": words[-1],
+            "description": "",
+            "keys": [],
+            "strength": 1,
+        }
         return {**said, "relations": [*said["relations"], far]}
 
     index, llm = place(), Watched(joined)
@@ -471,10 +557,10 @@ def test_a_hostile_text_changes_nothing_but_its_own_chunk(place: Callable[[], In
         if "Ignore" not in said:
             return graph(request)
         told = [("Apollo 11", "a hoax"), ("Neil Armstrong", "Buzz Aldrin")]  # the second is not in its text
-        more = {"relation": "was", "description": "", "themes": ""}
+        more = {"relation": "was", "description": "", "keys": [], "strength": 1}
         relations = [{"head": head, "tail": tail, **more} for head, tail in told]
         entities = [{"name": "Saturn", "kind": "lie", "description": "does not exist"}]
-        return {"entities": entities, "relations": relations}
+        return {"relations": relations, "entities": entities, "themes": []}
 
     index = place()
     hostile = build(build_index(documents, index.folder, overwrite=True), Watched(obeys))

@@ -19,7 +19,11 @@ from pyfast.knowledge import (
 )
 from pyfast.retrieval import Index
 
-ONE = Extract("a", "test", (Statement("Ada", "knows", "Bob", 7, description="well", keywords="friends"),))
+ONE = Extract(
+    "a",
+    "test",
+    (Statement("Ada", "knows", "Bob", 7, description="well", keys=("friends", "acquaintance"), strength=4),),
+)
 
 
 def test_union(index: Index, store: Knowledge, small: Index, tmp_path: Path) -> None:
@@ -30,7 +34,7 @@ def test_union(index: Index, store: Knowledge, small: Index, tmp_path: Path) -> 
     triples = {both.triple(i) for i in range(len(both))}
     assert triples == {store.triple(i) for i in range(len(store))} | {("Ada", "knows", "Bob")}
     ada = both.entity("Ada")
-    assert ada is not None and both.keys[-1] == "knows, friends"
+    assert ada is not None and both.keys[-3:] == ["knows", "friends", "acquaintance"]
     assert merge_knowledge(index, WordVectors(), first).fingerprint == both.fingerprint
 
 

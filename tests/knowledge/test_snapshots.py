@@ -24,13 +24,14 @@ from pyfast.knowledge.snapshots import make_snapshot
 from pyfast.knowledge.writer import Writer
 from pyfast.retrieval import Index, build_index
 
-ONE = Extract("a", "test", (Statement("Ada", "knows", "Bob", 7, description="well", keywords="friends"),))
+KEYS = ("friends", "acquaintance")
+ONE = Extract("a", "test", (Statement("Ada", "knows", "Bob", 7, "", "well", KEYS, 4),))
 
 
 def test_a_text_is_encoded_once(index: Index, store: Knowledge) -> None:
     vectors = WordVectors()
     grown = add_extracts(index, vectors, [ONE])
-    assert sorted(vectors.encoded) == ["Ada", "Ada knows Bob", "Bob", "knows, friends"]
+    assert sorted(vectors.encoded) == ["Ada", "Ada knows Bob", "Bob", "acquaintance", "friends", "knows"]
     np.testing.assert_array_equal(grown.matrix("facts"), WordVectors().encode(grown.texts("facts")))
 
 

@@ -19,7 +19,7 @@ from pyfast.knowledge import (
 )
 from pyfast.retrieval import Index
 
-ONE = Extract("a", "test", (Statement("Ada", "knows", "Bob", 7, description="well", keywords="friends"),))
+ONE = Extract("a", "test", (Statement("Ada", "knows", "Bob", 7, description="well", keys=("friends",)),))
 
 
 def graph_of(store: Knowledge) -> Any:
@@ -115,7 +115,7 @@ def test_a_name_in_other_letters_is_the_same_entity_but_a_graphs_own_stand(index
     assert store.entities == ["Ada", "Bob", "ada"]
     assert [store.triple(i) for i in range(2)] == [("Ada", "knows", "Bob"), ("ada", "likes", "Bob")]
     assert store.sources([0, 1]) == [[7, 8], [9]]
-    assert store.keys == ["knows, friends", "knows", "likes"]
+    assert store.keys == ["knows", "friends", "likes"]
     query = store.encode(["ada"])[0]
     assert [store.triples_of_key(key, query, 10).tolist() for key in range(3)] == [[0], [0], [1]]
     assert store.entity("BOB") == 1 and store.entity("Carl") is None

@@ -1,4 +1,4 @@
-"""Knowledge of format 1, made by undoing what the upgrade does: the same after it, killed or damaged wherever."""
+"""Knowledge of formats 1 and 2, made by undoing what the upgrade does: the same after it, killed or damaged."""
 
 import fcntl
 import os
@@ -25,7 +25,6 @@ from pyfast.knowledge import (
     upgrade_knowledge,
 )
 from pyfast.knowledge.database import open_for_writing
-from pyfast.knowledge.snapshots import fingerprint
 from pyfast.retrieval import Index
 from pyfast.retrieval.manifest import VERSION, read_manifest, write_manifest
 
@@ -33,21 +32,35 @@ OLD_NAMES = {"rule_based": "straight", "llm": "read", "merged": "united"}
 BY_LLM = Extract("b", "llm", (Statement("Ada", "knows", "Bob", 7),))
 
 
-def make_old(home: Path) -> None:
-    """Turn the snapshots and what lies beside them into those of format 1."""
+ONE_KEY = """
+ALTER TABLE statements ADD COLUMN key INTEGER NOT NULL DEFAULT 0;
+UPDATE statements SET key = (SELECT key FROM statement_keys AS k
+    WHERE k.triple = statements.triple AND k.chunk = statements.chunk);
+CREATE INDEX by_relation_key ON statements (key);
+ALTER TABLE statements DROP COLUMN strength;
+DROP TABLE statement_keys;
+DROP TABLE themes;
+"""
+
+
+def make_old(home: Path, version: int = 1) -> None:
+    """Turn the snapshots and what lies beside them into those of an older format."""
     for snapshot in home.glob("[0-9]*"):
         manifest = read_manifest(snapshot, "knowledge")
         (snapshot / "manifest.json").unlink()
-        (snapshot / "triples.sqlite").rename(snapshot / "records.sqlite")
-        database = open_for_writing(snapshot / "records.sqlite")
-        for now, before in OLD_NAMES.items():
+        database = open_for_writing(snapshot / "triples.sqlite")
+        for now, before in OLD_NAMES.items() if version == 1 else ():
             database.execute("UPDATE chunks SET method = ? WHERE method = ?", (before, now))
-        contents = fingerprint(database, manifest["embedder"])
+        database.executescript(ONE_KEY)
         database.close()
+        if version == 1:
+            (snapshot / "triples.sqlite").rename(snapshot / "records.sqlite")
         kept = {name: manifest[name] for name in ("embedder", "corpus", "chunk_tokens")}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(VERSION, "knowledge", 1)
-            write_manifest(snapshot, {"contents": contents, **kept}, "knowledge")
+            patch.setitem(VERSION, "knowledge", version)
+            write_manifest(snapshot, {"contents": "older", **kept}, "knowledge")
+    if version > 1:
+        return
     (home / "reading").mkdir()
     (home / "reading" / "chunks.jsonl").write_text('{"id": "c", "question": "q", "title": "", "passages": []}\n')
     (home / "reading.old-1").mkdir()
@@ -55,7 +68,7 @@ def make_old(home: Path) -> None:
 
 
 def rows(store: Knowledge) -> list[Any]:
-    tables = ("chunks", "entities", "relations", "keys", "triples", "statements", "mentions")
+    tables = ("chunks", "entities", "relations", "keys", "triples", "statements", "statement_keys", "mentions")
     return [row for table in tables for row in store.rows(f"SELECT * FROM {table}")]
 
 
@@ -96,13 +109,24 @@ def check(index: Index, both: tuple[Knowledge, Knowledge]) -> None:
 
 def test_old_knowledge_is_refused_and_then_upgraded(index: Index, both: tuple[Knowledge, Knowledge]) -> None:
     home = index.folder / "knowledge"
-    with pytest.raises(IndexFormatError, match="knowledge of format 1, this pyfast reads 2; `pyfast upgrade"):
+    with pytest.raises(IndexFormatError, match="knowledge of format 1, this pyfast reads 3; `pyfast upgrade"):
         open_knowledge(index)
     upgrade_knowledge(home)
     check(index, both)
     files = sorted((path, path.stat().st_mtime_ns) for path in home.rglob("*") if path.name != "lock")
     upgrade_knowledge(home)  # nothing is left to do
     assert sorted((path, path.stat().st_mtime_ns) for path in home.rglob("*") if path.name != "lock") == files
+
+
+def test_knowledge_of_format_2_is_upgraded(index: Index, store: Knowledge) -> None:
+    current = add_extracts(index, WordVectors(), [BY_LLM])  # type: ignore[arg-type]
+    all_rows, contents = rows(current), current.fingerprint
+    make_old(index.folder / "knowledge", 2)
+    with pytest.raises(IndexFormatError, match="knowledge of format 2, this pyfast reads 3; `pyfast upgrade"):
+        open_knowledge(index)
+    assert upgrade_knowledge(index.folder / "knowledge")
+    found = open_knowledge(index, WordVectors())  # type: ignore[arg-type]
+    assert rows(found) == all_rows and found.fingerprint == contents
 
 
 def test_the_upgrade_of_an_index_takes_its_knowledge_along(
@@ -149,7 +173,7 @@ def test_killed_in_an_upgrade(index: Index, both: tuple[Knowledge, Knowledge], s
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     number = int((home / "current").read_text())
-    versions = [version for version in (1, 2) if is_whole(home / str(number), version)]
+    versions = [version for version in (1, 3) if is_whole(home / str(number), version)]
     assert len(versions) == 1
     upgrade_knowledge(home)
     check(index, both)

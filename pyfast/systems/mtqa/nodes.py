@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from pyfast.engine import Context, Question, Sampling
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Keywords, KnowledgeUnit, Session, knowledge_units
-from pyfast.knowledge.names import escape_name
+from pyfast.knowledge.names import escape_name, tidy
 from pyfast.systems.mtqa.column import Column, communicated, paragraphs, under
 from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY, SUMMARY_ALONE, THOUGHT, THOUGHT_ALONE
 from pyfast.systems.mtqa.settings import Settings
@@ -133,10 +133,23 @@ def _knowledge(
 
 
 def narrated(units: Sequence[KnowledgeUnit], ctx: Context, settings: Settings) -> list[str]:
-    """Knowledge units as the LLM reads them: numbered source texts, each above the triples that it says."""
+    """Knowledge units as the LLM reads them: numbered source texts, each above what the graph has of it: triples
+    and entities, with their descriptions.
+    """
     blocks = []
     for number, unit in enumerate(units, start=1):
         text = " " + ctx.index.text(unit.passage) if settings.source_text else ""
-        triples = [f"\n- {' | '.join(map(escape_name, triple))}" for triple in unit.triples if settings.triples]
-        blocks.append(f"[{number}]{text}{''.join(triples)}")
+        lines = []
+        if settings.triples:
+            triples = (" | ".join(map(escape_name, triple)) for triple in unit.triples)
+            lines += [_line(*pair) for pair in zip_longest(triples, unit.descriptions, fillvalue="")]
+            lines += [
+                _line(", ".join(filter(None, (escape_name(name), tidy(kind)))), description)
+                for name, kind, description in unit.entities
+            ]
+        blocks.append(f"[{number}]{text}{''.join(lines)}")
     return blocks
+
+
+def _line(subject: str, description: str) -> str:
+    return f"\n- {subject}" + (f": {tidy(description)}" if description else "")
