@@ -5,7 +5,7 @@
     >>> run = pyfast.answer(["Who discovered Titan?"], index=index, llm="embedded", system="n2n")
     >>> print(run.records[0].answer)
 
-Names are loaded when they are first used: `import pyfast` alone imports nothing else.
+Names load when they are first used: `import pyfast` alone imports nothing else.
 """
 
 from importlib import import_module

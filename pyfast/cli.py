@@ -13,6 +13,7 @@ import typer
 
 from pyfast import __version__
 from pyfast.commands.answer import answer
+from pyfast.commands.ask import ask
 from pyfast.commands.check import check
 from pyfast.commands.deprecated import renamed_arguments
 from pyfast.commands.doctor import doctor
@@ -66,7 +67,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (index, answer, status, prompts, evaluate, judge, systems, check, verify, upgrade, doctor):
+for command in (index, answer, ask, status, prompts, evaluate, judge, systems, check, verify, upgrade, doctor):
     app.command()(command)
 app.add_typer(train, name="train")
 app.add_typer(knowledge, name="knowledge")

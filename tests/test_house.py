@@ -17,6 +17,7 @@ from pyfast.api.judging import judge_runs
 from pyfast.api.knowledge import merge_knowledge
 from pyfast.api.training import train_graph_convqa, train_hseq_iterator
 from pyfast.commands.answer import answer
+from pyfast.commands.ask import ask
 from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import build, merge
 from pyfast.commands.train_graph_convqa import graph_convqa
@@ -164,7 +165,8 @@ OWN = {"run", "index", "questions"}  # by one name each command has its own
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "least"), [(answer, judge, 7), (answer, build, 4), (graph_convqa, hseq_iterator, 9)]
+    ("one", "other", "least"),
+    [(answer, ask, 6), (answer, judge, 7), (answer, build, 4), (graph_convqa, hseq_iterator, 9)],
 )
 def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callable[..., Any], least: int) -> None:
     own, others = (inspect.signature(command, eval_str=True).parameters for command in (one, other))
@@ -177,6 +179,7 @@ def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callab
     ("command", "function"),
     [
         (answer, pyfast.answer),
+        (ask, pyfast.answer),
         (build, pyfast.build_knowledge),
         (merge, merge_knowledge),
         (judge, judge_runs),

@@ -1,4 +1,4 @@
-"""`pyfast.answer`: a set of questions, answered."""
+"""`pyfast.answer`: answer a set of questions."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from pyfast.engine import (
     Event,
     Job,
     OnEvent,
+    OnStep,
     Question,
     Questions,
     SessionResult,
@@ -70,56 +71,59 @@ def answer(
     restart: bool = False,
     retry_failed: bool = False,
     on_event: OnEvent = ignore,
+    on_step: OnStep | None = None,
     stop: threading.Event | None = None,
 ) -> Run:
     """Answer questions with one of the systems, and wait until they are done.
 
-    With a folder as `run` each LLM call is stored before its question sees it: after any end, a killed process
-    too, the same call goes on, and the answers are those of a run that nothing interrupted.
+    With a folder as `run`, each LLM call is stored before its question sees it. After any end, a killed process
+    included, the same call continues the run, and its answers are those of a run without interruption.
 
     Args:
         questions: Strings, mappings (`id` and `question`, or a conversation's `id` and `turns`) or `Question`s,
-            from a list or any iterator; or the path of a file with one mapping a line. An asynchronous iterator
-            is read by pyfast's own event loop: one that needs yours goes to `Engine.answer_many`.
+            from a list or any iterator; or the path of a file with one mapping a line. pyfast's own event loop
+            reads an asynchronous iterator: give one that needs your loop to `Engine.answer_many`.
         index: An index, or its folder; `direct` and `cot` need none.
-        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or the text that names one. One that is given as an
-            object stays loaded for the next call; one that is given as text is closed at the end. Or a mapping
-            of roles to models, `{"default": ..., "pick": ...}`: prompts of a role that is not named there are the
-            default's (`pyfast systems NAME` prints the roles).
+        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or the text that names one. A model given as an
+            object stays loaded for the next call; one given as text is closed at the end. Or a mapping of roles to
+            models, `{"default": ..., "pick": ...}`: the default answers the prompts of roles that it does not name
+            (`pyfast systems NAME` prints the roles).
         llm_options: Options of a model that is given as text; a role's as `"ROLE.NAME"`.
         system: The name of a system (`pyfast.systems.names()`), `MODULE:NAME`, or a `System`.
         settings: Settings of the system, by name (`pyfast systems NAME` prints them); `preset` names several.
         prompts: A TOML file with prompts in place of the system's own.
-        follow_ups: What becomes of the later turns of a conversation before a system that answers single questions
-            is asked: `rewrite`, the model makes each a question of its own; `resolve`, it names what of earlier
-            turns is left out; `off`, they stay.
-        run: The folder of the run; None: in memory, and nothing can be resumed.
-        limit: Answer only the first ones.
-        concurrency: How many questions are in work at once. The answers do not depend on it.
-        budget: Limits by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`, `attempts` of a question,
-            `run_tokens`, `run_seconds` of the run.
-        strict: Fail a question where the system would go on with something simpler, because the model gave no
+        follow_ups: How a system that answers single questions gets the later turns of a conversation. `rewrite`:
+            the model rewrites each as a question of its own. `resolve`: the model names what the turn leaves out.
+            `off`: the turns stay as they are.
+        run: The folder of the run; None: the run stays in memory and cannot be resumed.
+        limit: Answer only so many questions, the first ones.
+        concurrency: How many questions are in progress at once. The answers do not depend on it.
+        budget: Limits by name. Of a question: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`, `attempts`.
+            Of the run: `run_tokens`, `run_seconds`.
+        outage: How many minutes to wait for a model that cannot be reached, is overloaded or answers with errors
+            of its own. Then the run stops, and can be resumed. 0: it stops at once.
+        strict: Fail a question where the system would continue with something simpler because the model gave no
             answer of the right form. `run.status.fall_backs` counts these either way.
-        outage: How many minutes a model that cannot be reached, is overloaded or answers with errors of its own is
-            waited for; then the run stops, and can be resumed. 0: it stops at once.
-        max_failures: Stop when more questions failed: a number, or a share such as `"5%"`.
+        max_failures: Stop when more questions than this failed: a number, or a share such as `"5%"`.
         response_cache: A folder for plans that follow from the question alone; runs share it.
-        sync: `full`: not even a power cut costs an LLM call.
-        keep_prompts: Keep what the model was asked in the run's folder, for `Run.prompts`; not for private data.
-        restart: Begin anew; the old folder is kept aside.
-        retry_failed: Try again the questions that failed before.
+        sync: `normal`: a power cut may cost the last LLM calls. `full`: it costs none.
+        keep_prompts: Keep the prompts in the run's folder, for `Run.prompts`; not for private data.
+        restart: Start from the beginning; the old folder is kept under another name.
+        retry_failed: Try the questions again that failed before.
         on_event: Called with each `pyfast.engine.Event`, from another thread; it must return soon.
-        stop: Once set, no question is begun any more: those in work are finished, and the run can be resumed.
+        on_step: Called with each `pyfast.engine.Step`, from another thread: every call of a question, of the model
+            or of a retrieval, when it begins and when it ends.
+        stop: Once set, no new question starts. Those in progress finish, and the run can be resumed.
 
     Returns:
-        The run. `run.records` are in the questions' order, `run.status` counts them.
+        The run. `run.records` are in the order of the questions, `run.status` counts them.
 
     Raises:
-        InputError: Something given does not fit, or the folder was begun with something else.
+        InputError: An argument does not fit, or the folder holds a run of something else.
         ModelNotFoundError: The model is not on this machine.
         LLMUnavailableError: The model cannot be reached any more.
-        RunError: The run cannot go on: the disk is full, too many questions failed, its budget is spent. What it
-            did is kept: in the folder, and the same call goes on; without one in the error's `records`.
+        RunError: The run cannot continue: the disk is full, too many questions failed, its budget is spent. Its
+            work is kept: in the folder, where the same call continues; without one in the error's `records`.
 
     Example:
         >>> import pyfast
@@ -178,13 +182,13 @@ def answer(
                 ask=configured.ask(session),
                 resumed=None if resumes is None else partial(resumes, session, configured.settings),
             )
-    return carry_out(job, used, on_event=on_event, stop=stop)
+    return carry_out(job, used, on_event=on_event, on_step=on_step, stop=stop)
 
 
 def read_in(
     questions: Iterable[QuestionLike] | AsyncIterable[QuestionLike] | Path, limit: int | None
 ) -> Questions:
-    """The questions, read once and checked. Raises `InputError`."""
+    """Read the questions once and check them; at most `limit`. Raises `InputError`."""
     if isinstance(questions, Path):
         return questions_in(questions, limit)
     if isinstance(questions, AsyncIterable):
@@ -202,9 +206,9 @@ async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) 
 
 
 def begin(job: Job, restart: bool = False) -> None:
-    """Find out, before a model is loaded, whether the job's folder can be gone on with. Raises `InputError`.
+    """Check, before a model is loaded, that the job's folder is free or holds the same job. Raises `InputError`.
 
-    With `restart` what was there is renamed first.
+    With `restart` an old folder is renamed first.
     """
     assert job.folder is not None
     if restart and (aside := set_aside(job.folder)) is not None:
@@ -213,19 +217,24 @@ def begin(job: Job, restart: bool = False) -> None:
 
 
 def carry_out(
-    job: Job, models: OpenedModels, *, on_event: OnEvent = ignore, stop: threading.Event | None = None
+    job: Job,
+    models: OpenedModels,
+    *,
+    on_event: OnEvent = ignore,
+    on_step: OnStep | None = None,
+    stop: threading.Event | None = None,
 ) -> Run:
-    """Do a job, in the event loop of blocking calls. `models` are its models as their user holds them."""
-    result = run_blocking(_carry_out(job, models, on_event, stop))
+    """Do a job in the event loop of blocking calls, with its models as their user holds them."""
+    result = run_blocking(_carry_out(job, models, on_event, on_step, stop))
     return Run.finished(job.folder, job.questions.count, result.summary, result.records)
 
 
 async def _carry_out(
-    job: Job, models: OpenedModels, on_event: OnEvent, stop: threading.Event | None
+    job: Job, models: OpenedModels, on_event: OnEvent, on_step: OnStep | None, stop: threading.Event | None
 ) -> SessionResult:
     on_event(Event("starting", 0, job.questions.count))
     async with models.started(), _watched(stop) as stopping:
-        return await work_on(job, stopping, on_event)
+        return await work_on(job, stopping, on_event, on_step)
 
 
 @contextlib.asynccontextmanager
@@ -248,21 +257,21 @@ async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]
 
 
 def at_least_one(name: str, value: int) -> int:
-    """The number. Raises `InputError` where it is below 1."""
+    """The number. Raises `InputError` below 1."""
     if value < 1:
         raise InputError(f"{name}: expected a number of at least 1, got {value}")
     return value
 
 
 def not_negative(name: str, value: float) -> float:
-    """The number. Raises `InputError` where it is below 0, or none."""
+    """The number. Raises `InputError` below 0, and for infinity or NaN."""
     if not value >= 0 or value == math.inf:
         raise InputError(f"{name}: expected a number of at least 0, got {value}")
     return value
 
 
 def allowed_failures(given: int | str | None, total: int) -> int | None:
-    """How many of `total` questions may fail."""
+    """How many of `total` questions may fail: `given`, or that share of them; None: all. Raises `InputError`."""
     if given is None:
         return None
     text = str(given)

@@ -1,7 +1,7 @@
 """Blocking calls over asynchronous code: one event loop, in a thread of its own, for all of them.
 
-So a call works in a script, in a notebook whose thread runs an event loop already, and from several threads; and
-a model that one call has started is there for the next one.
+So a call works in a script, in a notebook whose thread already runs an event loop, and from several threads. A
+model that one call has started is there for the next one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _running: tuple[int, asyncio.AbstractEventLoop, threading.Thread] | None = None 
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine, run by the library's event loop.
+    """Run a coroutine in the library's event loop and return its result. A `KeyboardInterrupt` cancels it.
 
-    A `KeyboardInterrupt` cancels it. Raises `InputError` where the caller is a callback of that loop: it would
-    wait for itself.
+    Raises:
+        InputError: The caller is a callback of that loop: it would wait for itself.
     """
     loop = blocking_loop()
     assert _running is not None
@@ -60,7 +60,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 def blocking_loop() -> asyncio.AbstractEventLoop:
-    """The loop, started when it is first asked for; a forked process gets one of its own."""
+    """The loop, started at its first use; a forked process gets a loop of its own."""
     global _running
     with _lock:
         if _running is None or _running[0] != os.getpid() or not _running[2].is_alive():

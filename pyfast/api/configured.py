@@ -30,30 +30,30 @@ class ConfiguredSystem:
 
     @property
     def prompts(self) -> tuple[Prompt[Any], ...]:
-        """All that it may ask with."""
+        """All prompts that it may use."""
         return (*PROMPTS[self.follow_ups], *self.system.prompts)
 
     @property
     def roles(self) -> dict[Role, tuple[str, ...]]:
-        """The roles that it asks in, with the names of their prompts."""
+        """The roles that it uses, with the names of their prompts."""
         found = dict(self.system.roles)
         for prompt in PROMPTS[self.follow_ups]:
             found[prompt.role] = (*found.get(prompt.role, ()), prompt.name)
         return found
 
     def described(self) -> dict[str, Any]:
-        """Its settings, as run.toml has them."""
+        """Its settings, as run.toml records them."""
         settings = self.settings.model_dump(mode="json")
         return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
 
     def open(self, run: Path | None) -> Any:
-        """What it works with beside the index; `run` is the folder of a run that is perhaps gone on with."""
+        """What it works with in addition to the index; `run` is the folder of a run that may be resumed."""
         if self.index is None or self.system.opens is None:
             return None
         return self.system.opens(self.index, self.settings, run)
 
     def ask(self, session: Any) -> Ask:
-        """What answers a question."""
+        """The function that answers a question."""
         ask = self.system.ask(self.settings, session)
         return (
             ask
@@ -75,7 +75,7 @@ def configure(
     prompts: str | Path | PromptOverrides | None = None,
     follow_ups: FollowUps = "off",
 ) -> ConfiguredSystem:
-    """A system, configured, with its index. Raises `InputError` for what does not fit."""
+    """Configure a system and open its index. Raises `InputError` for arguments that do not fit."""
     chosen = system if isinstance(system, System) else load_system(system)
     configured = chosen.configure(settings or {})
     if follow_ups not in PROMPTS:

@@ -55,7 +55,10 @@ class Environment:
 
 
 def describe_environment() -> Environment:
-    """Look at the machine and at what is installed.
+    """Describe this machine and the packages on it.
+
+    Returns:
+        Versions, cores, GPUs, and where each op would run.
 
     Example:
         >>> from pyfast.api.environment import describe_environment

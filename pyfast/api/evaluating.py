@@ -1,4 +1,4 @@
-"""`pyfast.evaluate`: a run against gold answers."""
+"""`pyfast.evaluate`: score a run against gold answers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def evaluate(run: Run | str | Path, gold: str | Path | Iterable[Mapping[str, Any
     Args:
         run: A run, or its folder.
         gold: A file of JSON lines, or such mappings: `id` and `answers` (accepted forms of one answer; with
-            `"answer_mode": "all"` a set to give in full), and perhaps `type` and `supporting` (the uris of the
-            gold evidence). With `turns` they are conversations.
+            `"answer_mode": "all"` a set, all of which is expected), and optionally `type` and `supporting` (the
+            uris of the gold evidence). Mappings with `turns` are conversations.
 
     Returns:
-        Exact match, F1 and the recall of evidence, by type of question; of conversations H@1 and H@5, by domain,
+        Exact match, F1 and the recall of evidence, by type of question; for conversations H@1 and H@5, by domain,
         source and turn.
 
     Raises:
-        InputError: The gold cannot be read, or has nothing to do with the run.
+        InputError: The gold cannot be read, or shares no question with the run.
 
     Example:
         >>> import pyfast

@@ -26,17 +26,18 @@ def build_index(
     """Build the index of a corpus in a folder, and open it.
 
     Args:
-        documents: Paths of files and folders; or documents: `pyfast.corpus` values, or mappings as the lines of a
-            `.jsonl` file are, such as `{"id": ..., "title": ..., "text": ...}`; one, or any iterable of them.
+        documents: Paths of files and folders; or documents: `pyfast.corpus` values, or mappings with the fields of
+            a `.jsonl` line, such as `{"id": ..., "title": ..., "text": ...}`; one, or any iterable of them.
         out: The folder to make. It appears whole or not at all.
-        overwrite: Replace an index that is there; what was extracted into its knowledge graph stays.
-        readers: Readers of file formats, before the installed ones: `pyfast.corpus.Reader`s, or `MODULE:NAME`.
+        overwrite: Replace an index that is there; its knowledge graph stays.
+        readers: Readers of file formats, tried before the installed ones: `pyfast.corpus.Reader`s, or
+            `MODULE:NAME`.
 
     Returns:
         The index.
 
     Raises:
-        InputError: A source cannot be read, `out` is in the way, or there is nothing to retrieve.
+        InputError: A source cannot be read, `out` exists already, or there is nothing to retrieve.
 
     Example:
         >>> import pyfast
@@ -58,8 +59,11 @@ def open_index(path: str | Path, retriever: str | Callable[[Index], Retriever] =
 
     Args:
         path: A folder that `build_index` made.
-        retriever: What its `search` asks: the name of a retriever, `MODULE:NAME`, or a function of the index that
+        retriever: What its `search` uses: the name of a retriever, `MODULE:NAME`, or a function of the index that
             returns one.
+
+    Returns:
+        The index; its large files are memory-mapped.
 
     Raises:
         IndexFormatError: The folder holds no index, one of another version, or a damaged one.
@@ -75,7 +79,7 @@ def open_index(path: str | Path, retriever: str | Callable[[Index], Retriever] =
 
 
 def index_of(given: Index | str | Path) -> Index:
-    """The index that a caller gave, opened where it is a folder."""
+    """The index that a caller gave, opened if it is a folder."""
     return Index(Path(given)) if isinstance(given, str | Path) else given
 
 

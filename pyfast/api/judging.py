@@ -20,7 +20,7 @@ from pyfast.llm.roles import check_roles
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a judging came to."""
+    """The result of judging two runs."""
 
     run: Run
     """The judging: a run like any other"""
@@ -52,15 +52,15 @@ def judge_runs(
 
     Args:
         run_a: The folder of a finished run.
-        run_b: That of another one over the same questions.
-        run: The folder of the judging; one that was begun goes on.
-        questions: Their questions, where they are no longer where the first run found them.
-        ties: Whether the judge may find two answers equally good, as the paper's may not. Without, a pair is still
-            tied where it chooses by order, or the answers are the same.
+        run_b: The folder of another one over the same questions.
+        run: The folder of the judging; the same call continues one that was interrupted.
+        questions: The file of their questions, if it is no longer where the first run found it.
+        ties: Whether the judge may call two answers equally good; the paper's may not. Without ties, a pair still
+            counts as tied if the judge's choice follows the order, or if the answers are the same.
         llm: The judge, whose role is `judge`; `llm` and all that follows are as in `pyfast.answer`.
 
     Returns:
-        For each dimension who wins how often, with the win rate of `run_a` and its bootstrap interval.
+        For each dimension how often each run wins, with the win rate of `run_a` and its bootstrap interval.
 
     Raises:
         InputError: The runs do not answer the same questions, or are not finished; and as `pyfast.answer`.

@@ -34,7 +34,11 @@ class OpenedModels:
     """Those that were given as objects: they stay loaded"""
 
     def full(self, response_cache: Path | None = None) -> dict[Role, FullLLM]:
-        """As the engine takes them: roles that share a model share it here."""
+        """The models by role, as the engine takes them. Roles that share a model share it here too.
+
+        Args:
+            response_cache: A folder for reusable answers; None: no cache.
+        """
         made: dict[int, FullLLM] = {}
         for llm in self.by_role.values():
             if id(llm) not in made:
@@ -44,7 +48,7 @@ class OpenedModels:
 
     @contextlib.asynccontextmanager
     async def started(self) -> AsyncIterator[None]:
-        """All of them started, one after the other; raises as `started` does, which says when they are closed."""
+        """Start all models, one after the other, for the time of the block. Raises as `started` does."""
         async with contextlib.AsyncExitStack() as stack:
             for role, llm in self.by_role.items():
                 await stack.enter_async_context(started(llm, role in self.kept))
@@ -52,14 +56,14 @@ class OpenedModels:
 
 
 def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedModels:
-    """The models that are given, or that texts name; roles with the same text and options share one.
+    """Open the models that a caller gave, by role. Roles with the same text and options share one.
 
     Args:
         given: One model for all roles, or one for each.
         options: Of models that are given as text: `NAME` of the default's, `ROLE.NAME` of a role's.
 
     Raises:
-        InputError: There is no such role, or an option is one of a model that is not given as text.
+        InputError: There is no such role, or an option belongs to a model that is not given as text.
     """
     each: dict[Role, LLM | str] = {}
     for role, llm in given.items() if isinstance(given, Mapping) else [(DEFAULT_ROLE, given)]:
@@ -125,10 +129,16 @@ _uses: dict[int, _Use] = {}
 
 @contextlib.asynccontextmanager
 async def started(llm: LLM, keep: bool = False) -> AsyncIterator[FullLLM]:
-    """The model, started once for all who use it at a time; closed when the last one leaves.
+    """Start a model once for all its users at a time, and close it when the last one leaves.
 
-    With `keep` it stays loaded for the next one, and is closed when another event loop wants it, or the process
-    ends. Raises `InputError` where another event loop is using it, and as its `start` does.
+    Args:
+        llm: The model.
+        keep: Keep it loaded for the next user. It is then closed when another event loop needs it, or when the
+            process ends.
+
+    Raises:
+        InputError: Another event loop is using the model.
+        LLMUnavailableError: Its `start` failed.
     """
     full = with_defaults(llm)
     use = await _use_of(llm, full)

@@ -30,7 +30,10 @@ class Run:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open the folder of a run, also while another process works on it.
+        """Open the folder of a run, even while another process works on it.
+
+        Args:
+            path: The folder.
 
         Raises:
             InputError: The folder is not a run's.
@@ -46,7 +49,7 @@ class Run:
 
     @classmethod
     def finished(cls, path: Path | None, total: int, session: Summary, records: Sequence[Record]) -> Run:
-        """What a call of `pyfast.answer` came to."""
+        """The run that a call of `pyfast.answer` has just done."""
         run = cls.__new__(cls)
         run.path, run.session = path, session
         run._records, run._lines = records, None
@@ -55,10 +58,13 @@ class Run:
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records, in the order of the questions; of a folder they are read when they are asked for.
+        """The records, in the order of the questions. The records of a folder are read when they are accessed.
 
-        A record reads its `evidence` and its `trace`, which lie in a file beside the answers, when it is asked for
-        them.
+        A record reads its `evidence` and its `trace` at their first access; they are in a file next to the
+        answers.
+
+        Raises:
+            InputError: The folder's answers cannot be read.
         """
         if self.path is None:
             return self._records
@@ -73,14 +79,14 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """How far it is: states, failures by reason, LLM calls, tokens, times by stage. A folder is read anew."""
+        """How far the run is: states, failures by reason, LLM calls, tokens, times by stage."""
         if self._status is not None:
             return self._status
         assert self.path is not None
         return read_status(self.path)
 
     def prompts(self, id: str) -> list[LLMCall]:
-        """What was asked of LLMs to answer a question, call by call, and what they said.
+        """The LLM calls that answered one question: what each asked, and the reply.
 
         Args:
             id: The question's.
@@ -89,7 +95,7 @@ class Run:
             The calls in the order in which they ended. `messages` is None where prompts were not kept.
 
         Raises:
-            InputError: The run has no such question that has ended, is in memory, or its journal is damaged.
+            InputError: The run is in memory, has no such question that has ended, or its journal is damaged.
 
         Example:
             >>> import pyfast

@@ -42,10 +42,10 @@ from pyfast.systems.conversations import FollowUps
 
 
 class Engine:
-    """Answers questions inside a service, as long as it is entered.
+    """Answers questions inside a service, for as long as it is entered.
 
-    It belongs to the event loop that entered it. Every caller's questions join the same batches, whatever system
-    they ask; one caller that is cancelled leaves the others alone. Nothing is kept on the disk.
+    It belongs to the event loop that entered it. The questions of all callers join the same batches, even if they
+    use different systems. Cancelling one caller leaves the others alone. Nothing is written to the disk.
 
     Example:
         >>> import asyncio, pyfast
@@ -67,20 +67,21 @@ class Engine:
         prompts: str | Path | None = None,
         follow_ups: FollowUps = "off",
     ) -> None:
-        """
+        """Configure the engine. `async with` starts it.
+
         Args:
             index: An index, or its folder; None for systems that need none.
-            llm: A model, or the text that names one (see `pyfast.open_llm`). It is started when the engine is
-                entered, and closed when the last engine that uses it is left. Or a mapping of roles to models, as
-                in `pyfast.answer`; one that a system has no prompt for answers those of other systems.
-            concurrency: How many questions are in work at once, of all callers; the others wait.
+            llm: A model, or the text that names one (see `pyfast.open_llm`). It starts when the engine is entered,
+                and is closed when the last engine that uses it is left. Or a mapping of roles to models, as in
+                `pyfast.answer`; roles of which a system has no prompt serve the other systems.
+            concurrency: How many questions of all callers are in progress at once; the others wait.
             budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
                 `attempts`.
             outage: How many minutes calls wait for a model that cannot be reached, is overloaded or answers with
                 errors of its own. 0: `LLMUnavailableError` is raised at once.
             prompts: A TOML file with prompts in place of the systems' own.
-            follow_ups: What becomes of questions with a `history` before systems that answer single questions are
-                asked: see `pyfast.answer`. Systems that read it themselves do so.
+            follow_ups: How systems that answer single questions get a question with a `history`: see
+                `pyfast.answer`. Systems that read the history themselves do so.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
@@ -114,7 +115,7 @@ class Engine:
         return self
 
     async def __aexit__(self, kind: object, *error: object) -> None:
-        """Questions in work are finished first; where the block ended with an error, they are cancelled."""
+        """Wait for questions in progress, or cancel them if the block ended with an error."""
         working = self._working - {asyncio.current_task()}
         if kind is not None:
             for task in working:
@@ -139,7 +140,7 @@ class Engine:
             question: A string, a mapping with `id` and `question`, or a `Question`.
             system: The name of an installed system, or a `System`.
             settings: Settings of the system, by name.
-            history: The (question, answer) pairs before it, where it goes on with a conversation.
+            history: The (question, answer) pairs before it, if it continues a conversation.
 
         Returns:
             Its record; a question that cannot be answered has the state `failed` and a reason.
@@ -164,14 +165,15 @@ class Engine:
         system: str | System = "n2n",
         settings: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Record, None]:
-        """Answer questions; the records come in the questions' order, each as soon as those before it are there.
+        """Answer questions; the records come in the order of the questions, each as soon as possible.
 
-        Few more questions are taken than are in work, so an iterator may be endless. A caller that leaves early
-        ends with `aclose()` (`contextlib.aclosing`): that cancels what is in work for it.
+        Only a few more questions are read than are in progress, so an iterator may be endless. A caller that
+        leaves early ends with `aclose()` (`contextlib.aclosing`), which cancels its questions in progress.
 
         Args:
-            questions: As in `pyfast.answer`, also asynchronous; a conversation's turns are answered one after the
-                other, `Question`s that follow each other and name the same conversation too.
+            questions: As in `pyfast.answer`, asynchronous iterators included. The turns of a conversation are
+                answered one after the other, as are `Question`s that follow each other and name the same
+                conversation.
             system: As in `answer`.
             settings: As in `answer`.
 
@@ -215,11 +217,14 @@ class Engine:
             await asked.aclose()
 
     async def retrieve(self, query: str, k: int = 20) -> list[Evidence]:
-        """The `k` best passages for a query, best first, without asking the model.
+        """The `k` best passages for a query, best first, without calling the model.
 
         Args:
             query: Words, or a question.
-            k: How many passages at most.
+            k: How many passages, at most.
+
+        Returns:
+            The passages with their uris, offsets and scores.
 
         Raises:
             InputError: The engine has no index, or is not entered.

@@ -1,4 +1,4 @@
-"""What two of the systems learn: the encoder and model of graph_convqa, and HSEQ's iterator."""
+"""Training for two of the systems: the encoder and model of graph_convqa, and HSEQ's iterator."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LAST = 10
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a training came to."""
+    """The result of a training."""
 
     path: Path
     """What was learnt"""
@@ -44,7 +44,7 @@ class Training:
 
     @property
     def loss(self) -> float:
-        """Mean of the last ten steps."""
+        """The mean of the last ten steps."""
         last = self.curve[-_LAST:]
         return sum(point.loss for point in last) / max(len(last), 1)
 
@@ -74,35 +74,35 @@ def train_graph_convqa(
     minutes: float | None = None,
     on_step: OnStep | None = None,
 ) -> Training:
-    """Train graph_convqa's encoder and language model on conversations, or go on (sections 4.6 and 5, table 4).
+    """Train graph_convqa's encoder and language model on conversations (sections 4.6 and 5, table 4).
 
     Args:
         conversations: A file of JSON lines with `id` and `turns`, which have `answers`.
         index: The index that evidence comes from, or its folder.
         model: The folder of a language model in safetensors.
-        out: The folder of the training; one that was begun goes on.
+        out: The folder of the training; the same call continues one that was interrupted.
         graph: False: the text-only fine-tune that the paper compares with.
         layers: Of the encoder.
         heads: Of each layer; they share the model's hidden size.
         dropout: Of the encoder's attention.
-        residual: Nodes keep their tokens' embeddings; False is the paper's.
+        residual: Nodes keep the embeddings of their tokens; False is the paper's.
         memory: The evidence memory.
         memory_share: The share of the evidence that memory may replace.
         passages: Passages whose evidence items are ranked.
         k: Evidence items of a turn.
-        max_prompt_tokens: Tokens of a prompt, at most; a warning tells of evidence that has no room there.
-        epochs: How often each example is learnt from.
+        max_prompt_tokens: Tokens of a prompt, at most; a warning names evidence that does not fit.
+        epochs: How often training goes through all examples.
         learning_rate: Adam's.
         accumulation: Examples of a step.
         lora_rank: The rank of LoRA's updates.
         lora_alpha: The scale of LoRA's updates.
         seed: Of order, weights and dropout.
-        minutes: Stop then; the same call goes on.
-        on_step: Called with each point of the curve, and how many there will be.
+        minutes: Stop after this time; the same call continues.
+        on_step: Called with each point of the curve, and the number of steps in all.
 
     Returns:
-        The curve. `out` holds `model` (the language model with what it learnt) and the encoder: give it to the
-        system as its setting `trained`.
+        The curve. `out` holds `model` (the language model with the updates merged) and the encoder: give the
+        folder to the system as its setting `trained`.
 
     Raises:
         InputError: The conversations or the model cannot be read, or `out` holds another training.
@@ -163,35 +163,35 @@ def train_hseq_iterator(
     on_step: OnStep | None = None,
     on_estimate: OnEstimate | None = None,
 ) -> Training:
-    """Train HSEQ's iterator on questions with gold answers, or go on (section 4.1, appendix A.3).
+    """Train HSEQ's iterator on questions with gold answers (section 4.1, appendix A.3).
 
-    On a GPU where there is one, else on the CPU. A program that `accelerate launch` starts several times learns on
-    as many devices: each does its share of every step, and the first writes `out`.
+    It trains on a GPU if there is one, else on the CPU. A program that `accelerate launch` starts several times
+    trains on as many devices: each does its share of every step, and the first writes `out`.
 
     Args:
-        sources: Files of questions with gold answers, each with the index (or its folder) where they look.
+        sources: Files of questions with gold answers, each with its index (or the index's folder).
         model: The folder of a language model in safetensors.
-        out: The folder of the training; one that was begun goes on.
-        settings: Settings of hseq by name, as the system is going to run; `guidance` is `template` if not given.
-        head: The model that plans, where `guidance` is `head`: as `llm` of `pyfast.answer`. What it plans is a run
-            of its own in the folder `guidance` of `out`, which goes on like any other.
-        weights: Of the sources, in the mixture; none: all alike.
+        out: The folder of the training; the same call continues one that was interrupted.
+        settings: Settings of hseq by name, as the system will run; `guidance` is `template` if not given.
+        head: The model that plans, if `guidance` is `head`: as `llm` of `pyfast.answer`. Its plans are a run in
+            the folder `guidance` of `out`, which resumes like any other.
+        weights: Of the sources, in the mixture; empty: all alike.
         size: Steps in the mixture.
         max_positives: Positives of a question, at most.
         lexical_weight: Weight of a positive that only shares words with the question; 0 leaves them out.
         verdict_weight: Weight of the tokens that say whether the evidence suffices.
-        epochs: How often each example is learnt from.
+        epochs: How often training goes through all examples.
         learning_rate: Adam's highest: it rises for 3 % of the steps and falls along a cosine.
         accumulation: Examples of a step, in all processes together.
-        batch: Examples that go through the model together, at most: those of a step that are alike in length.
-        precision: Of the model's own weights; what learns is in float32.
-        checkpointing: Make what layers made again for the gradient: less memory, about a third more time.
+        batch: Examples that go through the model together, at most: those of a step with similar lengths.
+        precision: Of the model's own weights; the trained weights are in float32.
+        checkpointing: Recompute the layers' outputs for the gradient: less memory, about a third more time.
         lora_rank: The rank of LoRA's updates.
         lora_alpha: The scale of LoRA's updates.
         seed: Of order, weights and dropout.
-        minutes: Stop then; the same call goes on.
-        on_step: Called with each point of the curve, and how many there will be.
-        on_estimate: Called before the first step with what those ahead take; two trials are made for it.
+        minutes: Stop after this time; the same call continues.
+        on_step: Called with each point of the curve, and the number of steps in all.
+        on_estimate: Called before the first step with an estimate of the remaining ones, from two trials.
 
     Returns:
         The curve; its path is the adapter, in peft's format.
@@ -244,22 +244,22 @@ def estimate_hseq_iterator(
     lora_rank: int = 16,
     seed: int = 0,
 ) -> Estimate:
-    """What `train_hseq_iterator` would take here, by trial: the gradients of the largest and of a usual batch.
+    """Estimate what `train_hseq_iterator` needs here, by trial: the gradients of the largest and of a usual batch.
 
     Args:
-        sources: Files of questions with gold answers, each with the index (or its folder) where they look.
+        sources: Files of questions with gold answers, each with its index (or the index's folder).
         model: The folder of a language model in safetensors.
-        settings: Settings of hseq by name, as the system is going to run; `guidance` is `template` if not given.
-            A head is not asked: its plans are taken to be as long as the template's.
-        weights: Of the sources, in the mixture; none: all alike.
+        settings: Settings of hseq by name, as the system will run; `guidance` is `template` if not given.
+            No head is called: its plans count as long as the template's.
+        weights: Of the sources, in the mixture; empty: all alike.
         size: Steps in the mixture.
         max_positives: Positives of a question, at most.
         lexical_weight: Weight of a positive that only shares words with the question; 0 leaves them out.
-        epochs: How often each example is learnt from.
+        epochs: How often training goes through all examples.
         accumulation: Examples of a step.
         batch: Examples that go through the model together, at most.
         precision: Of the model's own weights.
-        checkpointing: Make what layers made again for the gradient.
+        checkpointing: Recompute the layers' outputs for the gradient.
         lora_rank: The rank of LoRA's updates.
         seed: Of order, weights and dropout.
 
@@ -340,18 +340,18 @@ def _golds(sources: Mapping[Any, Any]) -> list[tuple[Index, list[Gold]]]:
 
 
 def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Path:
-    """Write a model with what it learnt taken in, for whatever cannot load an adapter beside a model.
+    """Merge a trained adapter into its model, for programs that cannot load an adapter next to a model.
 
     Args:
         model: The folder of the model that was trained.
-        adapter: What it learnt, in peft's format.
+        adapter: The trained updates, in peft's format.
         out: The folder to write.
 
     Returns:
         `out`.
 
     Raises:
-        InputError: The model or the adapter cannot be read, or `out` is in the way.
+        InputError: The model or the adapter cannot be read, or `out` exists already.
 
     Example:
         >>> from pyfast.api.training import merge_adapter

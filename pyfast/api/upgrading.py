@@ -1,4 +1,4 @@
-"""An index or a run of an older format, made one of today's."""
+"""Convert an index or a run of an older format to today's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.retrieval.upgrade import upgrade_index
 
 
 def upgrade(path: str | Path) -> str:
-    """Convert an index (with its knowledge graph) or a run of an older format; one of today's stays as it is.
+    """Convert an index (with its knowledge graph) or a run of an older format; others stay as they are.
 
     Args:
         path: The folder of an index or a run.
@@ -24,12 +24,12 @@ def upgrade(path: str | Path) -> str:
 
     Raises:
         InputError: The folder is neither, or a process works on the run.
-        IndexFormatError: The index is damaged, or of a format that is too old or too new.
+        IndexFormatError: The index is damaged, or its format is too old or too new.
 
     Example:
         >>> from pyfast.api.upgrading import upgrade
         >>> upgrade("IDX")
-        'IDX: index of format 4, upgraded'
+        'IDX: index of format 4 already'
     """
     folder = Path(path)
     if is_index(folder):

@@ -28,7 +28,7 @@ from pyfast.sqlite_files import fault
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """One check, and its result."""
 
     name: str
     passed: bool
@@ -38,7 +38,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What `verify` found."""
+    """The result of `verify`."""
 
     path: Path
     kind: str
@@ -47,38 +47,38 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether all is as it was written."""
+        """Whether everything is as it was written."""
         return all(check.passed for check in self.checks)
 
     @property
     def summary(self) -> str:
-        """One line."""
+        """One line: the folder, how many checks, and which of them failed."""
         failed = [check.name for check in self.checks if not check.passed]
         found = f"damaged: {', '.join(failed)}" if failed else "whole"
         return f"{self.path}: {self.kind}, {len(self.checks)} checks: {found}"
 
 
 def verify(path: str | Path) -> Verification:
-    """Check a run or an index: is it whole, do all checksums hold, and does each answer follow from its journal.
+    """Check that a run or an index is whole: all checksums hold, and each answer follows from its journal.
 
-    A run that was stopped or killed is whole if it can be gone on with. Nothing is changed or repaired. A run that
-    another process works on can be verified too.
+    A run that was stopped or killed is whole if it can be resumed. `verify` changes and repairs nothing. It can
+    verify a run that another process works on.
 
     Args:
         path: The folder of a run or an index.
 
     Returns:
-        One `Check` for each thing that was looked at, and whether all of them passed.
+        The checks, and whether all of them passed.
 
     Raises:
         InputError: The folder is neither, or a run of an older format.
 
     Example:
         >>> import pyfast
-        >>> found = pyfast.verify("RUN")
-        >>> found.passed
+        >>> verification = pyfast.verify("RUN")
+        >>> verification.passed
         True
-        >>> print(found.summary)
+        >>> print(verification.summary)
         RUN: run, 5 checks: whole
     """
     folder = Path(path)

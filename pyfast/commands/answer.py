@@ -18,7 +18,9 @@ from pyfast.commands.running import (
     Outage,
     Restart,
     RetryFailed,
+    Setting,
     Sync,
+    SystemName,
     models,
     tell,
     watched,
@@ -30,12 +32,9 @@ def answer(
     questions: Annotated[Path, typer.Argument(help="JSON lines with `id` and `question` (or `turns`).")],
     run: Annotated[Path, typer.Option(help="The folder of the run; one that was begun goes on.")],
     index: Annotated[Path | None, typer.Option(help="An index; `direct` and `cot` need none.")] = None,
-    system: Annotated[str, typer.Option(help="A system, as `pyfast systems` lists them, or MODULE:NAME.")] = "n2n",
+    system: SystemName = "n2n",
     llm: Llm = EMBEDDED,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of the system, such as graph=off or preset=paper; repeatable."),
-    ] = None,
+    setting: Setting = None,
     prompts: Annotated[
         Path | None, typer.Option(help="A TOML file with prompts in place of the system's own.")
     ] = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import plain
+from pyfast.commands.terminal import lines, plain
 
 
 def prompts(
@@ -24,13 +24,8 @@ def prompts(
         elif not call.messages:
             print("(the prompt was embeddings)")
         for said in call.messages or ():
-            print(f"-- {said.role}\n{_lines(said.content)}")
+            print(f"-- {said.role}\n{lines(said.content)}")
         if call.completion is None:
             print(f"-- failed\n{plain(call.error)}")
         else:
-            print(f"-- said ({call.completion.finish_reason})\n{_lines(call.completion.text)}")
-
-
-def _lines(text: str) -> str:
-    """The text with its line ends, and without what a terminal would obey."""
-    return "\n".join(map(plain, text.splitlines()))
+            print(f"-- said ({call.completion.finish_reason})\n{lines(call.completion.text)}")

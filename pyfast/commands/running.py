@@ -31,6 +31,13 @@ Llm = Annotated[
         " MODULE:NAME; ROLE=SPEC for the prompts of a role, such as pick=vllm:MODEL; repeatable."
     ),
 ]
+SystemName = Annotated[
+    str, typer.Option("--system", help="A system, as `pyfast systems` lists them, or MODULE:NAME.")
+]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A setting of the system, such as graph=off or preset=paper; repeatable."),
+]
 LlmOption = Annotated[
     list[str] | None,
     typer.Option(help="An option of the LLM, such as timeout_s=60, or ROLE.NAME=VALUE; repeatable."),

@@ -18,6 +18,26 @@ def plain(said: object) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in str(said))
 
 
+def lines(text: str) -> str:
+    """The text with its line ends, and without what a terminal would obey."""
+    return "\n".join(map(plain, text.splitlines()))
+
+
+def json_line(value: object) -> str:
+    """As JSON on one line; what a terminal would obey is escaped, so that it reads back as it was."""
+    import orjson
+
+    text = orjson.dumps(value).decode()
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    units = letter.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
 def tokens(used: Summary | Status) -> str:
     """Counts of tokens, as every command shows them."""
     share = f" ({used.cached_tokens / used.prompt_tokens:.1%} cached)" if used.cached_tokens else ""

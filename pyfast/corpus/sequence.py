@@ -118,6 +118,12 @@ class Corpus:
         """The uri of a document."""
         return self._uris[source]
 
+    def find(self, uri: str) -> int | None:
+        """Which document has this uri; None: none. It looks through all of them."""
+        uris = self._parts[1].column("uri")
+        source = pc.index(uris, pa.scalar(uri, uris.type)).as_py()
+        return None if source < 0 else source
+
     def title(self, source: int) -> str:
         """The title of a document."""
         return self._titles[source]

@@ -3,7 +3,7 @@
 from pyfast.engine.budget import Budget, Remaining
 from pyfast.engine.configuration import Configuration, configuration, recorded_value
 from pyfast.engine.context import Context, Past, Runtime
-from pyfast.engine.events import Event, OnEvent
+from pyfast.engine.events import Event, OnEvent, OnStep, Step
 from pyfast.engine.job import Job, SessionResult, dedicate_process, work_on
 from pyfast.engine.kept_prompts import LLMCall
 from pyfast.engine.ledger import Ledger
@@ -36,6 +36,7 @@ __all__ = [
     "LLMCall",
     "Ledger",
     "OnEvent",
+    "OnStep",
     "Past",
     "Prompt",
     "PromptOverrides",
@@ -49,6 +50,7 @@ __all__ = [
     "SessionResult",
     "State",
     "Status",
+    "Step",
     "Summary",
     "Usage",
     "Waiting",

@@ -1,4 +1,4 @@
-"""Which LLM call goes next, when more wait than the LLM takes."""
+"""Which LLM call starts next, when more wait than the LLM takes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pyfast.llm import Request
 class Admission:
     """At most `limit` calls at a time.
 
-    Those that wait go in sweeps: the calls that wait when one sweep is done make the next, in the order of their
-    prompts, so that those with a common beginning follow each other and meet it in the engine's prefix cache. A
-    call waits for at most the rest of one sweep and its own.
+    Waiting calls go in sweeps: the calls that wait when one sweep ends make the next one, sorted by prompt, so
+    that those with a common beginning follow each other and find it in the engine's prefix cache. A call waits for
+    at most the rest of one sweep and its own.
     """
 
     def __init__(self, limit: int) -> None:
@@ -23,13 +23,13 @@ class Admission:
         self._waiting: list[tuple[list[str], asyncio.Future[None]]] = []
 
     def enter_at_once(self) -> bool:
-        """Whether there was a free place, which is now taken."""
+        """Take a place if one is free, and say whether it was."""
         free = self.running < self._limit
         self.running += free
         return free
 
     async def enter(self, request: Request) -> None:
-        """Return when the call may go; then `leave` must be called."""
+        """Wait for a place; the caller must `leave` it."""
         if self.enter_at_once():
             return
         turn = asyncio.get_running_loop().create_future()
@@ -42,7 +42,7 @@ class Admission:
             raise
 
     def leave(self) -> None:
-        """A call has ended: its place goes to the next, if there is one."""
+        """Give the place to the next waiting call, if there is one."""
         while self._sweep or self._waiting:
             if not self._sweep:
                 self._waiting.sort(key=lambda entry: entry[0])

@@ -16,11 +16,11 @@ _Waiting = tuple[T, asyncio.Future[R], Stage, float]
 
 
 class BatchPoint(Generic[T, R]):
-    """`await point(item, stage)` joins the next batch.
+    """Runs calls of one kind from many coroutines together: `await point(item, stage)` joins the next batch.
 
     A batch starts when no coroutine can go further, or when `limit` items wait. `work` runs in `executor`, one
-    batch at a time: what arrives meanwhile makes the next batch. Where it raises, the batch is halved until the
-    items that cannot be worked on fail alone. What it took is added to the `stage` of each.
+    batch at a time; items that arrive meanwhile make the next batch. If it raises, the batch is halved until only
+    the items at fault fail. The time it took is added to the `stage` of each item.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 128) -> None:
@@ -32,7 +32,7 @@ class BatchPoint(Generic[T, R]):
         self._running: asyncio.Task[None] | None = None
 
     def __call__(self, item: T, stage: Stage) -> asyncio.Future[R]:
-        """Join the next batch. Not a coroutine: each would be one more to go through whenever it goes on."""
+        """Join the next batch. This is not a coroutine: a coroutine would add a level to every resumption."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, future, stage, perf_counter()))

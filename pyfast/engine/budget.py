@@ -1,4 +1,4 @@
-"""What questions and runs may use up."""
+"""The limits of questions and runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Budget(BaseModel):
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Budget:
-        """The defaults, but for those `given` by name, as text. Raises `InputError`."""
+        """The default limits with those of `given`, by name, as text. Raises `InputError`."""
         try:
             return cls.model_validate(given)
         except ValidationError as error:
@@ -50,21 +50,21 @@ class Budget(BaseModel):
             raise InputError(f"budget {name}: {fault}") from None
 
     def shaping(self) -> dict[str, Any]:
-        """Those that decide what an answer is: they may not change within a run."""
+        """The limits that shape an answer: they may not change within a run."""
         found = self.model_dump(include={"calls", "tokens", "steps", "attempts"}, exclude_none=True)
         return {**found, "strict": True} if self.strict else found
 
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What a question may still use up. Times are not among it: what they decide, no resumed run could repeat."""
+    """What a question may still use. Times are left out: a resumed run could not repeat them."""
 
     calls: float = math.inf
     tokens: float = math.inf
     steps: float = math.inf
 
     def without(self, calls: int, tokens: int, steps: int) -> Remaining:
-        """What is left beside that."""
+        """What is left after that."""
         return Remaining(self.calls - calls, self.tokens - tokens, self.steps - steps)
 
 
@@ -72,5 +72,5 @@ _FOREVER = nullcontext()
 
 
 def within(seconds: float | None) -> AbstractAsyncContextManager[Any]:
-    """`asyncio.timeout`, which takes some microseconds also where there is no limit."""
+    """`asyncio.timeout`, or nothing where there is no limit: a timeout costs some microseconds even then."""
     return _FOREVER if seconds is None else asyncio.timeout(seconds)

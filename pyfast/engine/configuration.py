@@ -1,4 +1,4 @@
-"""What a run depends on, written down so that nobody resumes it with something else."""
+"""What the answers of a run depend on, recorded so that nobody resumes it with something else."""
 
 from __future__ import annotations
 
@@ -43,8 +43,19 @@ def configuration(
     knowledge: Mapping[str, Any] | None = None,
     system_code: str = "",
 ) -> Configuration:
-    """All that an answer depends on. `questions` are their `count` and `digest`, `places` paths and specs;
-    `knowledge` is what a system works with beside the index.
+    """Describe everything that an answer depends on, as run.toml records it.
+
+    Args:
+        system: The system's name.
+        settings: Its settings, in JSON types.
+        prompts: All prompts that it may use.
+        llm: For all roles, or one for each.
+        index: The index, if there is one.
+        budget: The limits that shape an answer.
+        questions: Their `count` and `digest`.
+        places: Paths and specs; they may differ from one session to the next.
+        knowledge: What the system reads in addition to the index.
+        system_code: A digest of a system that is not part of pyfast.
     """
     described: Configuration = {
         "questions": dict(questions),
@@ -82,13 +93,13 @@ def _of_llms(llms: Mapping[Role, FullLLM]) -> dict[str, Any]:
 
 
 def recorded_value(run: Path, table: str, name: str) -> Any:
-    """A value of a run that was begun; None where there is no run yet, or no such value."""
+    """A value that run.toml of the folder `run` records; None if there is no run or no such value."""
     path = run / CONFIGURATION
     return read_configuration(path).get(table, {}).get(name) if path.exists() else None
 
 
 def differences(recorded: Configuration, now: Configuration, unknown: Iterable[str] = ()) -> list[str]:
-    """What each value was and is, where that is not the same; nothing of `places` and of what is not known yet."""
+    """One line for each value that differs: what it was and is. Ignores `places` and the `unknown` values."""
     before, after = dict(_flat(recorded)), dict(_flat(now))
     names = sorted((before.keys() | after.keys()) - set(unknown))
     if before.get("system.name") != after.get("system.name"):  # its settings and prompts say nothing more
@@ -101,7 +112,7 @@ def differences(recorded: Configuration, now: Configuration, unknown: Iterable[s
 
 
 def configuration_digest(described: Configuration) -> str:
-    """Of all that `differences` compares, as run.toml has it."""
+    """The digest of everything that `differences` compares, as run.toml records it."""
     written = tomllib.loads(tomli_w.dumps(described))
     return blake2b(
         json.dumps(dict(_flat(written)), sort_keys=True, default=str).encode(), digest_size=16
@@ -124,14 +135,14 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def check_format(run: Path) -> None:
-    """Raises `InputError` where a run's format is newer than this pyfast knows."""
+    """Raise `InputError` if a run's format is newer than this pyfast knows."""
     path = run / CONFIGURATION
     if path.exists():
         read_with_format(path)
 
 
 def read_with_format(path: Path) -> tuple[int, Configuration]:
-    """(the version of the format, the configuration without it: runs are not told apart by their format)."""
+    """(the version of the format, the configuration without it: a comparison of runs ignores the format)."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a system may ask for. Every `await` here is a batch point."""
+"""What a system may use while it answers a question. Every `await` here is a batch point."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import cache, partial
 from inspect import signature
 from time import perf_counter
@@ -17,6 +18,7 @@ from pydantic import BaseModel
 
 from pyfast.engine.batching import BatchPoint
 from pyfast.engine.budget import Budget, Remaining, within
+from pyfast.engine.events import OnStep, Step
 from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
 from pyfast.engine.models import Models
@@ -63,18 +65,20 @@ class Runtime:
         executor: Executor,
         budget: Budget | None = None,
         folder: RunFolder | None = None,
+        on_step: OnStep | None = None,
     ) -> None:
         self.index = index
         self.models = models
         self.budget = budget or Budget()
         self.folder = folder
+        self.on_step = on_step
         self.tokens = 0 if folder is None or self.budget.run_tokens is None else folder.journal.tokens()
         """That the run has used, of earlier sessions only where its budget limits them"""
         self._executor = executor
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
 
     def required_index(self) -> Index:
-        """The index. Raises `InputError` where the run has none."""
+        """The index. Raises `InputError` if the run has none."""
         if self.index is None:
             raise InputError("this system retrieves: the run needs an index")
         return self.index
@@ -90,8 +94,9 @@ class Runtime:
         return point
 
     async def ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
-        """What the role's LLM says, or the error that it made. Raises `LLMUnavailableError`, and `TimeoutError`
-        where the question's clock has run down.
+        """The reply of the role's LLM, or the error of the call.
+
+        Raises `LLMUnavailableError`, and `TimeoutError` if the question's clock has run down.
         """
         if clock is None:
             return await self._ask(request, role, stage, None)
@@ -127,12 +132,24 @@ def _takes_index(work: Callable[..., Any]) -> bool:
 
 
 class Context:
-    """What a system may use while it answers one question. Every `await` of it joins a batch.
+    r"""What a system may use while it answers one question. Every `await` of it joins a batch.
 
     The contract with systems: `question`, `past`, `index`, `context_window`, `attempts`, `ledger`; `generate`,
     `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`, `fell_back`, `so_far`,
     `text_budget`, `text_budget_to_repeat`, `repeating`, `context_window_of`, `weights_of` and `device_of`. Their
     meaning stays from one release to the next.
+
+    Example:
+        >>> from pydantic import BaseModel
+        >>> from pyfast.engine import Answer, Context, Prompt, Question
+        >>> class Reply(BaseModel):
+        ...     answer: str
+        >>> ANSWER = Prompt("answer", "Reply in JSON.", "Evidence:\n$context\n\nQuestion: $question", Reply, 64)
+        >>> async def ask(question: Question, ctx: Context) -> Answer:
+        ...     pool = await ctx.retrieve(question.text, 10)
+        ...     context = await ctx.narrative(pool, ANSWER)
+        ...     reply = await ctx.generate(ANSWER, context=context, question=question.text)
+        ...     return Answer(reply.answer, ctx.evidence(pool))
     """
 
     def __init__(
@@ -143,7 +160,15 @@ class Context:
         past: Past = (),
         replaced: PromptOverrides | None = None,
     ) -> None:
-        """`number`: the question's place in the run; `replaced`: prompts in place of the system's."""
+        """Prepare one question; the engine does this.
+
+        Args:
+            runtime: What all questions share.
+            question: The question.
+            number: Its place in the run.
+            past: The earlier turns of its conversation.
+            replaced: Prompts in place of the system's.
+        """
         self._runtime = runtime
         self._replaced = replaced
         self._number = number
@@ -160,27 +185,27 @@ class Context:
 
     @contextlib.asynccontextmanager
     async def timed(self, seconds: float | None) -> AsyncIterator[None]:
-        """The question's seconds run while this is entered, but not in an outage. Raises `TimeoutError`."""
+        """Count the question's seconds for the time of the block, but not in an outage. Raises `TimeoutError`."""
         async with within(seconds) as timeout:
             with self._runtime.models.clocks.timed(timeout) as self._clock:
                 yield
 
     @property
     def index(self) -> Index:
-        """The index of the run. Raises `InputError` where it has none."""
+        """The index of the run. Raises `InputError` if it has none."""
         return self._runtime.required_index()
 
     @property
     def context_window(self) -> int:
-        """Tokens of prompt and completion together that the default LLM takes."""
+        """The context window of the default LLM, in tokens of prompt and completion together."""
         return self.context_window_of(DEFAULT_ROLE)
 
     def context_window_of(self, role: Role) -> int:
-        """The same of the LLM that answers a role."""
+        """The context window of the LLM that answers a role, in tokens."""
         return self._runtime.models.of(role).llm.context_window
 
     def weights_of(self, role: Role) -> str:
-        """A digest of the weights of the LLM that answers a role; empty where it is not known."""
+        """A digest of the weights of the LLM that answers a role; empty if it is not known."""
         return weights_of(self._runtime.models.of(role).llm)
 
     def device_of(self, role: Role) -> str:
@@ -189,13 +214,25 @@ class Context:
 
     @property
     def attempts(self) -> int:
-        """How often the LLM is asked for an answer of the right form, where a prompt does not say less."""
+        """How often the LLM may try to give an answer of the right form, unless a prompt says less."""
         return self._runtime.budget.attempts
 
     async def generate(self, prompt: Prompt[M], sampling: Sampling = GREEDY, /, **fields: str) -> M:
-        """What the LLM answers; an answer of the wrong form is shown to it, and asked for again.
+        """Ask the LLM, and parse its answer.
 
-        Raises `CallError`; of its kinds `AnswerError` where no attempt gave an answer of the right form.
+        If the answer has the wrong form, the LLM sees it again with the fault, and may try again.
+
+        Args:
+            prompt: What to ask, and the model of the answer.
+            sampling: How to draw the answer; greedy by default.
+            **fields: The texts for the prompt's places.
+
+        Returns:
+            The answer, an instance of `prompt.answer`.
+
+        Raises:
+            CallError: The call failed; an `AnswerError` if no attempt gave an answer of the right form.
+            BudgetError: The question's calls, tokens or steps are used up. Do not catch it.
         """
         if self._replaced is not None:
             prompt = self._replaced.apply(prompt)
@@ -221,10 +258,31 @@ class Context:
         raise refused
 
     async def complete(self, request: Request, name: str, role: Role = DEFAULT_ROLE) -> Completion:
-        """One LLM call, or what the journal has of it; `name` is its stage in the ledger, `role` decides which LLM
-        is asked. Raises `CallError`.
+        """Make one LLM call, or take its completion from the journal.
+
+        Args:
+            request: The call.
+            name: Its stage in the ledger.
+            role: Decides which LLM answers.
+
+        Raises:
+            CallError: The call failed.
+            BudgetError: The question's calls, tokens or steps are used up. Do not catch it.
         """
         self._step(name)
+        if self._runtime.on_step is None:
+            return await self._complete(request, name, role)
+        step = Step(self.question.id, name, role)
+        end = self._begin(step)
+        try:
+            completion = await self._complete(request, name, role)
+        except Exception as error:
+            end(replace(step, error=_why(error)))
+            raise
+        end(replace(step, said=completion.text))
+        return completion
+
+    async def _complete(self, request: Request, name: str, role: Role) -> Completion:
         ledger, budget = self.ledger, self._runtime.budget
         if budget.calls is not None and ledger.llm_calls >= budget.calls:
             raise BudgetError(f"{name}: the question's {budget.calls} LLM calls are used up")
@@ -263,26 +321,40 @@ class Context:
     ) -> Awaitable[R]: ...
 
     def call(self, work: Callable[..., Sequence[Any]], item: Any, /, *parameters: *Ts) -> Awaitable[Any]:
-        """`work([item], *parameters)[0]`, done for all questions that wait for the same work in one call.
+        """`work([item], *parameters)[0]`, computed in one call for all questions that wait for the same work.
 
-        Where the first parameter of `work` is called `index`, it is given the run's index before the items.
+        If the first parameter of `work` is called `index`, it gets the run's index before the items.
 
         Args:
             work: A function of a list of items that returns a list with one result for each. It runs in a thread;
                 its result for an item must not depend on the others.
             item: This question's own.
             *parameters: The same for all calls of a batch; hashable.
+
+        Raises:
+            BudgetError: The question's steps are used up. Do not catch it.
         """
         self._step(work.__name__)
         point: BatchPoint[Any, Any] = self._runtime.point(work, *parameters)
-        return point(item, self.ledger.stage(work.__name__))
+        result = point(item, self.ledger.stage(work.__name__))
+        if self._runtime.on_step is not None:
+            step = Step(self.question.id, work.__name__, asked=_queries(item))
+            end = self._begin(step)
+            result.add_done_callback(lambda done: end(_of_result(step, done)))
+        return result
 
     def retrieve(self, query: str, k: int) -> Awaitable[Pool]:
-        """The `k` best passages for a query; batched into one index search."""
+        """The `k` best passages for a query. All queries that wait make one index search."""
         return self.call(search, query, k)
 
     def retrieve_all(self, queries: Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
-        """The `k` best passages for several queries together, and of the pools found before; each passage once."""
+        """The `k` best passages for several queries together, each passage once.
+
+        Args:
+            queries: The queries.
+            k: How many passages, at most.
+            before: Pools that were retrieved earlier, to fuse with those of the queries.
+        """
         return self.call(search_and_fuse, (queries, before), k)
 
     def evidence(self, pool: Pool) -> ScoredSegments:
@@ -290,36 +362,40 @@ class Context:
         return evidence_of(self.index, pool)
 
     def narrative(self, pool: Pool, answer: Prompt[Any]) -> Awaitable[str]:
-        """The pool's passages as numbered lines, best first, as many as fit the window beside the prompt
-        `answer`.
-        """
+        """The pool's passages as numbered lines, best first, as many as fit the prompt `answer`."""
         return self.call(narrate, pool, max(self.text_budget(answer), 200))
 
     def so_far(self, found: Callable[[], Answer]) -> None:
-        """Say what was found until now, and how: if the question fails, its record has the evidence and the trace.
+        """Report what was found until now: if the question fails, its record has this evidence and trace.
 
         Args:
-            found: Called then, and only then; of its answer the text is left out. A later call replaces it.
+            found: Called only if the question fails; the text of its answer is ignored. A later call replaces it.
         """
         self.found = found
 
     async def cited(self, evidence: ScoredSegments) -> bytes:
-        """The JSON array of it; no step of the question, for one whose steps are used up is cited too."""
+        """The JSON array of evidence. It counts no step: a question whose steps are used up is cited too."""
         found: bytes = await self._runtime.point(cite)(evidence, self.ledger.stage(cite.__name__))
         return found
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:
-        """Say that the system goes on with something simpler, for the LLM has not answered `prompt` as asked.
+        """Report that the system continues with something simpler, without a usable answer to `prompt`.
 
-        It is counted in the run's summary, by the prompt's name. Raises `FallBackError`, which no system catches,
-        in a run that is `strict`.
+        The run's summary counts it, by the prompt's name.
+
+        Args:
+            prompt: The prompt that failed.
+            why: The error, for a strict run.
+
+        Raises:
+            FallBackError: The run is `strict`. Do not catch it.
         """
         self.ledger.fall_backs[prompt.name] += 1
         if self._runtime.budget.strict:
             raise FallBackError(f"{why}; the system would go on without it, but the run is strict")
 
     def remaining(self) -> Remaining:
-        """What the question may still use up, for systems that end before their budget does."""
+        """What the question may still use, for systems that end before their budget does."""
         budget, ledger = self._runtime.budget, self.ledger
         return Remaining(
             *(
@@ -333,30 +409,67 @@ class Context:
         )
 
     def text_budget(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
-        """How many characters may fill the prompt, for a call of so many tokens that fits the window; 0: none.
+        """How many characters may fill the prompt in one call; 0: none.
 
-        An estimate: a token is taken for three characters.
+        An estimate, at three characters a token.
+
+        Args:
+            prompt: The prompt.
+            tokens: Tokens of the call, at most; the context window limits it too.
         """
         free = min(self.context_window_of(prompt.role), tokens) - prompt.max_tokens - _TOKENS_FOR_INSTRUCTIONS
         return max(int(min(free, 2**31) * CHARACTERS_PER_TOKEN), 0)
 
     def text_budget_to_repeat(self, prompt: Prompt[Any] | None = None) -> int:
-        """How many characters may fill a prompt whose answer may have to say all of them again, in a list; without
-        a prompt, one of the default LLM's.
+        """How many characters may fill a prompt whose answer may have to repeat all of them in a list.
+
+        Args:
+            prompt: The prompt; None: one of the default LLM's.
         """
         role = DEFAULT_ROLE if prompt is None else prompt.role
         free = max(self.context_window_of(role) - _TOKENS_FOR_INSTRUCTIONS, 0)
         return int(free / (1 / CHARACTERS_PER_TOKEN + 1 / CHARACTERS_PER_TOKEN_OF_LISTS))
 
     def repeating(self, prompt: Prompt[M], text: str) -> Prompt[M]:
-        """The prompt, for an answer that may say all of `text` again, as far as the window allows."""
+        """The prompt, with room for an answer that repeats all of `text`, as far as the window allows."""
         window = self.context_window_of(prompt.role)
         left = window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / CHARACTERS_PER_TOKEN)
         wanted = max(prompt.max_tokens, math.ceil(len(text) / CHARACTERS_PER_TOKEN_OF_LISTS))
         return prompt.sized(max(min(wanted, left), 1))
+
+    def _begin(self, step: Step) -> OnStep:
+        """Tell that a step begins; what tells that it has ended."""
+        tell, began = self._runtime.on_step, perf_counter()
+        assert tell is not None
+        tell(step)
+        return lambda ended: tell(replace(ended, seconds=perf_counter() - began))
 
     def _step(self, name: str) -> None:
         self.ledger.steps += 1
         limit = self._runtime.budget.steps
         if limit is not None and self.ledger.steps > limit:
             raise BudgetError(f"{name}: the question's {limit} steps are used up")
+
+
+def _queries(item: object) -> str:
+    """What an item of batched work looks for, where that is text."""
+    if isinstance(item, str):
+        return item
+    first = item[0] if isinstance(item, tuple) and item else None
+    texts = [text for text in first if isinstance(text, str)] if isinstance(first, list | tuple) else []
+    return "; ".join(texts)
+
+
+def _of_result(step: Step, done: asyncio.Future[Any]) -> Step:
+    """The step with what became of its work."""
+    if done.cancelled():
+        return replace(step, error="cancelled")
+    error = done.exception()
+    if error is not None:
+        return replace(step, error=_why(error))
+    result = done.result()
+    return replace(step, found=len(result)) if isinstance(result, Pool) else step
+
+
+def _why(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on."""
+"""The events of a run, and the steps of its questions."""
 
 from __future__ import annotations
 
@@ -27,6 +27,33 @@ class Event:
 
 
 OnEvent = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a question: of an LLM, or of a function that is batched. It is told when it begins, and when it
+    ends.
+    """
+
+    question: str
+    """The question's id"""
+    name: str
+    """Of the prompt, or of the function"""
+    role: str = ""
+    """Of a prompt; empty where no LLM is asked"""
+    asked: str = ""
+    """What a function looks for, where that is text: the queries of a retrieval"""
+    seconds: float | None = None
+    """How long it took; None: it begins"""
+    said: str = ""
+    """What the LLM answered"""
+    found: int | None = None
+    """How many passages a retrieval found; None for other steps"""
+    error: str = ""
+    """Why it failed; empty: it did not"""
+
+
+OnStep = Callable[[Step], None]
 
 
 def ignore(event: Event) -> None:

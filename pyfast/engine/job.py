@@ -1,4 +1,4 @@
-"""A run: what was answered is skipped, the rest is answered; with a folder, or in memory."""
+"""A run: answered questions are skipped, the rest is answered; with a folder, or in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from pyfast.engine.budget import Budget
 from pyfast.engine.configuration import Configuration, configuration
-from pyfast.engine.events import Event, OnEvent, ignore
+from pyfast.engine.events import Event, OnEvent, OnStep, ignore
 from pyfast.engine.journal import Sync
 from pyfast.engine.outages import PATIENCE_S, Waiting
 from pyfast.engine.prompt import Prompt
@@ -30,11 +30,11 @@ _LOG = logging.getLogger("pyfast")
 
 
 def dedicate_process() -> None:
-    """Set the garbage collector up for a process that does nothing but a run; call it when the index is open.
+    """Tune the garbage collector for a process that does nothing but a run; call it when the index is open.
 
-    What is loaded is there for good: the collector need not go through it again and again. And the objects of
-    thousands of questions in work are young, many and no garbage: with its usual 700 new objects between two
-    collections it takes a tenth of the event loop's time.
+    What is loaded stays: the collector need not search it again and again. And the objects of thousands of
+    questions in progress are young, many and no garbage: with its usual 700 new objects between two collections,
+    the collector takes a tenth of the event loop's time.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -42,7 +42,7 @@ def dedicate_process() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run as it is wanted: what its answers depend on, and how it is to be done."""
+    """A run to do: what its answers depend on, and how to do it."""
 
     folder: Path | None
     """None: nothing is kept on the disk, and nothing can be resumed"""
@@ -79,7 +79,7 @@ class Job:
     """Called with the answers that stand, before the rest is answered; in a thread of its own"""
 
     def describe(self) -> Configuration:
-        """What run.toml says. The LLMs' context windows are known once they have started."""
+        """The configuration for run.toml. The LLMs' context windows are known only after they have started."""
         return configuration(
             system=self.system,
             system_code=self.system_code,
@@ -94,7 +94,7 @@ class Job:
         )
 
     def check(self) -> None:
-        """Find out, before a model is loaded, whether the folder can be gone on with. Raises `InputError`."""
+        """Check, before a model is loaded, that the folder is free or holds this job. Raises `InputError`."""
         if self.folder is not None:
             described = self.describe()
             windows = [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]
@@ -107,22 +107,32 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """What one session of a run came to."""
+    """The result of one session of a run."""
 
     summary: Summary
     records: list[Record]
     """Of a run without a folder; else they are in its answers.jsonl"""
 
 
-async def work_on(job: Job, stop: asyncio.Event | None = None, on_event: OnEvent = ignore) -> SessionResult:
-    """Go on with a run until it is done, or `stop` is set. The LLM has started already.
+async def work_on(
+    job: Job, stop: asyncio.Event | None = None, on_event: OnEvent = ignore, on_step: OnStep | None = None
+) -> SessionResult:
+    """Work on a run until it is done or `stop` is set. The LLM has started already.
 
-    Raises as `answer_all` and `RunFolder` do.
+    Args:
+        job: The run.
+        stop: Once set, no question starts; those in progress finish.
+        on_event: Called with each event, in this event loop.
+        on_step: Called with each call of each question, in this event loop.
+
+    Raises:
+        RunError: As `answer_all`.
+        InputError: Another process works on the folder, or it holds another run.
     """
     stop = stop or asyncio.Event()
     total = job.questions.count
     if job.folder is None:
-        return await _in_memory(job, stop, on_event)
+        return await _in_memory(job, stop, on_event, on_step)
     folder = RunFolder(job.folder, job.describe(), job.sync, job.keep_prompts)
     try:
         lost = folder.forget_failures(only_of_transport=not job.retry_failed)
@@ -148,14 +158,14 @@ async def work_on(job: Job, stop: asyncio.Event | None = None, on_event: OnEvent
             folder.note_outage(waiting)
             on_event(_of_outage(waiting, written, total))
 
-        summary = await _answered(job, write, waits, stop, folder, done, failed, lost)
+        summary = await _answered(job, write, waits, stop, on_step, folder, done, failed, lost)
         summary.left = total - written
         return SessionResult(summary, [])
     finally:
         folder.close()
 
 
-async def _in_memory(job: Job, stop: asyncio.Event, on_event: OnEvent) -> SessionResult:
+async def _in_memory(job: Job, stop: asyncio.Event, on_event: OnEvent, on_step: OnStep | None) -> SessionResult:
     records: list[Record] = []
     total = job.questions.count
     on_event(Event("started", 0, total))
@@ -166,7 +176,7 @@ async def _in_memory(job: Job, stop: asyncio.Event, on_event: OnEvent) -> Sessio
 
     try:
         waits = lambda waiting: on_event(_of_outage(waiting, len(records), total))  # noqa: E731
-        summary = await _answered(job, write, waits, stop)
+        summary = await _answered(job, write, waits, stop, on_step)
         summary.left = total - len(records)
         return SessionResult(summary, records)
     except RunError as error:
@@ -179,6 +189,7 @@ async def _answered(
     write: Callable[[Record], None],
     waits: Callable[[Waiting | None], None],
     stop: asyncio.Event,
+    on_step: OnStep | None,
     folder: RunFolder | None = None,
     done: int = 0,
     failed: int = 0,
@@ -202,6 +213,7 @@ async def _answered(
         outage_seconds=job.outage_seconds,
         on_outage=waits,
         lost=lost,
+        on_step=on_step,
     )
 
 

@@ -1,4 +1,4 @@
-"""The journal of a run: what the LLM said, and what each question cost, in SQLite.
+"""The journal of a run: the LLM's replies, and what each question cost, in SQLite.
 
 The database is in WAL mode: a killed process loses nothing that was committed. With `sync` "normal" a power cut
 may cost what was committed since the last checkpoint (some megabytes, never the database); with "full" nothing.
@@ -76,7 +76,7 @@ SET state = excluded.state, reason = excluded.reason, line = excluded.line, trac
 
 
 def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
-    """One completion, or the error in its place. Raises `CallError` if it cannot be stored."""
+    """The row of one completion, or of the error in its place. Raises `CallError` if it cannot be stored."""
     if isinstance(outcome, CallError):
         said: tuple[object, ...] = (type(outcome).__name__, str(outcome))
     else:
@@ -114,13 +114,16 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
 
 
 class Journal:
-    """An open journal. One process at a time: the run's folder sees to that. All methods raise `RunError`."""
+    """An open journal. The run's folder keeps it to one process at a time. All methods raise `RunError`."""
 
     def __init__(self, path: Path, sync: Sync = "normal", run: str = "", checked: bool = True) -> None:
-        """Open the file, or make it; where it is damaged, save what can be read of it.
+        """Open the file, or make it; of a damaged one, recover what can be read.
 
-        `run` is the digest of the run that it belongs to. With `checked` False only the questions' rows are looked
-        through: a run that is done reads no completion any more.
+        Args:
+            path: The file.
+            sync: How much a power cut may cost, see above.
+            run: The digest of the run that the journal belongs to.
+            checked: False: check only the rows of questions. A run that is done reads no completion any more.
         """
         self._path = path
         self._indexed = False
@@ -145,7 +148,7 @@ class Journal:
     def commit(
         self, completions: Sequence[bytes], questions: Sequence[bytes], asked: Mapping[str, Asked] | None = None
     ) -> None:
-        """Write rows, and the requests of completions where they are kept, all or none of them."""
+        """Write rows, and the requests of completions if prompts are kept: all or none of them."""
         # A statement alone is a transaction.
         together = self._transaction() if asked or (completions and questions) else contextlib.nullcontext()
         with self._told(), together:
@@ -156,7 +159,7 @@ class Journal:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
 
     def outcomes(self, number: int) -> dict[Key, Outcome]:
-        """What the LLM said to a question so far."""
+        """The LLM's replies to a question so far."""
         with self._told():
             if not self._indexed:  # only a run that goes on looks for them
                 self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
@@ -166,7 +169,7 @@ class Journal:
             return dict(outcome for outcome in outcomes if outcome is not None)
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
-        """The questions that failed; perhaps only those of which a call failed on its way."""
+        """The questions that failed, or only those with a call that failed on its way."""
         with self._told():
             found = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
             if only_of_transport and found:  # most runs have none, and need not look through all completions
@@ -178,9 +181,10 @@ class Journal:
             return [number for (number,) in found]
 
     def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
-        """Have questions that failed forgotten, with what the LLM said to them; or their calls that failed on
-        their way alone: what the LLM did say need not be said again. Then such calls of questions that have not
-        ended, too.
+        """Delete failed questions together with their completions, so that they are tried again.
+
+        With `only_of_transport` it deletes only calls that failed on their way, of unfinished questions too: the
+        replies that did arrive stay.
         """
         of_failed = "question IN (SELECT value FROM json_each(?))"
         if only_of_transport:
@@ -196,13 +200,13 @@ class Journal:
             )
 
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
-        """How many of the `first` questions ended in which state."""
+        """How many of the `first` questions ended in each state."""
         counted = "SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state"
         with self._told():
             return dict(self._database.execute(counted, (first,)).fetchall())
 
     def digests(self) -> dict[int, str]:
-        """Of the lines in answers.jsonl, by the questions' numbers, where they are known."""
+        """The digests of the lines in answers.jsonl, by question number, where they are known."""
         with self._told():
             return digests(self._database)
 
@@ -214,12 +218,12 @@ class Journal:
             return int(found.fetchone()[0])
 
     def is_empty(self) -> bool:
-        """Whether nothing was asked yet."""
+        """Whether no LLM call is recorded yet."""
         with self._told():
             return self._database.execute("SELECT 1 FROM completions LIMIT 1").fetchone() is None
 
     def start_session(self) -> None:
-        """Note that a process begins to work on the run."""
+        """Record that a process starts to work on the run."""
         finished = sum(self.counts().values())
         with self._told():
             self._database.execute("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
@@ -303,7 +307,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """The journal for a look from outside, while a run may be writing it. Raises `InputError`."""
+    """Open a journal for reading, even while a run writes it. Raises `InputError`."""
     try:
         database = _reader(path)
         database.execute("SELECT 1 FROM sessions LIMIT 1")
@@ -313,12 +317,12 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def digests(database: sqlite3.Connection) -> dict[int, str]:
-    """Of the lines in answers.jsonl, by the questions' numbers, where they are known. Raises `sqlite3.Error`."""
+    """The known digests of the lines in answers.jsonl, by question number. Raises `sqlite3.Error`."""
     return dict(database.execute("SELECT number, line FROM questions WHERE line IS NOT NULL"))
 
 
 def calls_of(path: Path, id: str) -> list[LLMCall]:
-    """The calls that a question made, in their order. Raises `InputError` where no such question has ended."""
+    """The calls that a question made, in their order. Raises `InputError` if no such question has ended."""
     try:
         with contextlib.closing(open_to_read(path)) as database:
             row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
@@ -349,7 +353,7 @@ def _calls(database: sqlite3.Connection, number: int) -> Iterator[LLMCall]:
 
 
 def run_of(path: Path) -> str | None:
-    """The digest of the run that a journal belongs to; empty where it tells none, None where it cannot be read."""
+    """The digest of the run that a journal belongs to; empty if it names none, None if it cannot be read."""
     try:
         with contextlib.closing(open_to_read(path)) as database:
             if not database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'run'").fetchall():
@@ -361,10 +365,7 @@ def run_of(path: Path) -> str | None:
 
 
 def add_digests(path: Path, run: str, known: Sequence[tuple[str, str]]) -> None:
-    """Have a journal of an older format know its run, and the digests of its questions' lines.
-
-    Raises `InputError`.
-    """
+    """Add the run's digest, and those of its lines, to a journal of an older format. Raises `InputError`."""
     try:
         with contextlib.closing(open_database(path)) as database, database:
             there = {row[1] for row in database.execute("PRAGMA table_info(questions)")}
@@ -396,6 +397,6 @@ def row_of_question(
     line: str | None = None,
     trace: str | None = None,
 ) -> bytes:
-    """One question that has ended; `line` and `trace` are the digests of its lines."""
+    """The row of a question that has ended; `line` and `trace` are the digests of its lines."""
     told = ledger.as_row() if isinstance(ledger, Ledger) else ledger
     return orjson.dumps((number, id, state, reason, told, line, trace))

@@ -1,4 +1,4 @@
-"""What LLMs were asked, in the journal of a run: each message once, those that come together in one zstd frame."""
+"""The prompts of a run, in its journal: each message once, those of one commit in one zstd frame."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FRAMES = 16  # that a reader holds
 
 
 class DamagedError(PyfastError):
-    """What was kept is not what was written."""
+    """Kept prompts are not what was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request as it is kept: of which prompt it was made, and its messages."""
+    """A request that is kept: the name of its prompt, and its messages."""
 
     name: str
     messages: tuple[Message, ...]
@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class LLMCall:
-    """One call of an LLM for one question, as `Run.prompts` tells of it."""
+    """One call of an LLM for one question, as `Run.prompts` returns it."""
 
     prompt: str
     """The prompt's name, the stage of the call; empty where it was not kept"""
@@ -56,7 +56,7 @@ class LLMCall:
 
 
 def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> None:
-    """Keep requests, by their digests, within the transaction that is open. Raises `sqlite3.Error`."""
+    """Store requests, by their digests, within the open transaction. Raises `sqlite3.Error`."""
     every = {_digest(said): said for request in asked.values() for said in request.messages}
     known = database.execute(
         "SELECT digest FROM messages WHERE digest IN (SELECT value FROM json_each(?))", (_json(list(every)),)
@@ -77,7 +77,7 @@ def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> Non
 
 
 class KeptPrompts:
-    """The prompts of a journal, for a look. Its methods raise `DamagedError`."""
+    """Reads the prompts of a journal. Its methods raise `DamagedError`."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -86,7 +86,7 @@ class KeptPrompts:
         self._frame = lru_cache(_FRAMES)(self._unpacked)
 
     def of(self, request: str) -> Asked | None:
-        """What was asked with the request of this digest; None where it was not kept."""
+        """The request with this digest; None if it was not kept."""
         if not self._any:
             return None
         row = self._database.execute("SELECT entry FROM prompts WHERE request = ?", (request,)).fetchone()
@@ -102,7 +102,7 @@ class KeptPrompts:
         raise _damaged(request)
 
     def check(self) -> int:
-        """Read all of them; how many there are."""
+        """Read all prompts, and return how many there are."""
         requests = self._database.execute("SELECT request FROM prompts").fetchall() if self._any else []
         for (request,) in requests:
             self.of(request)

@@ -24,13 +24,13 @@ class Stage:
     completion_tokens: int = 0
 
     def add(self, queued: float, running: float, batch: int) -> None:
-        """One more call; times in seconds."""
+        """Count one more call; times in seconds."""
         self.queued_us += int(queued * 1e6)
         self.running_us += int(running * 1e6)
         self.batches.append(batch)
 
     def of_prompt(self) -> tuple[str | int, ...]:
-        """Its role and tokens, as the journal has them; nothing where the LLM is not asked."""
+        """Its role and tokens for the journal; empty for work without an LLM."""
         return (self.role, self.prompt_tokens, self.completion_tokens) if self.role else ()
 
 
@@ -50,7 +50,7 @@ class StageTotals:
     completion_tokens: int = 0
 
     def add(self, stage: Stage) -> None:
-        """Count one question's too."""
+        """Add one question's stage."""
         self.calls += len(stage.batches)
         self.questions += 1
         self.queued_us += stage.queued_us
@@ -78,7 +78,7 @@ class UsageTotals:
     """How often a system went on without an answer of the right form, by the name of the prompt"""
 
     def add(self, other: UsageTotals) -> None:
-        """Count the other's too."""
+        """Add another total."""
         self.llm_calls += other.llm_calls
         self.replayed += other.replayed
         self.prompt_tokens += other.prompt_tokens
@@ -91,7 +91,7 @@ class UsageTotals:
 
 @dataclass(slots=True)
 class Ledger(UsageTotals):
-    """Of one question."""
+    """What one question used."""
 
     steps: int = 0
     stages: dict[str, Stage] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Ledger(UsageTotals):
         return self.prompt_tokens + self.completion_tokens
 
     def count(self, completion: Completion, stage: Stage) -> None:
-        """Add a completion's tokens, for the stage that asked for it too."""
+        """Add a completion's tokens, to its stage too."""
         stage.prompt_tokens += completion.prompt_tokens
         stage.completion_tokens += completion.completion_tokens
         self.prompt_tokens += completion.prompt_tokens
@@ -118,8 +118,10 @@ class Ledger(UsageTotals):
         self.reasoning_tokens += completion.reasoning_tokens
 
     def as_row(self) -> dict[str, object]:
-        """As the journal has it: of a stage calls, microseconds queued and running, the sum of its batches; of a
-        prompt its role, and tokens in and out.
+        """The JSON for the journal.
+
+        For a stage: calls, microseconds queued and running, the sum of its batch sizes; for a prompt also its
+        role, and tokens in and out.
         """
         seldom = {"reasoning_tokens": self.reasoning_tokens, "fall_backs": self.fall_backs}
         return {

@@ -1,4 +1,4 @@
-"""The LLMs of a run or a service: which answers a role, and what each has of its own."""
+"""The LLMs of a run or a service: which one answers a role, and what its calls share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Model:
 
 
 class Models:
-    """The LLMs by role. Roles that have the same one share its places and its outages."""
+    """The LLMs by role. Roles with the same LLM share its places and its outages."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Models:
         stop: asyncio.Event | None = None,
         lost: int = 0,
     ) -> None:
-        """`llm`: for all roles, or for each one that has its own; the rest as in `Outages`."""
+        """`llm`: for all roles, or for each that has its own; the rest as in `Outages`."""
         self.clocks = Clocks()
         self._on_change = on_change
         self._waiting: dict[str, Waiting] = {}
@@ -49,24 +49,24 @@ class Models:
         self._distinct = tuple(dict.fromkeys(self._by_role.values()))
 
     def of(self, role: Role) -> Model:
-        """Which answers the prompts of a role. Raises `InputError` where there is none, nor a default."""
+        """The model that answers the prompts of a role. Raises `InputError` if there is none, and no default."""
         found = self._by_role.get(role) or self._by_role.get(DEFAULT_ROLE)
         if found is None:
             raise InputError(f"there is no LLM for the role {role!r}, and no default")
         return found
 
     async def over(self) -> None:
-        """Return when none has an outage. Raises `LLMUnavailableError` as `Outages` does."""
+        """Wait until no model has an outage. Raises `LLMUnavailableError` as `Outages` does."""
         for model in self._distinct:
             await model.outages.over()
 
     @property
     def stopped(self) -> bool:
-        """Whether the waiting for one was ended by `stop`."""
+        """Whether `stop` ended the waiting for a model."""
         return any(model.outages.stopped for model in self._distinct)
 
     def close(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         for model in self._distinct:
             model.outages.close()
 

@@ -1,9 +1,9 @@
-"""What becomes of calls that the LLM cannot take: those of an outage wait for its end, and cost nothing.
+"""Calls that the LLM cannot take: those of an outage wait for its end, and cost nothing.
 
-A call may fail on its way because nobody is answered (an outage) or because of what it is. Others that are
-answered meanwhile tell the two apart, and where there are none, a small call of our own does: the probe. In an
-outage all calls wait, no question is begun, the seconds of questions stand still, and one probe after the other
-finds out when it is over. A call that fails again and again while others pass fails its question, and no other.
+A call may fail on its way because nobody gets an answer (an outage), or because of the call itself. Answers to
+other calls tell the two apart; if there are no other calls, a small call of our own does: the probe. In an outage
+all calls wait, no question starts, the clocks of questions stand still, and one probe after the other finds out
+when it is over. A call that fails repeatedly while others pass fails its question, and no other.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Waiting:
 
 @dataclass(slots=True, eq=False)
 class Clock:
-    """The seconds of a question. It stands still in outages, and LLM calls look at it themselves."""
+    """The clock of a question. It stands still in outages, and LLM calls check it themselves."""
 
     timeout: asyncio.Timeout
     counted: float
@@ -62,14 +62,14 @@ class Clock:
     """Reasons for which the end is not looked at: LLM calls that run, an outage"""
 
     def stop(self, by: int) -> None:
-        """So many reasons more, or fewer."""
+        """Add so many reasons to stand still; a negative number removes them."""
         self.stops += by
         with contextlib.suppress(RuntimeError):  # it has run down, or its question has ended
             self.timeout.reschedule(None if self.stops else self.ends)
 
 
 class Clocks:
-    """Those of the questions in work. They stand still in an outage of any LLM of the run."""
+    """The clocks of the questions in progress. They stand still in an outage of any LLM of the run."""
 
     def __init__(self) -> None:
         self._clocks: set[Clock] = set()
@@ -77,7 +77,7 @@ class Clocks:
 
     @contextlib.contextmanager
     def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock | None]:
-        """A question's clock, as long as this is entered."""
+        """A question's clock, for the time of the block."""
         if timeout is None:
             yield None
             return
@@ -92,13 +92,13 @@ class Clocks:
             self._clocks.discard(clock)
 
     def stop(self) -> None:
-        """Stand still."""
+        """Stop all clocks."""
         self._stopped += 1
         for clock in self._clocks:
             clock.stop(1)
 
     def go_on(self, since: float | None) -> None:
-        """Go on; the time since then is not counted, where one is given."""
+        """Start all clocks again. The time since `since` does not count, if it is given."""
         now = asyncio.get_running_loop().time()
         self._stopped -= 1
         for clock in self._clocks:
@@ -113,7 +113,7 @@ _Met = Literal["others", "late", "outage"]
 
 
 def hear_nothing(waiting: Waiting | None) -> None:
-    """Nobody is told."""
+    """Ignore changes."""
 
 
 class Outages:
@@ -129,9 +129,16 @@ class Outages:
         clocks: Clocks | None = None,
         name: str = THE_LLM,
     ) -> None:
-        """`patience_s`: how long an outage is waited for; `on_change` hears of its begin and, with None, its end;
-        `stop`, once set, ends the waiting. Calls of `lost` questions failed on their way before, and may again.
-        `clocks` are those of the questions, and `name` is what errors call the LLM.
+        """Watch the calls to one LLM.
+
+        Args:
+            llm: The LLM.
+            patience_s: How long to wait for the end of an outage.
+            on_change: Called at the beginning of an outage, and with None at its end.
+            stop: Once set, ends the waiting.
+            lost: How many questions had calls that failed on their way in earlier sessions, and may fail again.
+            clocks: Those of the questions.
+            name: The LLM's name in errors.
         """
         self._lost = lost
         self._in_work = self._begun = self._answers = 0
@@ -152,23 +159,29 @@ class Outages:
         self._name = name
 
     async def over(self) -> None:
-        """Return when there is no outage. Raises `LLMUnavailableError` as `complete` does."""
+        """Wait until there is no outage. Raises `LLMUnavailableError` as `complete` does."""
         while (looking := self._looking) is not None and not looking.done():
             await asyncio.shield(looking)
 
     def close(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         if self._looking is not None:
             self._looking.cancel()
 
     async def complete(
         self, request: Request, seconds: float | None = None, clock: Clock | None = None
     ) -> Completion:
-        """The LLM's answer. `seconds` are what one attempt may take; `clock` is that of the question.
+        """The LLM's answer, however long an outage delays it.
 
-        Raises `CallError`; of its kinds `TransportError` for a call that fails while others pass; `TimeoutError`
-        where the clock has run down; and `LLMUnavailableError` where the LLM is gone, or an outage was waited for
-        in vain.
+        Args:
+            request: The call.
+            seconds: What one attempt may take.
+            clock: That of the question.
+
+        Raises:
+            CallError: The call failed; a `TransportError` if it fails repeatedly while others pass.
+            TimeoutError: The clock has run down.
+            LLMUnavailableError: The LLM is gone, or an outage did not end in time.
         """
         loop = asyncio.get_running_loop()
         faults = tries = late = felled = 0

@@ -1,4 +1,4 @@
-"""A prompt: what is said to the LLM, and the shape of what it must answer."""
+"""A prompt: the text for the LLM, and the form of its answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REASONING_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How an answer is drawn."""
+    """How an answer is drawn; the default is greedy."""
 
     temperature: float = 0.0
     seed: int = 0
@@ -38,10 +38,22 @@ GREEDY = Sampling()
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Prompt(Generic[M]):
-    """One kind of LLM call.
+    """One kind of LLM call: its texts, and the pydantic model of the answer.
 
-    `system` and the head of `user` are the same for all questions, so that an engine with a prefix cache reads
-    them once. `user` has `$name` or `${name}` places for what differs; what is filled in is never looked at again.
+    `system` and the beginning of `user` are the same for all questions, so that an engine with a prefix cache
+    reads them once. `user` has places, `$name` or `${name}`, for what differs; a text that fills a place is never
+    searched for places.
+
+    Example:
+        >>> from pydantic import BaseModel
+        >>> from pyfast.engine import Prompt
+        >>> class Reply(BaseModel):
+        ...     answer: str
+        >>> prompt = Prompt("answer", "Reply in JSON with the field answer.", "Question: $question", Reply, 64)
+        >>> prompt.places
+        ('question',)
+        >>> prompt.request({"question": "Who?"}, temperature=0.0, seed=0).messages[1].content
+        'Question: Who?'
     """
 
     name: str
@@ -66,13 +78,13 @@ class Prompt(Generic[M]):
         object.__setattr__(self, "_parts", _parts(self.user))
 
     def sized(self, max_tokens: int) -> Self:
-        """The same for answers of another length; of the same schema object, which LLMs compile once."""
+        """The prompt with another token limit. It shares the schema object, which LLMs compile once."""
         made = copy(self)
         object.__setattr__(made, "max_tokens", max_tokens)
         return made
 
     def tried(self, attempts: int | None) -> Self:
-        """The same, asked for an answer of the right form at most so often; None: as often as the budget says."""
+        """The prompt with another limit of attempts at an answer of the right form; None: the budget's."""
         made = copy(self)
         object.__setattr__(made, "attempts", attempts)
         return made
@@ -83,7 +95,7 @@ class Prompt(Generic[M]):
         return tuple(dict.fromkeys(self._parts[1::2]))
 
     def overridden(self, system: str | None = None, user: str | None = None) -> Self:
-        """The same in other words, where they are given; of the same name and schema object."""
+        """The prompt in other words, as far as they are given; it shares the name and the schema object."""
         made = copy(self)
         if system is not None:
             object.__setattr__(made, "system", system)
@@ -93,7 +105,7 @@ class Prompt(Generic[M]):
         return made
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
-        """The request for one call; `fields` must fill every place, and are taken as plain text."""
+        """The request for one call; `fields` must fill every place, and count as plain text."""
         user = _joined([plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)])
         said = dialogue(user, self.system)
         check = self.parse if self.reusable else None
@@ -102,7 +114,7 @@ class Prompt(Generic[M]):
     def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:
         """The request for another attempt: the conversation so far, and what is wrong with the answer.
 
-        A model that was cut off while it still reasoned gets more room instead.
+        A model that was cut off during its reasoning gets more room instead.
         """
         if isinstance(fault, CutOffError) and _still_reasoned(completion):
             return replace(request, max_tokens=request.max_tokens + _REASONING_TOKENS)
@@ -111,10 +123,11 @@ class Prompt(Generic[M]):
         return replace(request, messages=(*request.messages, said, wish))
 
     def parse(self, completion: Completion) -> M:
-        """The answer: all of the text, or the last object in it that is of the schema.
+        """Parse the answer: the whole text, or the last object in it that fits the schema.
 
-        Raises `AnswerError` where the completion breaks the schema or did not come to its end; `CutOffError` where
-        that was for want of tokens.
+        Raises:
+            AnswerError: The completion breaks the schema, or is not complete; a `CutOffError` if it ran out of
+                tokens.
         """
         if completion.finish_reason == "length":
             doing = "while it still reasoned, " if _still_reasoned(completion) else ""

@@ -4,8 +4,8 @@ r"""Prompts in a user's own words: a TOML file in place of a changed system.
     system = "You answer questions about spacecraft. Reply in JSON with the field answer."
     user = "Evidence:\n$context\n\n${path}Question: $question"
 
-A table has the name of a prompt, and `system`, `user` or both. A `user` keeps every place of the original; one
-that is to go is named: `leave_out = ["path"]`. What the LLM is to answer, its schema and its token limits stay.
+A table has the name of a prompt, and `system`, `user` or both. A `user` keeps every place of the original, except
+those that `leave_out = ["path"]` names. The reply's schema and the token limits stay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEYS = ("system", "user", "leave_out")
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """What a file says about one prompt; None: as it is."""
+    """A file's texts for one prompt; None: the original's."""
 
     system: str | None = None
     user: str | None = None
@@ -48,19 +48,19 @@ class PromptOverrides:
 
     @property
     def digest(self) -> str:
-        """Names the texts: equal for files that say the same, whatever their layout."""
+        """Names the texts: equal for files with the same texts in any layout."""
         said = {name: (text.system, text.user) for name, text in self.texts.items()}
         return blake2b(orjson.dumps(said, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
     def check(self, system: str, prompts: Iterable[Prompt[Any]]) -> None:
-        """Find what cannot be applied before a run begins.
+        """Check all texts before a run starts.
 
         Args:
             system: The name of the system, for the error.
             prompts: Its prompts.
 
         Raises:
-            InputError: The system has no prompt of a name, or a `user` has not the places of the original. One
+            InputError: The system has no prompt of a name, or a `user` lacks places of the original. One
                 line that names the file, the prompt and the fault.
         """
         known = {prompt.name: prompt for prompt in prompts}
@@ -71,7 +71,7 @@ class PromptOverrides:
             self.apply(known[name])
 
     def apply(self, prompt: Prompt[M]) -> Prompt[M]:
-        """The prompt with the file's texts, or itself where the file has none for its name.
+        """The prompt with the file's texts, or itself if the file has none for its name.
 
         It is made once for each prompt object, and has the original's schema object: LLMs compile it once.
         Raises `InputError` as `check` does, for prompts that no system has named.
@@ -107,13 +107,13 @@ class PromptOverrides:
 
 
 def read_prompts(path: Path) -> PromptOverrides:
-    """Read a file of prompts.
+    r"""Read a file of prompts.
 
     Args:
         path: TOML, one table per prompt.
 
     Returns:
-        The texts. Whether a system has such prompts is for `PromptOverrides.check` to find.
+        The texts. `PromptOverrides.check` finds out whether a system has such prompts.
 
     Raises:
         InputError: It cannot be read, is not TOML, or a table holds anything else than the texts of a prompt.
@@ -122,7 +122,7 @@ def read_prompts(path: Path) -> PromptOverrides:
         >>> from pathlib import Path
         >>> from tempfile import mkdtemp
         >>> path = Path(mkdtemp()) / "mine.toml"
-        >>> _ = path.write_text('[answer]\\nsystem = "Be brief. Reply in JSON."')
+        >>> _ = path.write_text('[answer]\nsystem = "Be brief. Reply in JSON."')
         >>> overrides = read_prompts(path)
         >>> overrides.texts["answer"].system
         'Be brief. Reply in JSON.'

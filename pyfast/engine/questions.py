@@ -37,11 +37,17 @@ class Question:
 
 
 def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
-    """Stream the questions of a JSONL file, at most `limit`; further keys are ignored, blank lines skipped.
+    """Stream the questions of a JSONL file. Further keys are ignored, blank lines skipped.
 
-    Raises `InputError`, naming file and line, for a line that is not a JSON object, or that lacks a string `id` or
-    a non-empty `question`; of a line with `turns`, each of them is held to that. That ids differ is for
-    `questions_in` to see: here it would take memory for each.
+    Ids may repeat here: to compare them all takes memory for each, and `questions_in` does.
+
+    Args:
+        path: One JSON object a line: `id` and `question`, or `id` and `turns` of such objects.
+        limit: How many questions, at most.
+
+    Raises:
+        InputError: A line or a turn is not a JSON object, or lacks a string `id` or a non-empty `question`; it
+            names file and line.
     """
     return (question for _, question in islice(_read(path), limit))
 
@@ -97,10 +103,14 @@ class Questions:
 
 
 def questions_in(path: Path, limit: int | None = None) -> Questions:
-    """The questions of a file, at most `limit`; it is read once to check them.
+    """The questions of a file. It is read once to check them.
 
-    Raises `InputError` as `read_questions` does, and where an id came before, or there is no question at all. A
-    pipe is refused: it could not be read a second time.
+    Args:
+        path: A regular file, as `read_questions` reads it; a pipe cannot be read a second time.
+        limit: How many questions, at most.
+
+    Raises:
+        InputError: As `read_questions`; and if an id repeats, there is no question, or the file is not regular.
     """
     if path.exists() and not path.is_dir() and not path.is_file():
         raise InputError(f"{path}: not a regular file; questions are read twice, once to check them")
@@ -109,9 +119,14 @@ def questions_in(path: Path, limit: int | None = None) -> Questions:
 
 
 def questions_from(given: Iterable[object], limit: int | None = None) -> Questions:
-    """Questions from strings, mappings as the lines of a file are, and `Question` values, at most `limit`.
+    """Questions from strings, mappings with the keys of a line, and `Question` values.
 
-    A string gets its place as id, counted from 1. Raises `InputError`, naming the place, as `questions_in` does.
+    Args:
+        given: The questions. The id of a string is its place, counted from 1.
+        limit: How many questions, at most.
+
+    Raises:
+        InputError: As `questions_in`, naming the place.
     """
     placed = list(islice(_placed(given), limit))
     count, digest = _checked(iter(placed), "the questions")
@@ -119,7 +134,7 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
 
 
 def write_questions(questions: Questions, path: Path) -> Questions:
-    """The same questions, with a file of them, in the layout that `read_questions` reads, as their place."""
+    """Write questions to a file that `read_questions` reads, and return them with the file as their place."""
     lines: list[dict[str, Any]] = []
     for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
         if conversation is None:
@@ -150,7 +165,7 @@ def _placed(given: Iterable[object]) -> Iterator[tuple[str, Question]]:
 def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
     """(its place, the question), or those of a conversation's turns; `number` is the id of one without.
 
-    Raises `InputError`, naming the place, for what is no question.
+    Raises `InputError`, naming the place, for anything but a question.
     """
     place = f"question {number}"
     if isinstance(given, Question):

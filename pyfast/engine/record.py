@@ -1,4 +1,4 @@
-"""What a system gives back for a question, and what is written about it."""
+"""The answer that a system returns for a question, and the record that is written about it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ State = Literal["answered", "abstained", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a system found out; its last line returns one.
+    """What a system found out; `ask` returns one.
 
     Example:
+        >>> from pyfast.engine import Answer
         >>> Answer("Paris")
         Answer(text='Paris', evidence=None, trace={})
-        >>> Answer(None).text is None  # it looked, and abstains
+        >>> Answer(None).text is None  # it searched, and abstains
         True
     """
 
@@ -55,7 +56,7 @@ class Evidence:
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Self:
-        """From an object of answers.jsonl."""
+        """Read an object of answers.jsonl or of a trace."""
         known = {"uri", "snippet", "offsets", "segment", "score", "id"}
         first, last = found.get("offsets", (-1, -1))
         return cls(
@@ -70,7 +71,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one answer took: the same however the run was interrupted."""
+    """What one answer cost: the same, no matter how often the run was interrupted."""
 
     llm_calls: int = 0
     prompt_tokens: int = 0
@@ -83,7 +84,7 @@ _NAMES = ("segment", "id", "uri")  # what of a piece of evidence stands in answe
 
 
 def digest(line: bytes) -> str:
-    """By which a line is known again: 16 hexadecimal digits."""
+    """16 hexadecimal digits that identify a line."""
     made = blake2b(digest_size=8)
     for start in range(0, len(line), AT_ONCE):
         made.update(line[start : start + AT_ONCE])
@@ -92,9 +93,9 @@ def digest(line: bytes) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The answer to one question: one line of answers.jsonl, and the line of traces.jsonl.zst beside it.
+    """The answer to one question: its line of answers.jsonl, and its line of traces.jsonl.zst.
 
-    `evidence` and `trace` are read, from the disk too, when they are first asked for.
+    `evidence` and `trace` are read at their first access, from the disk if needed.
     """
 
     id: str
@@ -129,7 +130,7 @@ class Record:
         return details_of(self.details(), self.id, "the traces")
 
     def line(self) -> bytes:
-        """Its line in answers.jsonl: `reason` only where there is one, of the evidence what names it."""
+        """Its line in answers.jsonl: `reason` only if there is one, of the evidence only ids and uris."""
         reason = {} if self.reason is None else {"reason": self.reason}
         record = {
             "id": self.id,
@@ -142,7 +143,7 @@ class Record:
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
     def details(self) -> bytes:
-        """Its line in traces.jsonl.zst: all evidence, and the trace. Raises `InputError` where it is gone."""
+        """Its line in traces.jsonl.zst: all evidence, and the trace. Raises `InputError` if it is gone."""
         if self.beside is not None:
             return self.beside()
         details = {
@@ -154,7 +155,7 @@ class Record:
 
     @classmethod
     def read(cls, line: bytes, beside: Callable[[], bytes] | None = None) -> Self:
-        """What `line` wrote; `beside` reads what `details` wrote. Raises `InputError` for anything else."""
+        """Read what `line` wrote; `beside` reads what `details` wrote. Raises `InputError` for anything else."""
         try:
             found = orjson.loads(line)
             usage = Usage(*(found["usage"][name] for name in _USAGE))
@@ -181,7 +182,7 @@ class Record:
         raise InputError(f"not a record of a run: {line[:80]!r}")
 
     def as_json(self) -> dict[str, Any]:
-        """All that was written of it: its line, with the whole evidence and the trace."""
+        """All of it: its line, with the whole evidence and the trace."""
         found: dict[str, Any] = orjson.loads(self.line())
         usage = found.pop("usage")
         return {**found, **self._details, "usage": usage}

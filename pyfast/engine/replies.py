@@ -12,7 +12,7 @@ _DECODER = json.JSONDecoder()
 
 
 def objects_in(text: str) -> Iterator[str]:
-    """The JSON objects that stand in a text, none of them in another, the last one first."""
+    """The JSON objects in a text, none of them inside another, the last one first."""
     text = text[-_LONGEST:]
     found: list[str] = []
     at = text.find("{")

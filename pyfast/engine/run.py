@@ -1,4 +1,4 @@
-"""A run: questions in, answers out, as many coroutines in between as are admitted."""
+"""A run: questions in, answers out, and in between as many coroutines as are admitted."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import orjson
 
 from pyfast.engine.budget import Budget, within
 from pyfast.engine.context import Context, Past, Runtime
+from pyfast.engine.events import OnStep
 from pyfast.engine.ledger import Ledger, StageTotals, UsageTotals
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Waiting, hear_nothing
@@ -45,7 +46,7 @@ class Summary(UsageTotals):
     stages: dict[str, StageTotals] = field(default_factory=dict)
 
     def count(self, record: Record, ledger: Ledger) -> None:
-        """One more question has ended."""
+        """Count one more question that has ended."""
         self.states[record.state] += 1
         self.add(ledger)
         for name, stage in ledger.stages.items():
@@ -73,21 +74,37 @@ async def answer_all(
     outage_seconds: float = 0.0,
     on_outage: Callable[[Waiting | None], None] = hear_nothing,
     lost: int = 0,
+    on_step: OnStep | None = None,
 ) -> Summary:
-    """Answer all questions, at most `concurrency` at a time; `write` gets the records in the questions' order.
-    `llm` is for all prompts, or one for each role.
+    """Answer all questions; `write` gets the records in the order of the questions.
 
-    The turns of a conversation are answered one after the other, and each sees what became of those before it.
-    Every question ends as answered, abstained or failed. Memory does not grow with their number: answers that
-    wait for an earlier one hold back admission. With a `folder` each LLM completion is journalled before its
-    question sees it; `first` is the place of the first question in the run. `stop`, once set, ends admission: the
-    questions in work are finished, and conversations end behind the turn that is in work. An LLM that answers
-    nobody is waited for, for `outage_seconds`; `on_outage` hears of it. Calls of `lost` of the questions failed on
-    their way in an earlier session, and may again.
+    The turns of a conversation are answered one after the other, and each sees the results of those before it.
+    Every question ends as answered, abstained or failed. Memory does not grow with their number: answers that wait
+    for an earlier one hold back admission. If the run stops early, all finished records are written first.
 
-    Raises `RunError` when the LLM is gone, the disk is full, the run's budget is spent or more than `failures`
-    questions failed, the `failed` ones of earlier sessions among them, and `InputError` where the run makes no
-    sense as it is set up; whatever stops it, all that was finished is written first.
+    Args:
+        questions: Those that are left to answer.
+        ask: The system with its settings.
+        index: The index, if there is one.
+        llm: For all prompts, or one for each role.
+        write: Called with each record.
+        concurrency: How many questions are in progress at once.
+        budget: Limits of questions and of the run.
+        folder: Stores each LLM completion in its journal before the question sees it.
+        first: The place of the first question in the run.
+        failures: How many questions may fail; None: all.
+        failed: How many failed in earlier sessions.
+        stop: Once set, ends admission: the questions in progress finish, and conversations end after the turn in
+            progress.
+        replaced: Prompts in place of the system's own.
+        outage_seconds: How long to wait for an LLM that answers nobody.
+        on_outage: Called at the beginning of an outage, and with None at its end.
+        lost: How many questions had calls that failed on their way in earlier sessions, and may fail again.
+        on_step: Called with each call of each question, when it begins and when it ends.
+
+    Raises:
+        RunError: The LLM is gone, the disk is full, the run's budget is spent, or too many questions failed.
+        InputError: The run cannot work as it is configured.
     """
     budget = budget or Budget()
     summary = Summary()
@@ -119,7 +136,7 @@ async def answer_all(
     too_many()
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
         models = Models(llm, outage_seconds, on_outage, stop, lost)
-        runtime = Runtime(index, models, executor, budget, folder)
+        runtime = Runtime(index, models, executor, budget, folder, on_step)
 
         def may_admit() -> bool:
             nonlocal halted
@@ -190,13 +207,25 @@ def _checked(evidence: bytes) -> bytes:
 
 
 def usage_of(ledger: Ledger) -> Usage:
-    """What of a ledger depends on the question alone, and so may stand in its record."""
+    """The part of a ledger that depends on the question alone, and so may be in its record."""
     return Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)
 
 
 async def answer_question(
     question: Question, ask: Ask, context: Context, seconds: float | None
 ) -> tuple[Record, Answer | None]:
+    """Answer one question: (its record, the answer; None if it failed).
+
+    Args:
+        question: The question.
+        ask: The system with its settings.
+        context: What the system may use.
+        seconds: The question's time limit.
+
+    Raises:
+        RunError: The run cannot continue.
+        InputError: The run cannot work as it is configured. Any other exception fails the question alone.
+    """
     try:
         async with context.timed(seconds):
             answer = await ask(question, context)

@@ -1,6 +1,6 @@
 """The folder of a run: run.toml, journal.sqlite, answers.jsonl, traces.jsonl.zst.
 
-What is in it is enough to go on after any end.
+Its files are enough to continue the run after any end.
 """
 
 from __future__ import annotations
@@ -58,9 +58,12 @@ _LOG = logging.getLogger("pyfast")
 
 
 def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:
-    """Raises `InputError` where `path` cannot become, or go on as, a run so described. Touches nothing.
+    """Raise `InputError` if `path` cannot become this run, or continue it. Changes nothing.
 
-    `unknown` names the values that cannot be compared yet, such as "llm.context_window".
+    Args:
+        path: The folder.
+        described: The run's configuration.
+        unknown: Values that cannot be compared yet, such as "llm.context_window".
     """
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: exists and is not a folder; choose another one")
@@ -87,7 +90,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
 
 
 def check_journal(path: Path) -> None:
-    """Raises `InputError` where the journal in a run's folder is that of another run."""
+    """Raise `InputError` if the journal in a run's folder belongs to another run."""
     version, recorded = read_with_format(path / CONFIGURATION)
     if version == FORMAT and run_of(path / JOURNAL) not in (None, configuration_digest(recorded)):
         raise InputError(
@@ -97,7 +100,11 @@ def check_journal(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path | None:
-    """Rename a run's folder, so that a new one can begin; its new name. Raises `InputError` if it is in use."""
+    """Rename a run's folder, so that a new run can use its name; returns the new name.
+
+    Raises:
+        InputError: The run is in use.
+    """
     if not (path / CONFIGURATION).exists():
         return None
     path = path.resolve()  # "." has no name
@@ -108,7 +115,7 @@ def set_aside(path: Path) -> Path | None:
 
 
 def is_running(path: Path) -> bool:
-    """Whether a process has the run."""
+    """Whether a process works on the run."""
     with contextlib.suppress(OSError), (path / ANSWERS).open("rb") as answers:
         try:
             fcntl.flock(answers, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -134,15 +141,15 @@ class _Group:
 class RunFolder:
     """An open run folder; one process has it at a time.
 
-    Completions and ended questions are committed in groups, and answers written behind them: what comes in one
-    turn of the event loop is one transaction, and what comes while it is written makes the next. A thread of its
-    own does it, for SQLite gives the interpreter's lock away, and the loop would have to wait to get it back.
+    Completions and ended questions are committed in groups, and answers written after them: all that arrives in
+    one turn of the event loop is one transaction, and what arrives while it is written makes the next. A separate
+    thread writes, because SQLite releases the GIL, and the loop would have to wait to get it back.
     """
 
     def __init__(
         self, path: Path, described: Configuration, sync: Sync = "normal", keep_prompts: bool = False
     ) -> None:
-        """Open or begin a run. Raises `InputError` where another process has it or it was begun otherwise."""
+        """Open or begin a run. Raises `InputError` if another process has it, or if it is a different run."""
         self._path = path
         self._keeps_prompts = keep_prompts
         count = described.get("questions", {}).get("count")
@@ -178,7 +185,7 @@ class RunFolder:
         self._broken: BaseException | None = None
 
     def note_outage(self, waiting: Waiting | None) -> None:
-        """Have those who look at the run told what it waits for; None: it goes on."""
+        """Tell readers of the folder what the run waits for; None: it continues."""
         path = self._path / OUTAGE
         with contextlib.suppress(OSError):  # nothing depends on it
             if waiting is None:
@@ -187,7 +194,7 @@ class RunFolder:
                 write_atomically(path, orjson.dumps(waiting).decode())
 
     def forget_failures(self, only_of_transport: bool = False) -> int:
-        """Have the questions that failed tried again; how many there are."""
+        """Make the failed questions run again, and return how many there are."""
         failed = self.journal.failed(only_of_transport)
         if self._done is not None:
             if not failed:
@@ -205,10 +212,9 @@ class RunFolder:
     def answered(self, questions: Iterable[Question]) -> int:
         """How many of the questions, from the first on, have their answers written.
 
-        What follows in the file is cut off: a torn line, one that was changed, one whose trace is gone, or answers
-        of later questions that were written when the run was stopped. They come again, in their order, from the
-        journal. So do the answers of a conversation that is not at its end: what its next turn builds on is at
-        hand then.
+        The rest of the file is cut off: a torn line, one that was changed, one without its trace, or answers of
+        later questions that were written when the run was stopped. They come again, in their order, from the
+        journal. So do the answers of an unfinished conversation: its next turn builds on them.
         """
         if self._done is not None:
             self._traces.go_on(self._done)
@@ -261,7 +267,7 @@ class RunFolder:
     async def store_completion(
         self, number: int, key: Key, outcome: Outcome, name: str = "", messages: tuple[Message, ...] = ()
     ) -> None:
-        """Return when a completion is committed, with the messages that asked for it in the prompt `name`.
+        """Return when a completion is committed, with the messages of its request in the prompt `name`.
 
         Raises `CallError` if it cannot be stored, and `RunError`.
         """
@@ -275,7 +281,7 @@ class RunFolder:
         await stored
 
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
-        """Have it noted that a question has ended."""
+        """Record that a question has ended."""
         self._arm()
         line, trace = self._said[id(record)] = record.line(), record.details()
         self._group.ended.append(
@@ -283,7 +289,7 @@ class RunFolder:
         )
 
     def write(self, record: Record) -> None:
-        """Have an answer written, whose end was noted; called in the order of the questions."""
+        """Write the answer of a question that has ended; called in the order of the questions."""
         self._arm()
         line, trace = self._said.pop(id(record))
         self._group.lines.append(line)
@@ -301,7 +307,7 @@ class RunFolder:
             raise self._broken
 
     def close(self) -> None:
-        """Give the folder back. Raises `RunError` where the answers cannot be brought to the disk."""
+        """Release the folder. Raises `RunError` if the answers cannot be written to the disk."""
         try:
             with self._opened:
                 os.fsync(self._answers.fileno())
@@ -372,9 +378,9 @@ class RunFolder:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[IO[bytes]]:
-    """The answers' file of a run, locked for this process: the kernel gives the lock back whatever ends it.
+    """The answers' file of a run, locked for this process; the kernel releases the lock at any end of the process.
 
-    Raises `InputError` where another process works on the run, or a name in the folder leads out of it.
+    Raises `InputError` if another process works on the run, or if a name in the folder leads out of it.
     """
     refuse_links(path)
     file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -418,7 +424,7 @@ def _size(path: Path) -> int:
 
 
 def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
-    """(how many lines a run's answers have, how many of them are not what its journal knows of them)."""
+    """(how many lines a run's answers have, how many of them differ from what its journal recorded)."""
     number, altered = -1, 0
     with (path / ANSWERS).open("rb") as answers:
         for number, line in enumerate(answers):

@@ -1,4 +1,4 @@
-"""How far a run is, read from its folder, also while it runs."""
+"""How far a run is, read from its folder, even while it runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StageStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Of a run."""
+    """How far a run is, and what it used."""
 
     questions: int
     states: dict[str, int]
@@ -72,7 +72,7 @@ class Status:
 
     @property
     def tokens_by_role(self) -> dict[str, tuple[int, int]]:
-        """Tokens in and out, by the role of the LLM that answered; of runs of earlier releases none."""
+        """Tokens in and out, by the role of the LLM that answered; empty for runs of earlier releases."""
         found: dict[str, tuple[int, int]] = {}
         for stage in self.stages:
             if stage.prompt_tokens or stage.completion_tokens:
@@ -87,7 +87,7 @@ class Status:
 
 
 def status_of(summary: Summary, questions: int) -> Status:
-    """Of a run in memory: what its only session did."""
+    """The status of a run in memory: what its only session did."""
     return Status(
         questions=questions,
         states=dict(summary.states),
@@ -185,7 +185,7 @@ def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
 
 
 def check_folder(folder: Path) -> int:
-    """How many questions a run has. Raises `InputError` where the folder is not a run's."""
+    """How many questions a run has. Raises `InputError` if the folder is not a run's."""
     if not (folder / CONFIGURATION).is_file():
         raise InputError(f"{folder}: not a run folder (it has no {CONFIGURATION})")
     total = read_configuration(folder / CONFIGURATION).get("questions", {}).get("count")
@@ -197,7 +197,7 @@ def check_folder(folder: Path) -> int:
 
 
 def read_status(folder: Path) -> Status:
-    """Raises `InputError` where the folder is not a run's."""
+    """Read the status of a run from its folder. Raises `InputError` if the folder is not a run's."""
     total = check_folder(folder)
     running = is_running(folder)
     altered, states = 0, Counter[str]()

@@ -1,8 +1,8 @@
-"""The traces of a run, `traces.jsonl.zst`: what is too large to stand beside every answer.
+"""The traces of a run, `traces.jsonl.zst`: what is too large for answers.jsonl.
 
-One line for each line of answers.jsonl, in zstd frames of so many lines; whoever wants one reads one frame. Lines
-come as the run goes, so each group of them ends with a flush: all that was written can be read, whatever ended the
-process, and the frame that was not finished is written anew when the run goes on.
+One line for each line of answers.jsonl, in zstd frames of so many lines; a reader of one line reads one frame.
+Lines arrive as the run proceeds, so each group of them ends with a flush: all that was written can be read after
+any end of the process. A resumed run writes an unfinished frame again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REPEATED = 1  # the kind of block that holds one byte, said again and again
 
 
 class TraceWriter:
-    """The file, open to be written on."""
+    """The file, open for writing at its end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,7 +44,7 @@ class TraceWriter:
         self._done: int | None = 0
 
     def go_on(self, done: int) -> None:
-        """Write behind the line `done`; with the first write what follows it is cut off."""
+        """Write after the line `done`; the first write cuts off what follows it."""
         self._done = done
 
     def write(self, lines: Sequence[bytes]) -> None:
@@ -66,7 +66,7 @@ class TraceWriter:
         self._file.flush()
 
     def close(self) -> None:
-        """Finish the frame and bring all to the disk. Raises `OSError`."""
+        """Finish the frame and sync the file. Raises `OSError`."""
         with self._file:
             if self._frame is not None:
                 self._file.write(self._end(finished=True))
@@ -105,14 +105,14 @@ def count_traces(path: Path) -> int:
 
 
 def read_traces(path: Path) -> Iterator[bytes]:
-    """The lines, in their order; those of an unfinished frame as far as they were written."""
+    """The lines, in their order; of an unfinished frame those that were written."""
     frames = _frames(path)
     for first, end in pairwise(frames):
         yield from _decoded(path, first, end)
 
 
 class Traces:
-    """The lines by their number; one frame is held, and where the others lie."""
+    """The lines by their number. It holds one frame, and the places of the others."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -120,7 +120,7 @@ class Traces:
         self._held: tuple[int, list[bytes]] | None = None
 
     def line(self, number: int) -> bytes:
-        """Raises `InputError` where the file has no such line."""
+        """The line of that number. Raises `InputError` if the file has no such line."""
         frame, place = divmod(number, LINES)
         try:
             if self._frames is None:
@@ -139,7 +139,7 @@ class Traces:
 def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """(the place for messages, the whole record) of each line of answers.jsonl, with its evidence and its trace.
 
-    Raises `InputError` as `read_lines` does, and where the traces beside are not those of the answers.
+    Raises `InputError` as `read_lines` does, and if the traces do not belong to the answers.
     """
     beside = answers.with_name(TRACES)
     if not beside.exists():  # of an older format: the traces stand in the answers
@@ -156,7 +156,7 @@ def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def details_of(line: bytes, id: Any, place: Path | str) -> dict[str, Any]:
-    """`evidence` and `trace` of a line. Raises `InputError` where it is not that of the question `id`."""
+    """`evidence` and `trace` of a line. Raises `InputError` if the line is not that of the question `id`."""
     with suppress(orjson.JSONDecodeError):
         found = orjson.loads(line)
         if (

@@ -1,4 +1,4 @@
-"""A run of an older format, made one of today's."""
+"""Convert a run of an older format to today's."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _SETTINGS_OF = {"graph_convqa": {"units": "passages"}}
 
 
 def upgrade_run(folder: Path) -> bool:
-    """Convert a run; False where its format is today's.
+    """Convert a run; False if its format is today's.
 
-    Whatever ends the process, the run can be read as before, and the same call finishes the work.
+    If the process ends early, the run can be read as before, and the same call finishes the work.
 
-    Raises `InputError` where another process works on the run, its format is newer, or its answers are damaged.
+    Raises `InputError` if another process works on the run, its format is newer, or its answers are damaged.
     """
     path = folder / CONFIGURATION
     if read_with_format(path)[0] == FORMAT:

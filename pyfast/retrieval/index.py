@@ -136,6 +136,11 @@ class Index:
         """What names the same entity in the corpus; made when it is first asked for."""
         return entity_links(self.corpus)
 
+    def title(self, uri: str) -> str:
+        """The title of a document; empty where it has none, or there is no such document."""
+        source = self.corpus.find(uri)
+        return "" if source is None else self.corpus.title(source)
+
     def text(self, passage: int) -> str:
         """A passage as the LLM reads it."""
         offsets, text = self.rendered

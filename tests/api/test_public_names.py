@@ -123,8 +123,14 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Iterator[
         yield folder, url
 
 
-SAID = ("True\n", "1\n", "'Who discovered Titan?'\n", "'openai:qwen3-8b'\n")
-"""What examples show that holds whatever a model says"""
+class Facts(doctest.OutputChecker):
+    """Compares only output that does not depend on what a model or a run says; all code must run."""
+
+    def check_output(self, want: str, got: str, optionflags: int) -> bool:
+        is_fact = re.match(r"'?(True|1|q1|IDX|openai:qwen3-8b|Who discovered Titan\?|Answer)", want)
+        return is_fact is None or super().check_output(want, got, optionflags)
+
+
 WITH_EXAMPLES = [thing for thing in [*EXPLAINED, pyfast] if ">>>" in (inspect.getdoc(thing) or "")]
 
 
@@ -138,16 +144,9 @@ def test_its_example_runs(thing: Any, place: tuple[Path, str], monkeypatch: pyte
     monkeypatch.chdir(folder)
     example = doctest.DocTestParser().get_doctest(text, {}, thing.__name__, None, 0)
     assert example.examples
-    said: list[str] = []
-    for part in example.examples:  # what a model or a run says differs: the code must run, and facts must hold
-        part.options = {doctest.ELLIPSIS: True}
-        if not re.fullmatch(
-            r"('?(True|1|q1|IDX|openai:qwen3-8b|Who discovered Titan\?|Answer)[^\n]*\n)", part.want
-        ):
-            part.want = ""
-    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example, out=said.append)
-    wrong = [part for part in said if "Exception raised" in part]
-    assert not wrong, "".join(wrong)
+    failures: list[str] = []
+    doctest.DocTestRunner(Facts(), optionflags=doctest.ELLIPSIS).run(example, out=failures.append)
+    assert not failures, "".join(failures)
 
 
 def test_every_one_has_an_example() -> None:

@@ -1,0 +1,138 @@
+"""`pyfast ask`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyfast.commands.running import EMBEDDED, Limits, Llm, LlmOption, Outage, Setting, SystemName, models
+from pyfast.commands.terminal import clock, console, json_line, lines, pairs, plain, tokens, values
+from pyfast.errors import CallError
+
+if TYPE_CHECKING:
+    from pyfast import Index, Record
+    from pyfast.engine import Event, OnEvent, OnStep, Step
+
+_SAID, _SNIPPET = 120, 300  # characters that are shown of what an LLM said, and of a piece of evidence
+
+
+def ask(
+    index: Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")],
+    question: Annotated[str, typer.Argument(help="The question, in quotes.")],
+    system: SystemName = "n2n",
+    llm: Llm = EMBEDDED,
+    setting: Setting = None,
+    llm_option: LlmOption = None,
+    budget: Limits = None,
+    outage: Outage = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record, with its trace, as JSON.")] = False,
+) -> None:
+    """Answer one question: its steps as they happen, then the answer with its evidence. Nothing is kept."""
+    import pyfast
+
+    llms = models(llm)
+    options, settings = values(pairs("--llm-option", llm_option)), pairs("--set", setting)
+    opened = pyfast.open_index(index)
+    with _left_at_once(), _shown(", ".join(dict.fromkeys(llms.values()))) as (on_event, on_step):
+        run = pyfast.answer(
+            [question],
+            index=opened,
+            llm=llms,
+            llm_options=options,
+            system=system,
+            settings=settings,
+            budget=pairs("--budget", budget),
+            outage=outage,
+            on_event=on_event,
+            on_step=on_step,
+        )
+    record, session = run.records[0], run.session
+    assert session is not None
+    print(f"{session.seconds:.2f} s; {session.llm_calls} LLM calls; {tokens(session)}", file=sys.stderr)
+    if as_json:
+        print(json_line(record.as_json()))
+    else:
+        _print_answer(record, opened)
+    if record.state == "failed":
+        raise CallError(f"no answer: {record.reason}")
+
+
+def _print_answer(record: Record, index: Index) -> None:
+    if record.state == "answered":
+        print(lines(record.answer or ""))
+    elif record.state == "abstained":
+        print("no answer: the evidence does not tell")
+    for number, found in enumerate(record.evidence, start=1):
+        title, score = index.title(found.uri), "" if found.score is None else f", score {found.score:.3f}"
+        place = f"{title} ({found.uri})" if title else found.uri
+        print(f"\n{number}. {plain(place)}{score}\n   {_cut(found.snippet, _SNIPPET)}")
+
+
+@contextlib.contextmanager
+def _shown(spec: str) -> Iterator[tuple[OnEvent, OnStep]]:
+    """What shows events and steps on stderr: a line for each step that ended; on a terminal what is in work."""
+    from rich.text import Text
+
+    screen = console()
+    status = screen.status("")
+    working: list[str] = []
+
+    def show(doing: str) -> None:
+        if screen.is_terminal:
+            status.update(Text(plain(doing)))
+            status.start()
+
+    def on_event(event: Event) -> None:
+        if event.kind == "starting":
+            show(f"starting {spec}")
+        elif event.waiting is not None:
+            show(f"waiting for {event.waiting.llm} since {clock(event.waiting.since)}: {event.waiting.reason}")
+        else:
+            show(", ".join(working))
+
+    def on_step(step: Step) -> None:
+        if step.seconds is None:
+            working.append(step.name)
+        else:
+            working.remove(step.name)
+            screen.print(Text(_line(step)), soft_wrap=True)
+        show(", ".join(working))
+
+    try:
+        yield on_event, on_step
+    finally:
+        status.stop()
+
+
+def _line(step: Step) -> str:
+    """One step that has ended."""
+    if step.error:
+        came = f"failed: {step.error}"
+    elif step.found is not None:
+        came = f"{step.found} passages" + (f" for {step.asked}" if step.asked else "")
+    else:
+        came = step.said or step.asked
+    role = f" ({step.role})" if step.role else ""
+    return f"{plain(step.name)}{role}, {step.seconds:.2f} s" + (f": {_cut(came, _SAID)}" if came else "")
+
+
+def _cut(text: str, most: int) -> str:
+    """On one line, and no longer than `most` characters."""
+    text = " ".join(plain(text).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+@contextlib.contextmanager
+def _left_at_once() -> Iterator[None]:
+    """Ctrl-C ends the process: threads of a model that is busy must not hold it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("pyfast: stopped", file=sys.stderr, flush=True)
+        os._exit(130)
