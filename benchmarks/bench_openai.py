@@ -89,7 +89,7 @@ def pyfast(loop: asyncio.Runner, url: str) -> Iterator[Send]:
 
 @pytest.fixture
 def async_openai(loop: asyncio.Runner, url: str) -> Iterator[Send]:
-    openai = pytest.importorskip("openai", reason="openai is not installed: pip install 'pyfast[bench]'")
+    openai = pytest.importorskip("openai", reason="openai is not installed: pip install 'pyfast-qa[bench]'")
     client = openai.AsyncOpenAI(base_url=url, api_key="none")
     shape = {"name": "Answer", "strict": True, "schema": closed(SCHEMA)}
 

@@ -65,7 +65,10 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is none
         if name not in __all__:
             raise AttributeError(f"module 'pyfast' has no attribute {name!r}")
         place = next((place for place, names in _PLACES.items() if name in names), None)
-        found = import_module(f"pyfast.{name}") if place is None else getattr(import_module(place), name)
+        from pyfast.extras import explained
+
+        with explained():
+            found = import_module(f"pyfast.{name}") if place is None else getattr(import_module(place), name)
         globals()[name] = found
         return found
 

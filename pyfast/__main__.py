@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 
 def main() -> None:
@@ -9,8 +10,14 @@ def main() -> None:
     # An exception would come out of whatever is being imported, and some of that would go on without it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
-    from pyfast.cli import main as run
+    from pyfast.extras import MissingPackageError, explained
 
+    try:
+        with explained():
+            from pyfast.cli import main as run
+    except MissingPackageError as error:
+        print("pyfast:", error, file=sys.stderr)
+        sys.exit(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     run()
 

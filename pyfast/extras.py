@@ -1,0 +1,45 @@
+"""Optional packages: which extra of `pyfast-qa` brings one, and the one line that says so where it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyfast.errors import MissingPackageError
+
+EXTRAS = {
+    "qa": (
+        *("ahocorasick_rs", "aiohttp", "bm25s", "charset_normalizer", "clevercsv", "markdown_it", "numba", "orjson"),
+        *("pyarrow", "pydantic", "rapidfuzz", "rich", "sklearn", "tenacity", "tomli_w", "typer", "yaml", "yarl"),
+        "zstandard",
+    ),
+    "embedded": ("xllamacpp",),
+    "formats": ("docx", "markdownify", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),
+    "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),
+    "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),
+}
+"""The modules of each extra, by the name that `import` has for them"""
+_EXTRA = {module: extra for extra, modules in EXTRAS.items() for module in modules}
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install 'pyfast-qa[{extra}]'"
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn a failed import of an optional package into one line that names its extra. Also a decorator.
+
+    Raises:
+        MissingPackageError: In place of the `ModuleNotFoundError` of such a package.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in _EXTRA:
+            raise
+        raise MissingPackageError(
+            f"{module} is not installed: {install(_EXTRA[module])}", name=error.name, path=error.path
+        ) from None
