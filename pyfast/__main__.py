@@ -10,13 +10,14 @@ def main() -> None:
     # An exception would come out of whatever is being imported, and some of that would go on without it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
-    from pyfast.extras import MissingPackageError, explained
+    from pyfast.errors import MissingPackageError
+    from pyfast.extras import explained
 
     try:
         with explained():
             from pyfast.cli import main as run
     except MissingPackageError as error:
-        print("pyfast:", error, file=sys.stderr)
+        os.write(2, f"pyfast: {error}\n".encode())
         sys.exit(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     run()

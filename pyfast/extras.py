@@ -9,9 +9,9 @@ from pyfast.errors import MissingPackageError
 
 EXTRAS = {
     "qa": (
-        *("ahocorasick_rs", "aiohttp", "bm25s", "charset_normalizer", "clevercsv", "markdown_it", "numba", "orjson"),
-        *("pyarrow", "pydantic", "rapidfuzz", "rich", "sklearn", "tenacity", "tomli_w", "typer", "yaml", "yarl"),
-        "zstandard",
+        *("ahocorasick_rs", "aiohttp", "bm25s", "charset_normalizer", "clevercsv", "markdown_it", "numba"),
+        *("orjson", "pyarrow", "pydantic", "rapidfuzz", "rich", "sklearn", "tenacity", "tomli_w", "typer", "yaml"),
+        *("yarl", "zstandard"),
     ),
     "embedded": ("xllamacpp",),
     "formats": ("docx", "markdownify", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),

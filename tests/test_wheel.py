@@ -13,7 +13,16 @@ import pytest
 packages = pytest.mark.slow(suite="packages")  # it compiles the whole core, and a package index must answer
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = ("CHANGELOG.md", "CMakeLists.txt", "LICENSE", "MANIFEST.in", "NOTICE", "README.md", "pyproject.toml", "setup.py")
+FILES = (
+    "CHANGELOG.md",
+    "CMakeLists.txt",
+    "LICENSE",
+    "MANIFEST.in",
+    "NOTICE",
+    "README.md",
+    "pyproject.toml",
+    "setup.py",
+)
 FOLDERS = ("bindings", "csrc", "pyfast")
 
 USE = """
@@ -112,15 +121,15 @@ def test_the_ops_work_with_numpy_and_scipy_alone(wheel: Path, tmp_path: Path) ->
     assert place.startswith(str(tmp_path)) and "torch" not in modules
     for command in (["-m", "pyfast", "--version"], ["-c", "import pyfast; pyfast.answer"]):
         done = alone(python, *command, cwd=tmp_path)
-        assert done.returncode == 1 and done.stderr.rstrip().endswith("is not installed: pip install 'pyfast-qa[qa]'")
+        assert done.returncode == 1 and done.stderr.rstrip().endswith(
+            "is not installed: pip install 'pyfast-qa[qa]'"
+        )
     assert "Traceback" not in alone(python, "-m", "pyfast", "index", "x", "--out", "y", cwd=tmp_path).stderr
 
 
 @pytest.mark.slow(suite="matrix")
 @pytest.mark.parametrize("kind", ["pyfast_qa-*.tar.gz", "pyfast_qa-*.whl"])
-def test_the_main_job_runs_in_an_empty_environment(
-    built: Path, examples: Path, tmp_path: Path, kind: str
-) -> None:
+def test_the_main_job_runs_in_an_empty_environment(built: Path, examples: Path, tmp_path: Path, kind: str) -> None:
     (made,) = built.glob(kind)
     python = empty_environment(tmp_path / "venv")
     pip(python, "install", f"{made}[cpu]")
