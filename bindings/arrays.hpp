@@ -111,6 +111,7 @@ std::pair<py::array_t<T>, std::span<T>> fresh(std::size_t n) {
 }
 
 void bind_betweenness(py::module_& m);
+void bind_bm25(py::module_& m);
 void bind_bridge_expand(py::module_& m);
 void bind_bridge_rank(py::module_& m);
 void bind_bridge_select(py::module_& m);

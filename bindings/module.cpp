@@ -5,6 +5,7 @@ PYBIND11_MODULE(_native, m) {
     m.doc() = "The native core of pyfast. Call it through pyfast.ops, which checks and documents the arguments.";
     pybind11::register_exception<pyfast::Error>(m, "Error", PyExc_ValueError);
     python::bind_betweenness(m);
+    python::bind_bm25(m);
     python::bind_bridge_expand(m);
     python::bind_bridge_rank(m);
     python::bind_bridge_select(m);

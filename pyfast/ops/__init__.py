@@ -18,6 +18,7 @@ corpus, and `gatv2` takes any graph, as NumPy arrays or torch tensors.
 """
 
 from pyfast.ops.betweenness import betweenness
+from pyfast.ops.bm25 import TermCounts, bm25
 from pyfast.ops.bridge_expand import bridge_expand
 from pyfast.ops.bridge_rank import bridge_rank
 from pyfast.ops.bridge_select import Cells, bridge_select
@@ -39,7 +40,9 @@ __all__ = [
     "EvidenceGraph",
     "Segments",
     "Stream",
+    "TermCounts",
     "betweenness",
+    "bm25",
     "bridge_expand",
     "bridge_rank",
     "bridge_select",

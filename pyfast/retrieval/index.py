@@ -16,7 +16,7 @@ from pyfast.corpus import Corpus, Document, EntityLinks, Level, encode, entity_l
 from pyfast.errors import InputError
 from pyfast.files import built_aside, link_folder
 from pyfast.ops.arrays import Int64
-from pyfast.retrieval.bm25 import BM25_PARAMETERS, build_bm25
+from pyfast.retrieval.bm25 import BM25_PARAMETERS, save_term_counts
 from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
 from pyfast.retrieval.forward_index import FORWARD, cell_terms, count_terms, open_forward, save_forward, weigh
 from pyfast.retrieval.manifest import is_index, read_manifest, write_manifest
@@ -40,7 +40,7 @@ def build_index(documents: Iterable[Document], out: Path, overwrite: bool = Fals
     _check_free(out, overwrite)
     with built_aside(out) as aside:
         _check_free(out, overwrite)  # another process may just have built it
-        _build(documents, aside)
+        write_index(documents, aside)
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
     return Index(out)
@@ -53,7 +53,8 @@ def _check_free(out: Path, overwrite: bool) -> None:
         raise InputError(f"{out}: holds an index already; give --overwrite to replace it")
 
 
-def _build(documents: Iterable[Document], folder: Path) -> None:
+def write_index(documents: Iterable[Document], folder: Path) -> None:
+    """Fill an empty folder. Raises `InputError` where no document has anything to retrieve."""
     corpus = encode(documents)
     passages = corpus.passages()
     counts, terms = count_terms(indexed_text(corpus, i) for i in passages.tolist())
@@ -65,7 +66,7 @@ def _build(documents: Iterable[Document], folder: Path) -> None:
     x = weigh(counts, terms)
     rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages.tolist())
     save_forward(folder / "forward", x, cell_terms(rows, vocabulary, x))
-    build_bm25(folder / BM25_FOLDER, counts, terms)
+    save_term_counts(folder / BM25_FOLDER, counts, terms)
     save_rendered(folder / RENDERED_FOLDER, map(corpus.render, passages.tolist()))
     facts = {
         "documents": corpus.documents,

@@ -14,7 +14,7 @@ from typing import Any
 from pyfast.errors import IndexFormatError
 from pyfast.files import sync_to_disk
 
-VERSION = {"index": 4, "knowledge": 3}
+VERSION = {"index": 5, "knowledge": 3}
 OLDEST = {"index": 3, "knowledge": 1}
 """The first version of each format that `pyfast upgrade` converts"""
 _NAME = "manifest.json"

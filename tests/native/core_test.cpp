@@ -21,6 +21,7 @@
 #include "centrality_test.hpp"
 #include "check.hpp"
 #include "gatv2_test.hpp"
+#include "pyfast/bm25.hpp"
 #include "pyfast/bridge_expand.hpp"
 #include "pyfast/bridge_rank.hpp"
 #include "pyfast/bridge_select.hpp"
@@ -515,6 +516,56 @@ int race() {
 
 }  // namespace
 
+// Documents of three terms, cut into parts anywhere: what is found does not change, in any number of threads.
+void check_bm25() {
+    constexpr std::int32_t documents = 20000, terms = 3;
+    const auto count = [](std::int32_t d, std::int32_t t) { return (d * 7 + t * 3) % 11 - 6; };
+    struct Part {
+        std::vector<std::int64_t> indptr{0};
+        std::vector<std::int32_t> documents, counts, lengths;
+    };
+    const auto part_of = [&](std::int32_t from, std::int32_t to) {
+        Part part;
+        part.lengths.resize(static_cast<std::size_t>(to - from));
+        for (std::int32_t t = 0; t < terms; ++t) {
+            for (std::int32_t d = from; d < to; ++d) {
+                if (count(d, t) > 0) {
+                    part.documents.push_back(d - from);
+                    part.counts.push_back(count(d, t));
+                    part.lengths[static_cast<std::size_t>(d - from)] += count(d, t);
+                }
+            }
+            part.indptr.push_back(std::ssize(part.documents));
+        }
+        return part;
+    };
+    Lists queries;
+    queries.push({0, 2});
+    queries.push({});
+    queries.push({1, 1, 7});
+    const auto search = [&](const std::vector<std::int32_t>& cuts, int threads) {
+        std::vector<Part> parts;
+        pyfast::Bm25Options options{.k = 9, .documents = documents, .threads = threads};
+        for (std::size_t c = 0; c + 1 < cuts.size(); ++c) {
+            parts.push_back(part_of(cuts[c], cuts[c + 1]));
+            options.total_length +=
+                std::accumulate(parts.back().lengths.begin(), parts.back().lengths.end(), std::int64_t{0});
+        }
+        std::vector<pyfast::TermCounts> views;
+        for (const Part& part : parts) {
+            views.push_back({part.indptr, part.documents, part.counts, part.lengths});
+        }
+        return bm25(views, queries.view(), {}, options);
+    };
+    const pyfast::RankedPools whole = search({0, documents}, 1);
+    CHECK(whole.offsets == (std::vector<std::int64_t>{0, 9, 9, 18}));
+    for (const int threads : {1, 2, 5}) {
+        const pyfast::RankedPools cut = search({0, 1, 5000, 5000, 17001, documents}, threads);
+        CHECK(cut.documents == whole.documents && cut.scores == whole.scores);
+    }
+    check_error([&] { bm25({}, queries.view(), {}, {.k = 0}); }, "k");
+}
+
 int main(int count, char** arguments) {
     if (count > 1) {
         return std::strcmp(arguments[1], "--race") == 0 ? race() : read_past_the_end();
@@ -531,6 +582,7 @@ int main(int count, char** arguments) {
     check_rows_as_they_come();
     check_fuse_errors();
     check_texts();
+    check_bm25();
     check_callers();
     check_large_pool();
     test_hseq_stream();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fuzz_input.hpp"
+#include "pyfast/bm25.hpp"
 #include "pyfast/bridge_expand.hpp"
 #include "pyfast/bridge_rank.hpp"
 #include "pyfast/bridge_select.hpp"
@@ -71,7 +72,114 @@ struct Transposed {
     std::int64_t columns = 0;
 };
 
+// The term counts of a small part; then perhaps spoilt.
+struct Counts {
+    Counts(Input& in, std::int64_t terms) {
+        lengths.resize(static_cast<std::size_t>(in.below(9)));
+        const std::int64_t own = in.coin() ? terms : in.below(terms + 1);
+        for (std::int64_t t = 0; t < own; ++t) {
+            for (std::size_t d = 0; d < lengths.size(); ++d) {
+                if (in.coin()) {
+                    documents.push_back(static_cast<std::int32_t>(d));
+                    counts.push_back(static_cast<std::int32_t>(1 + in.below(5)));
+                    lengths[d] += counts.back();
+                }
+            }
+            indptr.push_back(std::ssize(documents));
+        }
+        if (own < terms) {
+            for (std::int64_t t = 0; t < terms; ++t) {
+                columns.push_back(static_cast<std::int32_t>(in.below(own + 1) - 1));
+            }
+        }
+        if (in.coin()) {
+            deleted.resize(lengths.size());
+            std::generate(deleted.begin(), deleted.end(), [&] { return static_cast<std::uint8_t>(in.below(2)); });
+        }
+        for (std::int64_t times = in.below(4); times > 2; --times) {
+            switch (in.below(6)) {
+                case 0: in.spoil(indptr); break;
+                case 1: in.spoil(documents); break;
+                case 2: in.spoil(counts); break;
+                case 3: in.spoil(lengths); break;
+                case 4: in.spoil(columns); break;
+                default: in.spoil(deleted);
+            }
+        }
+        documents.shrink_to_fit();
+        counts.shrink_to_fit();
+        lengths.shrink_to_fit();
+    }
+
+    [[nodiscard]] pyfast::TermCounts view() const {
+        return {indptr, documents, counts, lengths, columns, deleted};
+    }
+
+    std::vector<std::int64_t> indptr{0};
+    std::vector<std::int32_t> documents, counts, lengths, columns;
+    std::vector<std::uint8_t> deleted;
+};
+
 }  // namespace
+
+void fuzz_bm25(Input& in) {
+    const std::int64_t terms = 1 + in.below(12);
+    std::vector<Counts> counts;
+    std::int64_t documents = 0;
+    for (std::int64_t n = in.below(4); n > 0; --n) {
+        counts.emplace_back(in, terms);
+        documents += std::ssize(counts.back().lengths);
+    }
+    std::vector<pyfast::TermCounts> parts;
+    for (const Counts& part : counts) {
+        parts.push_back(part.view());
+    }
+    Lists<std::int32_t> queries;
+    Lists<std::int32_t> allowed;
+    for (std::int64_t n = in.below(5); n > 0; --n) {
+        std::vector<std::int32_t> query(static_cast<std::size_t>(in.below(6)));
+        std::generate(query.begin(), query.end(), [&] { return static_cast<std::int32_t>(in.below(terms)); });
+        queries.push(query);
+        std::vector<std::int32_t> list;
+        for (std::int64_t d = in.below(4); d < documents; d += 1 + in.below(4)) {
+            list.push_back(static_cast<std::int32_t>(d));
+        }
+        allowed.push(list);
+    }
+    pyfast::Bm25Options options{.k = in.setting(9), .documents = documents, .total_length = 3 * documents};
+    options.threads = 1 + static_cast<int>(in.below(2));
+    if (in.one_in(4)) {
+        options.k1 = static_cast<double>(in.number());
+        options.b = static_cast<double>(in.number());
+        options.documents = in.setting(documents);
+        options.total_length = in.setting(99);
+    }
+    for (std::int64_t times = in.below(5); times > 2; --times) {
+        switch (in.below(4)) {
+            case 0: in.spoil(queries.offsets); break;
+            case 1: in.spoil(queries.values); break;
+            case 2: in.spoil(allowed.offsets); break;
+            default: in.spoil(allowed.values);
+        }
+    }
+    std::optional<pyfast::Ragged<std::int32_t>> filter;
+    if (in.coin()) {
+        filter = allowed.view();
+    }
+    const pyfast::RankedPools found = bm25(parts, queries.view(), filter, options);
+    REQUIRE(found.offsets.size() == queries.offsets.size() && found.documents.size() == found.scores.size());
+    REQUIRE(well_formed(found.offsets, found.documents.size()));
+    for (std::size_t q = 0; q + 1 < found.offsets.size(); ++q) {
+        const auto first = static_cast<std::size_t>(found.offsets[q]);
+        const auto last = static_cast<std::size_t>(found.offsets[q + 1]);
+        REQUIRE(static_cast<std::int64_t>(last - first) <= options.k);
+        for (std::size_t e = first; e < last; ++e) {
+            REQUIRE(found.documents[e] >= 0 && found.documents[e] < documents && found.scores[e] > 0.0f);
+            REQUIRE(e == first || found.scores[e] < found.scores[e - 1] ||
+                    (found.scores[e] == found.scores[e - 1] && found.documents[e] > found.documents[e - 1]));
+        }
+    }
+}
 
 void fuzz_bridge_expand(Input& in) {
     const Problem q(in);

@@ -6,6 +6,7 @@ namespace fuzz {
 class Input;
 
 void fuzz_betweenness(Input& in);
+void fuzz_bm25(Input& in);
 void fuzz_bridge_expand(Input& in);
 void fuzz_bridge_rank(Input& in);
 void fuzz_bridge_select(Input& in);

@@ -15,6 +15,7 @@ namespace {
 
 Target all[] = {
     {"betweenness", fuzz_betweenness},
+    {"bm25", fuzz_bm25},
     {"bridge_expand", fuzz_bridge_expand},
     {"bridge_rank", fuzz_bridge_rank},
     {"bridge_select", fuzz_bridge_select},

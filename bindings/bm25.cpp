@@ -1,0 +1,44 @@
+#include "pyfast/bm25.hpp"
+
+#include <vector>
+
+#include "arrays.hpp"
+
+namespace pyfast::python {
+
+// TermCounts as the Python layer hands them over: (indptr, documents, counts, lengths, columns, deleted), the last
+// two empty where there are none.
+using TermCountsArrays = std::tuple<py::array, py::array, py::array, py::array, py::array, py::array>;
+
+void bind_bm25(py::module_& m) {
+    m.def(
+        "bm25",
+        [](const std::vector<TermCountsArrays>& parts, const py::array& query_offsets,
+           const py::array& query_terms, std::int64_t k, const std::optional<RaggedArrays>& filter, double k1,
+           double b, std::int64_t documents, std::int64_t total_length, int threads) {
+            std::vector<TermCounts> counts;
+            counts.reserve(parts.size());
+            for (const auto& [indptr, ids, times, lengths, columns, deleted] : parts) {
+                counts.push_back(
+                    {view<std::int64_t>(indptr, "parts.indptr"), view<std::int32_t>(ids, "parts.documents"),
+                     view<std::int32_t>(times, "parts.counts"), view<std::int32_t>(lengths, "parts.lengths"),
+                     view<std::int32_t>(columns, "parts.columns"), view<std::uint8_t>(deleted, "parts.deleted")});
+            }
+            const auto queries = ragged(query_offsets, query_terms, "query_offsets, query_terms");
+            std::optional<Ragged<std::int32_t>> allowed;
+            if (filter) {
+                allowed = ragged(std::get<0>(*filter), std::get<1>(*filter), "filter");
+            }
+            const Bm25Options options{k, k1, b, documents, total_length, threads};
+            RankedPools found;
+            {
+                const py::gil_scoped_release release;
+                found = bm25(counts, queries, allowed, options);
+            }
+            return tuple(found);
+        },
+        py::arg("parts"), py::arg("query_offsets"), py::arg("query_terms"), py::arg("k"), py::arg("filter"),
+        py::arg("k1"), py::arg("b"), py::arg("documents"), py::arg("total_length"), py::arg("threads"));
+}
+
+}  // namespace pyfast::python

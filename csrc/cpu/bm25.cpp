@@ -1,0 +1,371 @@
+#include "pyfast/bm25.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checked_offsets.hpp"
+#include "parallel.hpp"
+#include "pyfast/error.hpp"
+
+namespace pyfast {
+
+namespace {
+
+constexpr std::int64_t window = 8192;  // documents scored at a time: their scores fit the first-level cache
+constexpr std::int64_t group = 16;     // scores compared with the bar at a time
+
+struct Found {
+    float score;
+    std::int32_t document;
+};
+
+bool better(const Found& a, const Found& b) {
+    return a.score != b.score ? a.score > b.score : a.document < b.document;
+}
+
+// What a document's length adds to tf in the denominator. Of the usual lengths from a table: a division less.
+class LengthNorm {
+  public:
+    explicit LengthNorm(const Bm25Options& options)
+        : k1_(options.k1),
+          b_(options.b),
+          average_(options.total_length > 0 ? static_cast<double>(options.total_length) /
+                                                  static_cast<double>(std::max<std::int64_t>(options.documents, 1))
+                                            : 1.0) {
+        for (std::size_t length = 0; length < table_.size(); ++length) {
+            table_[length] = of(static_cast<double>(length));
+        }
+    }
+    [[nodiscard]] double operator[](std::int32_t length) const {
+        const auto place = static_cast<std::uint32_t>(length);
+        return place < table_.size() ? table_[place] : of(static_cast<double>(length));
+    }
+
+  private:
+    [[nodiscard]] double of(double length) const { return k1_ * (1.0 - b_ + b_ * length / average_); }
+
+    double k1_, b_, average_;
+    std::array<double, 1024> table_{};
+};
+
+// The entries of a query's term in one part that are still to be scored.
+struct Column {
+    const std::int32_t* documents;
+    const std::int32_t* counts;
+    std::int64_t next;
+    std::int64_t end;
+    double idf;
+
+    // Where the entries below `document` end. Large steps first: most columns are long or sparse.
+    [[nodiscard]] std::int64_t before(std::int64_t document) const {
+        std::int64_t low = next, step = 1;
+        while (low + step < end && documents[low + step] < document) {
+            low += step;
+            step *= 2;
+        }
+        const std::int32_t* const last = documents + std::min(low + step + 1, end);
+        return std::lower_bound(documents + low, last, document,
+                                [](std::int32_t d, std::int64_t limit) { return d < limit; }) -
+               documents;
+    }
+};
+
+struct Workspace {
+    std::array<float, window> scores{};  // 0 between windows
+    std::vector<Column> columns;
+    std::vector<double> idf;  // of each term of the query
+    std::vector<Found> best;  // a heap, the worst of them first
+};
+
+[[noreturn]] void malformed(std::size_t part) {
+    throw Error("parts[" + std::to_string(part) +
+                "]: documents must ascend within a column and lie inside the part, counts be at least 1 and "
+                "lengths at least 0");
+}
+
+// The column of a term; -1: the part has none.
+std::int64_t column_of(const TermCounts& part, std::int32_t term, std::size_t number) {
+    const auto columns = static_cast<std::int64_t>(part.indptr.size()) - 1;
+    std::int64_t column = term;
+    if (!part.columns.empty()) {
+        column = static_cast<std::size_t>(term) < part.columns.size()
+                     ? part.columns[static_cast<std::size_t>(term)]
+                     : -1;
+    }
+    if (term < 0 || column < -1 || (!part.columns.empty() && column >= columns)) {
+        throw Error("query_terms, parts[" + std::to_string(number) + "].columns: term " + std::to_string(term) +
+                    " is in column " + std::to_string(column) + " of " + std::to_string(columns));
+    }
+    return column < columns ? column : -1;
+}
+
+std::span<const std::int32_t> documents_of(const TermCounts& part, std::int64_t column) {
+    return checked_list<std::int32_t>({part.indptr, part.documents}, column, "indptr");
+}
+
+// In how many documents the term is that are not deleted.
+std::int64_t frequency(std::span<const TermCounts> parts, std::int32_t term) {
+    std::int64_t count = 0;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+        const std::int64_t column = column_of(parts[p], term, p);
+        if (column < 0) {
+            continue;
+        }
+        const auto documents = documents_of(parts[p], column);
+        count += std::ssize(documents);
+        if (!parts[p].deleted.empty()) {
+            for (const std::int32_t document : documents) {
+                if (static_cast<std::size_t>(document) >= parts[p].deleted.size()) {
+                    malformed(p);
+                }
+                count -= parts[p].deleted[static_cast<std::size_t>(document)] != 0 ? 1 : 0;
+            }
+        }
+    }
+    return count;
+}
+
+// Adds a column's shares of the documents from `first` on, below `end` of its entries.
+void add_scores(Workspace& space, Column& column, std::int64_t first, std::int64_t end, const TermCounts& part,
+                std::size_t number, const LengthNorm& norm) {
+    std::int32_t spoilt = 0;  // negative where anything is
+    const std::int64_t most = std::min(window, std::ssize(part.lengths) - first);
+    for (std::int64_t e = column.next; e < end; ++e) {
+        const std::int64_t place = column.documents[e] - first;
+        if (place < 0 || place >= most) {
+            malformed(number);
+        }
+        const std::int32_t count = column.counts[e];
+        const std::int32_t length = part.lengths[static_cast<std::size_t>(first + place)];
+        spoilt |= (count - 1) | length;
+        const auto tf = static_cast<double>(count);
+        space.scores[static_cast<std::size_t>(place)] +=
+            static_cast<float>(column.idf * (tf / (norm[length] + tf)));
+    }
+    if (spoilt < 0) {
+        malformed(number);
+    }
+    column.next = end;
+}
+
+struct Search {
+    std::span<const TermCounts> parts;
+    const Bm25Options& options;
+    const LengthNorm& norm;
+
+    void consider(Workspace& space, std::size_t part, std::int64_t base, std::int64_t document,
+                  float score) const {
+        const auto deleted = parts[part].deleted;
+        if (!deleted.empty() && deleted[static_cast<std::size_t>(document)] != 0) {
+            return;
+        }
+        space.best.push_back({score, static_cast<std::int32_t>(base + document)});
+        std::push_heap(space.best.begin(), space.best.end(), better);
+        if (std::ssize(space.best) > options.k) {
+            std::pop_heap(space.best.begin(), space.best.end(), better);
+            space.best.pop_back();
+        }
+    }
+
+    // A score must be above this to be among the best: of equal ones those that came first stay.
+    [[nodiscard]] float bar(const Workspace& space) const {
+        return std::ssize(space.best) < options.k ? 0.0f : space.best.front().score;
+    }
+
+    void take_best(Workspace& space, std::size_t part, std::int64_t base, std::int64_t first,
+                   std::int64_t size) const {
+        for (std::int64_t g = 0; g < size; g += group) {
+            const float* const scores = space.scores.data() + g;
+            float largest = 0.0f;
+            for (std::int64_t i = 0; i < group; ++i) {
+                largest = std::max(largest, scores[i]);
+            }
+            if (largest <= bar(space)) {
+                continue;
+            }
+            for (std::int64_t i = 0; i < group; ++i) {
+                if (scores[i] > bar(space)) {
+                    consider(space, part, base, first + g + i, scores[i]);
+                }
+            }
+        }
+    }
+
+    // The best documents of a part that starts at document `base`, of `allowed` alone where that is given.
+    void part(Workspace& space, std::size_t p, std::int64_t base, std::span<const std::int32_t> query,
+              const std::span<const std::int32_t>* allowed) const {
+        const TermCounts& part = parts[p];
+        const auto documents = std::ssize(part.lengths);
+        space.columns.clear();
+        for (std::size_t t = 0; t < query.size(); ++t) {
+            const std::int64_t column = column_of(part, query[t], p);
+            if (column >= 0 && space.idf[t] > 0.0) {
+                const auto entries = documents_of(part, column);
+                const auto offset = static_cast<std::size_t>(entries.data() - part.documents.data());
+                space.columns.push_back(
+                    {entries.data(), part.counts.data() + offset, 0, std::ssize(entries), space.idf[t]});
+            }
+        }
+        const std::int32_t* wanted = nullptr;
+        const std::int32_t* wanted_end = nullptr;
+        if (allowed != nullptr) {
+            const auto place = [&](std::int64_t document) {
+                return std::lower_bound(allowed->begin(), allowed->end(), document,
+                                        [](std::int32_t d, std::int64_t limit) { return d < limit; });
+            };
+            wanted = std::to_address(place(base));
+            wanted_end = std::to_address(place(base + documents));
+        }
+        for (std::int64_t first = 0; first < documents && !space.columns.empty(); first += window) {
+            const std::int64_t size = std::min(window, documents - first);
+            const bool last = first + size == documents;
+            const std::int32_t* stop = wanted;
+            while (stop != wanted_end && *stop < base + first + size) {
+                ++stop;
+            }
+            const bool skipped = allowed != nullptr && stop == wanted;
+            bool any = false;
+            for (Column& column : space.columns) {
+                const std::int64_t end = last ? column.end : column.before(first + size);
+                any = any || end > column.next;
+                if (skipped) {
+                    column.next = end;
+                } else {
+                    add_scores(space, column, first, end, part, p, norm);
+                }
+            }
+            if (any && !skipped) {
+                if (allowed == nullptr) {
+                    take_best(space, p, base, first, size);
+                } else {
+                    for (const std::int32_t* document = wanted; document != stop; ++document) {
+                        const std::int64_t place = *document - base - first;
+                        const float score = place < 0 ? 0.0f : space.scores[static_cast<std::size_t>(place)];
+                        if (score > bar(space)) {
+                            consider(space, p, base, first + place, score);
+                        }
+                    }
+                }
+                std::fill_n(space.scores.begin(), (size + group - 1) / group * group, 0.0f);
+            }
+            wanted = stop;
+        }
+    }
+
+    void query(Workspace& space, std::span<const std::int32_t> query,
+               const std::span<const std::int32_t>* allowed) const {
+        space.idf.clear();
+        space.best.clear();
+        for (const std::int32_t term : query) {
+            const std::int64_t df = frequency(parts, term);
+            if (df > options.documents) {
+                throw Error("documents: " + std::to_string(options.documents) + ", but term " +
+                            std::to_string(term) + " is in " + std::to_string(df));
+            }
+            const auto found = static_cast<double>(df), all = static_cast<double>(options.documents);
+            space.idf.push_back(df == 0 ? 0.0 : std::log(1.0 + (all - found + 0.5) / (found + 0.5)));
+        }
+        std::int64_t base = 0;
+        for (std::size_t p = 0; p < parts.size(); ++p) {
+            part(space, p, base, query, allowed);
+            base += std::ssize(parts[p].lengths);
+        }
+        std::sort_heap(space.best.begin(), space.best.end(), better);
+    }
+};
+
+// How many documents there are, the deleted ones too.
+std::int64_t check_parts(std::span<const TermCounts> parts) {
+    std::int64_t documents = 0;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+        const TermCounts& part = parts[p];
+        const std::string name = "parts[" + std::to_string(p) + "]";
+        if (part.indptr.empty() || part.documents.size() != part.counts.size()) {
+            throw Error(name +
+                        ": indptr must hold a number more than there are columns, documents and counts "
+                        "the same number");
+        }
+        if (!part.deleted.empty() && part.deleted.size() != part.lengths.size()) {
+            throw Error(name + ".deleted: must hold one number for each of " +
+                        std::to_string(part.lengths.size()) + " documents");
+        }
+        documents += std::ssize(part.lengths);
+    }
+    if (documents > std::numeric_limits<std::int32_t>::max()) {
+        throw Error("parts: " + std::to_string(documents) + " documents; expected at most 2147483647");
+    }
+    return documents;
+}
+
+void check_options(const Bm25Options& options) {
+    if (options.k < 1) {
+        throw Error("k: must be at least 1");
+    }
+    if (!(options.k1 >= 0.0 && std::isfinite(options.k1))) {
+        throw Error("k1: must be a finite number of at least 0");
+    }
+    if (!(options.b >= 0.0 && options.b <= 1.0)) {
+        throw Error("b: must be between 0 and 1");
+    }
+    if (options.documents < 0 || options.total_length < 0) {
+        throw Error("documents, total_length: must be at least 0");
+    }
+}
+
+}  // namespace
+
+RankedPools bm25(std::span<const TermCounts> parts, const Ragged<std::int32_t>& given,
+                 const std::optional<Ragged<std::int32_t>>& allowed, const Bm25Options& options) {
+    const auto query_offsets = checked_offsets(given.offsets, given.values.size(), "query_offsets");
+    const Ragged<std::int32_t> queries{query_offsets, given.values};
+    const std::int64_t documents = check_parts(parts);
+    check_options(options);
+    std::vector<std::int64_t> filter_offsets;
+    Ragged<std::int32_t> filter;
+    if (allowed) {
+        filter_offsets = checked_offsets(allowed->offsets, allowed->values.size(), "filter");
+        filter = {filter_offsets, allowed->values};
+        if (filter.size() != queries.size() && filter.size() != 1) {
+            throw Error("filter: " + std::to_string(filter.size()) + " lists for " +
+                        std::to_string(queries.size()) + " queries; expected one for each, or one for all");
+        }
+        for (std::size_t f = 0; f < filter.size(); ++f) {
+            const auto list = filter[f];
+            if (std::adjacent_find(list.begin(), list.end(), std::greater_equal{}) != list.end() ||
+                (!list.empty() && (list.front() < 0 || list.back() >= documents))) {
+                throw Error("filter: the documents of list " + std::to_string(f) +
+                            " must ascend, and be among the " + std::to_string(documents) + " that there are");
+            }
+        }
+    }
+    const LengthNorm norm(options);
+    const Search search{parts, options, norm};
+    std::vector<std::vector<Found>> found(queries.size());
+    parallel_for(
+        queries.size(), options.threads, 1, [] { return std::make_unique<Workspace>(); },
+        [&](std::unique_ptr<Workspace>& space, std::size_t q) {
+            std::span<const std::int32_t> list;
+            if (allowed) {
+                list = filter[filter.size() == 1 ? 0 : q];
+            }
+            search.query(*space, queries[q], allowed ? &list : nullptr);
+            found[q] = space->best;
+        });
+    RankedPools out;
+    for (const std::vector<Found>& best : found) {
+        for (const auto& [score, document] : best) {
+            out.documents.push_back(document);
+            out.scores.push_back(score);
+        }
+        out.offsets.push_back(static_cast<std::int64_t>(out.documents.size()));
+    }
+    return out;
+}
+
+}  // namespace pyfast

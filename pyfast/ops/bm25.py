@@ -1,0 +1,153 @@
+"""BM25 over parts of a corpus: only term counts are stored; all else is counted when a query is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pyfast import _native
+from pyfast.errors import ArrayError
+from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, array, call, ragged, thread_count
+
+_NONE = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TermCounts:
+    """How often the terms occur in the documents of one part of a corpus, by term (CSC), without any weight.
+
+    Nothing here depends on the rest of the corpus, so parts are written once and joined in any number. Arrays
+    may be memory-mapped; only what a query touches is read.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> part = ops.TermCounts.of(csr_array([[2, 1, 0], [0, 1, 1]]))
+        >>> part.live, part.total_length
+        (2, 5)
+    """
+
+    indptr: Int64
+    """int64[columns + 1]: the entries of column c are those from `indptr[c]` to `indptr[c + 1]`"""
+    documents: Int32
+    """int32[entries]: rows, counted from the part's first document, ascending within a column"""
+    counts: Int32
+    """int32[entries], at least 1"""
+    lengths: Int32
+    """int32[documents]: the sum of each document's counts"""
+    columns: Int32 | None = None
+    """int32[terms]: the column of each term, -1 where the part lacks it. None: term t is column t"""
+    deleted: npt.NDArray[np.uint8] | None = None
+    """uint8[documents]: 1 for those that are neither found nor counted. None: no document is"""
+    live: int = field(init=False)
+    """Documents that are not deleted"""
+    total_length: int = field(init=False)
+    """The sum of their lengths"""
+
+    def __post_init__(self) -> None:
+        """Convert the arrays where they have other types, and add up the lengths. Raises `ArrayError`."""
+        wanted: dict[str, type[np.generic]] = {"indptr": np.int64, "deleted": np.uint8}
+        for name in ("indptr", "documents", "counts", "lengths", "columns", "deleted"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, array(name, given, wanted.get(name, np.int32)))
+        lengths = self.lengths
+        if self.deleted is not None:
+            if len(self.deleted) != len(lengths):
+                raise ArrayError(f"deleted: {len(self.deleted)} numbers for {len(lengths)} documents")
+            lengths = lengths[self.deleted == 0]
+        object.__setattr__(self, "live", len(lengths))
+        object.__setattr__(self, "total_length", int(lengths.sum(dtype=np.int64)))
+
+    @classmethod
+    def of(cls, counts: Csr) -> TermCounts:
+        """The counts of a SciPy array, documents x terms."""
+        by_term = counts.tocsc()
+        by_term.sum_duplicates()  # and sorts
+        lengths = np.asarray(counts.sum(axis=1)).ravel()
+        indptr = by_term.indptr.astype(np.int64)
+        return cls(indptr, by_term.indices, by_term.data.astype(np.int32), lengths.astype(np.int32))
+
+
+def bm25(
+    parts: Sequence[TermCounts],
+    query_offsets: npt.ArrayLike,
+    query_terms: npt.ArrayLike,
+    k: int = 20,
+    filter: Ragged | None = None,
+    k1: float = 1.5,
+    b: float = 0.75,
+    threads: int | None = None,
+) -> tuple[Int64, Int32, Float32]:
+    """Find the `k` best documents for each query by BM25, in the variant that Lucene uses; exact.
+
+    The score of a document is the sum over the query's terms, repetitions counted, of
+    `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average))`. N, df and the average
+    length are those of all parts together without what is deleted, so that the result is the same, bit for bit,
+    however the documents are divided into parts. Documents without a term of the query are left out.
+
+    Args:
+        parts: The corpus. Documents are numbered through all parts, in their order.
+        query_offsets: int64[Q + 1], the terms of query q: `query_terms[query_offsets[q]:query_offsets[q + 1]]`.
+        query_terms: int32, term ids.
+        k: Documents for a query, at most.
+        filter: (offsets, documents): the documents that each query may find, ascending; or one list for all.
+            Scores stay those of the whole corpus. None: all.
+        k1: How soon more of the same term counts little more; at least 0.
+        b: How much a document's length counts, 0 to 1.
+        threads: See `pyfast.ops`.
+
+    Returns:
+        (offsets int64[Q + 1], documents int32, scores float32): best first; ties: the lower document.
+
+    Raises:
+        ArrayError: An array or a number is malformed.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> from pyfast import ops
+        >>> part = ops.TermCounts.of(csr_array([[2, 1, 0], [0, 1, 1]]))
+        >>> offsets, documents, scores = ops.bm25([part], [0, 2], [0, 1])
+        >>> documents.tolist()
+        [0, 1]
+    """
+    for part in parts:
+        if not isinstance(part, TermCounts):
+            raise ArrayError(f"parts: expected ops.TermCounts, got {type(part).__name__}")
+    return call(
+        _native.bm25,
+        parts=[_arrays(part) for part in parts],
+        query_offsets=array("query_offsets", query_offsets, np.int64),
+        query_terms=array("query_terms", query_terms, np.int32),
+        k=k,
+        filter=None if filter is None else ragged("filter", filter),
+        k1=k1,
+        b=b,
+        documents=sum(part.live for part in parts),
+        total_length=sum(part.total_length for part in parts),
+        threads=thread_count(threads),
+    )
+
+
+def _arrays(part: TermCounts) -> tuple[npt.NDArray[Any], ...]:
+    columns = _NONE if part.columns is None else part.columns
+    deleted = _NONE.view(np.uint8) if part.deleted is None else part.deleted
+    return part.indptr, part.documents, part.counts, part.lengths, columns, deleted
+
+
+def bm25_reference(
+    counts: npt.NDArray[Any], query: Sequence[int], k: int = 20, k1: float = 1.5, b: float = 0.75
+) -> tuple[list[int], npt.NDArray[np.float64]]:
+    """(documents, scores) of one query over dense counts, documents x terms, in float64."""
+    lengths = counts.sum(axis=1)
+    norm = k1 * (1 - b + b * lengths / max(lengths.mean(), 1e-300))
+    scores = np.zeros(len(counts))
+    for term in query:
+        tf, df = counts[:, term], np.count_nonzero(counts[:, term])
+        idf = np.log(1 + (len(counts) - df + 0.5) / (df + 0.5)) if df else 0.0
+        scores += idf * tf / np.where(tf, tf + norm, 1.0)
+    best = [int(i) for i in np.argsort(-scores, kind="stable")[:k] if scores[i] > 0]
+    return best, scores[best]
