@@ -79,14 +79,42 @@ def retrieve_facts(
     """
     queries = store.encode([text for text, _ in items])
     nearest, _ = store.search("facts", queries, k)
+    learned = _learned(items, queries, k)
     return [
-        _best(text, learned, query, near[near >= 0], store, k, named)
-        for (text, learned), query, near in zip(items, queries, nearest, strict=True)
+        _best(text, new, query, near[near >= 0], store, k, named)
+        for (text, _), new, query, near in zip(items, learned, queries, nearest, strict=True)
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _New:
+    """A statement that was learned, and may be among the best."""
+
+    statement: Statement
+    place: int
+    cosine: float
+    is_named: bool
+    """Whether the sub-question names an end of it"""
+
+
+def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> list[list[_New]]:
+    """For each item the `k` nearest of what was learned, and all that it names; one search for each `Learned`."""
+    found: list[list[_New]] = [[] for _ in items]
+    for learned in {id(one): one for _, one in items}.values():
+        rows = [row for row, (_, one) in enumerate(items) if one is learned]
+        vectors, statements = learned.vectors(), learned.statements
+        nearest, _ = vectors.search(queries[rows], k)
+        for row, near in zip(rows, nearest.tolist(), strict=True):
+            named = [place for place in learned.named_in(items[row][0]) if place < len(vectors)]
+            places = sorted({*named, *near})
+            cosines = vectors.cosines(np.array(places, np.int32), queries[row]).tolist() if places else []
+            pairs = zip(places, cosines, strict=True)
+            found[row] = [_New(statements[place], place, cosine, place in named) for place, cosine in pairs]
+    return found
+
+
 def _best(
-    text: str, learned: Learned, query: Float32, near: Int64, store: Knowledge, k: int, named: int
+    text: str, learned: Sequence[_New], query: Float32, near: Int64, store: Knowledge, k: int, named: int
 ) -> list[RetrievedFact]:
     facts = store.facts
     ranges = [facts.about_offsets[i : i + 2] for i in (store.entities_named_in(text) if named else ())]
@@ -101,16 +129,16 @@ def _best(
     best = np.union1d(order[:k], by_rank[: min(named, np.count_nonzero(is_named))])  # of a hub's thousands
     # (cosine, whether learned, place, rank), best first
     found = [*zip(scores[best].tolist(), repeat(False), places[best].tolist(), rank[best].tolist(), strict=False)]
-    for i, (statement, cosine) in enumerate(zip(learned.statements, learned.cosines(query), strict=False)):
-        names_end = is_named_in(name_key(statement.head), key) or is_named_in(name_key(statement.tail), key)
-        names_relation = is_named_in(name_key(relation_name(statement.relation)), key)
-        found.append((-cosine, True, i, names_end and 1 + names_relation))
+    new = {one.place: one.statement for one in learned}
+    for one in learned:
+        names_relation = is_named_in(name_key(relation_name(one.statement.relation)), key)
+        found.append((-one.cosine, True, one.place, one.is_named and 1 + names_relation))
     found.sort()
     first = sorted((fact for fact in found if fact[3]), key=lambda fact: -fact[3])[:named]
     rest = [fact for fact in found if fact not in first]
     return [
-        RetrievedFact.of_statement(learned.statements[place]) if new else _retrieved(store, place)
-        for _, new, place, _ in (first + rest)[:k]
+        RetrievedFact.of_statement(new[place]) if is_new else _retrieved(store, place)
+        for _, is_new, place, _ in (first + rest)[:k]
     ]
 
 

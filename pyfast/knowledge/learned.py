@@ -13,33 +13,51 @@ import orjson
 from pyfast.engine.traces import records_of
 from pyfast.knowledge.extracts import LEARNED, Extract, Statement
 from pyfast.knowledge.facts import fact_text
-from pyfast.knowledge.names import name_key
+from pyfast.knowledge.names import name_key, named_in, words_of
 from pyfast.knowledge.store import Knowledge
+from pyfast.knowledge.vectors import Vectors
 from pyfast.ops.arrays import Float32
 
 
 @dataclass(slots=True, eq=False)
 class Learned:
-    """Statements that are not in the store, in the order in which they were learned."""
+    """Statements that are not in the store, in the order in which they were learned.
+
+    One thread adds; others may search meanwhile.
+    """
 
     statements: list[Statement] = field(default_factory=list)
-    vectors: list[Float32] = field(default_factory=list)
-    """[dimensions] of each statement, as `encode_statements` gives it"""
-    keys: set[tuple[str, str, str]] = field(default_factory=set)
+    _keys: set[tuple[str, str, str]] = field(default_factory=set)
+    _matrix: Float32 = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    """[room, dimensions]: the vector of each statement, as `encode_statements` gives it"""
+    _by_words: dict[str, list[int]] = field(default_factory=dict)
+    """Places of the statements by the words of an end"""
 
     def add(self, statement: Statement, vector: Float32) -> bool:
         """Whether it is new."""
         keys = (name_key(statement.head), name_key(statement.relation), name_key(statement.tail))
-        if keys in self.keys:
+        if keys in self._keys:
             return False
-        self.keys.add(keys)
+        self._keys.add(keys)
+        place = len(self.statements)
+        if place == len(self._matrix):
+            grown = np.empty((max(2 * place, 8), len(vector)), np.float32)
+            grown[:place] = self._matrix.reshape(place, len(vector))
+            self._matrix = grown
+        self._matrix[place] = vector
         self.statements.append(statement)
-        self.vectors.append(vector)
+        for words in {words_of(statement.head), words_of(statement.tail)} - {""}:
+            self._by_words.setdefault(words, []).append(place)
         return True
 
-    def cosines(self, query: Float32) -> list[float]:
-        """Of each statement to a query's vector."""
-        return [float(np.dot(vector, query)) for vector in self.vectors]
+    def vectors(self) -> Vectors:
+        """Of the statements so far."""
+        count = len(self.statements)  # first: the matrix has at least as many
+        return Vectors(self._matrix[:count])
+
+    def named_in(self, text: str) -> list[int]:
+        """The statements that have an end which a text names, ascending."""
+        return named_in(text, self._by_words)
 
 
 def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list[Float32]:

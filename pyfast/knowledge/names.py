@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping, Sequence
 
+MAX_WORDS = 12  # in a name that is looked for in a text
 # Two letters or digits of one word. Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer names stand in words.
 _IN_WORD = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\U0010ffff]{2}")
 
@@ -25,6 +27,31 @@ def is_named_in(key: str, text: str) -> bool:
     while at >= 0 and any(_IN_WORD.fullmatch(text, max(end - 1, 0), end + 1) for end in (at, at + len(key))):
         at = text.find(key, at + 1)
     return at >= 0
+
+
+def words_of(name: str) -> str:
+    """The words of a name or text as `name_key` has them, without punctuation around them and the possessive."""
+    return " ".join(filter(None, map(_bare, name_key(name).split())))
+
+
+def _bare(word: str) -> str:
+    kept = [at for at, character in enumerate(word) if character.isalnum()]
+    return word[kept[0] : kept[-1] + 1].removesuffix("'s").removesuffix("’s") if kept else ""
+
+
+def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
+    """Of things by the words of their names those that a text names: the longest names, none inside another."""
+    words = words_of(text).split()
+    found: set[int] = set()
+    at = 0
+    while at < len(words):
+        for stop in range(min(at + MAX_WORDS, len(words)), at, -1):
+            if named := by_words.get(" ".join(words[at:stop])):
+                found.update(named)
+                at = stop - 1
+                break
+        at += 1
+    return sorted(found)
 
 
 def escape_name(name: str) -> str:

@@ -18,12 +18,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pyfast.errors import IndexFormatError
 from pyfast.files import built_aside, link_folder, sync_to_disk, write_atomically
 from pyfast.knowledge import database, vectors
 from pyfast.knowledge.embedding_cache import cached_encoder
 from pyfast.knowledge.store import SEARCHED, Knowledge
-from pyfast.knowledge.writer import contents_digest
+from pyfast.knowledge.writer import change_of_contents, changed_digest, contents_digest
 from pyfast.ops.arrays import Float32
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
@@ -114,7 +116,7 @@ def make_snapshot(
             if base is not None and base.fingerprint == contents and now == before:
                 shutil.rmtree(aside)
                 return Knowledge.open(base.folder, embedder)
-            _write_rest(aside, base, embedder, cached_encoder(home / CACHE, embedder), contents, now)
+            made = _write_rest(aside, base, embedder, cached_encoder(home / CACHE, embedder), contents, now)
             aside.rename(home / str(number + 1))
             sync_to_disk(home)
         except BaseException:
@@ -122,7 +124,8 @@ def make_snapshot(
             raise
         _switch_to(home, number + 1)
         (home / CACHE).unlink(missing_ok=True)
-        return Knowledge.open(home / str(number + 1), embedder)
+        made.folder, made.embedder = home / str(number + 1), embedder
+        return made
 
 
 def make_apart(
@@ -142,10 +145,13 @@ def _write_database(
     if base is not None:
         shutil.copyfile(base.folder / database.FILE, aside / database.FILE)
     with contextlib.closing(database.open_for_writing(aside / database.FILE)) as connection:
+        change = None if base is None else change_of_contents(connection)
         connection.execute("BEGIN")
         write(connection)
         connection.execute("COMMIT")
-        return fingerprint(connection, embedder.fingerprint)
+        if base is None or change is None:
+            return fingerprint(connection, embedder.fingerprint)
+        return f"{changed_digest(base.fingerprint.partition('-')[0], change)}-{embedder.fingerprint}"
 
 
 def fingerprint(connection: sqlite3.Connection, embedder: str) -> str:
@@ -160,14 +166,21 @@ def _write_rest(
     encode: Callable[[Sequence[str]], Float32],
     contents: str,
     notes: Mapping[str, Any],
-) -> None:
-    """The vectors of what is in the database, and the manifest."""
-    fresh = Knowledge(aside, {})  # for its texts: a store reads a folder, whoever made it
-    same = base is not None and base.manifest["embedder"] == embedder.fingerprint
+) -> Knowledge:
+    """The vectors of what is in the database, and the manifest; the store, without a model."""
+    fresh = Knowledge(aside, {})
+    before = base if base is not None and base.manifest["embedder"] == embedder.fingerprint else None
     for name in SEARCHED:
-        known = vectors.load(base.folder, name) if base is not None and same else None
-        vectors.save(aside, name, vectors.make(fresh.texts(name), encode, known))
-    write_manifest(aside, {"contents": contents, "embedder": embedder.fingerprint, **notes}, "knowledge")
+        if before is None:
+            vectors.save(aside, name, vectors.make(encode(fresh.texts(name))))
+            continue
+        known = vectors.load(before.folder, name)
+        kept = vectors.places_among(fresh.marks(name), before.marks(name))
+        new = encode(fresh.texts_at(name, np.flatnonzero(kept < 0).tolist()))
+        vectors.save(aside, name, vectors.change(known, kept, new), before.folder, known)
+    own = {"contents": contents, "embedder": embedder.fingerprint, **notes}
+    fresh.manifest = write_manifest(aside, own, "knowledge", None if before is None else before.folder)
+    return fresh
 
 
 def _open(home: Path, number: int, embedder: Embedder | None = None) -> Knowledge:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,12 @@ from scipy.sparse import csr_array
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.knowledge import database, vectors
 from pyfast.knowledge.facts import IN_TEXT, Facts, fact_text, group_facts
-from pyfast.knowledge.names import name_key, relation_name
+from pyfast.knowledge.names import name_key, named_in, relation_name, words_of
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.manifest import read_manifest
 from pyfast.sqlite_files import fault
 
-MAX_WORDS = 12  # in a name that is looked for in a text
 SEARCHED = ("facts", "entities", "keys")
 
 
@@ -131,8 +130,9 @@ class Knowledge:
         return self._vectors[kind].search(queries, k)
 
     def matrix(self, kind: str) -> Float32:
-        """float32[texts, dimensions]: the vectors of "facts", "entities" or "keys", mapped."""
-        return self._vectors[kind].matrix
+        """float32[texts, dimensions]: the vectors of "facts", "entities" or "keys"."""
+        known = self._vectors[kind]
+        return known.of(np.arange(len(known)))
 
     def cosines(self, places: Int32 | Sequence[int], query: Float32, kind: str = "facts") -> Float32:
         """Of "facts", "entities" or "keys" to a query's vector."""
@@ -140,24 +140,12 @@ class Knowledge:
 
     def entities_named_in(self, text: str) -> list[int]:
         """The entities that a text names, ascending: the longest names, none inside another."""
-        words = _words(text)
-        found: set[int] = set()
-        at = 0
-        while at < len(words):
-            for stop in range(min(at + MAX_WORDS, len(words)), at, -1):
-                entities = self._by_words.get(" ".join(words[at:stop]))
-                if entities:
-                    found.update(entities)
-                    at = stop - 1
-                    break
-            at += 1
-        return sorted(found)
+        return named_in(text, self._by_words)
 
     @cached_property
     def _by_words(self) -> dict[str, list[int]]:
-        keys = (" ".join(_words(name)) for name in self.entities)
         found: dict[str, list[int]] = {}
-        for entity, key in enumerate(keys):
+        for entity, key in enumerate(map(words_of, self.entities)):
             if key:
                 found.setdefault(key, []).append(entity)
         return found
@@ -286,11 +274,32 @@ class Knowledge:
 
     def texts(self, kind: str) -> list[str]:
         """The texts whose vectors are searched."""
-        if kind == "entities":
-            return self.entities
-        if kind == "keys":
-            return self.keys
-        return [self._fact_text(fact) for fact in range(len(self.facts))]
+        return self.texts_at(kind, range(len(self.facts))) if kind == "facts" else self._names(kind)
+
+    def texts_at(self, kind: str, places: Iterable[int]) -> list[str]:
+        """Some of them."""
+        if kind == "facts":
+            return [self._fact_text(place) for place in places]
+        names = self._names(kind)
+        return [names[place] for place in places]
+
+    def marks(self, kind: str) -> Int64:
+        """int64[texts, columns]: texts of two stores with equal marks are equal, as long as the process lasts."""
+        if kind != "facts":
+            return _marks(self._names(kind))[:, None]
+        facts, entities = self.facts, np.append(_marks(self.entities), 0)
+        first = facts.triples[facts.offsets[:-1]]
+        place = facts.offsets[:-1, None] + np.arange(IN_TEXT)
+        triples = facts.triples[np.minimum(place, len(facts.triples) - 1)]
+        backward = facts.by_tail
+        values = np.where(backward[:, None], self.head[triples], self.tail[triples])
+        values[place >= facts.offsets[1:, None]] = -1
+        about = np.where(backward, self.tail[first], self.head[first])
+        relations = _marks(self.relations)[self.relation[first]]
+        return np.column_stack([entities[about], relations, backward, entities[values]])
+
+    def _names(self, kind: str) -> list[str]:
+        return self.entities if kind == "entities" else self.keys
 
     def _fact_text(self, fact: int) -> str:
         triples, backward = self.facts.of(fact), bool(self.facts.by_tail[fact])
@@ -307,11 +316,5 @@ class Knowledge:
         return sorted(database.unsigned(row[0]) for row in self._database.execute(query, (number,)).fetchall())
 
 
-def _words(text: str) -> list[str]:
-    """The words of a text as `name_key` has them, without punctuation around them and without the possessive."""
-    return list(filter(None, map(_bare, name_key(text).split())))
-
-
-def _bare(word: str) -> str:
-    kept = [at for at, character in enumerate(word) if character.isalnum()]
-    return word[kept[0] : kept[-1] + 1].removesuffix("'s").removesuffix("’s") if kept else ""
+def _marks(names: Sequence[str]) -> Int64:
+    return np.array([hash(name) for name in names], np.int64)

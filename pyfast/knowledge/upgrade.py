@@ -123,7 +123,8 @@ def _upgrade_snapshot(old: Path, new: Path) -> None:
     link_folder(old, aside)
     (aside / "manifest.json").unlink()  # it is to be written anew, and not into the old one's file
     file = _FILE if version == 1 else database.FILE
-    (aside / file).unlink()
+    for needless in (aside / file, *aside.glob("*.hashes.npy")):
+        needless.unlink()
     shutil.copyfile(old / file, aside / database.FILE)
     with contextlib.closing(database.open_for_writing(aside / database.FILE)) as connection:
         connection.execute("BEGIN")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pyfast.errors import IndexFormatError, InputError
-from pyfast.ops.arrays import Float32, Int64
+from pyfast.files import link_file
+from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.embeddings import INSTALL
 
 EXACT = 20_000
@@ -20,6 +21,8 @@ EXACT = 20_000
 _CANDIDATES = 128  # of a search by codes; benchmarks/knowledge.py shows how many of the nearest are among them
 _SPARE = 8  # beyond k, where all are compared: those that rounding puts in another place
 _LEARNT_FROM = 16_384  # vectors
+_MANY = 8
+"""All is written anew once changes come to one part in so many"""
 
 
 def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
@@ -30,17 +33,34 @@ def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Texts' vectors, in the order of the texts, and what searches them."""
+    """Texts' vectors, and what searches them.
 
-    names: npt.NDArray[np.bytes_]
-    """[texts] the hash of each"""
+    Where there are many, a change leaves their file and its codes as they are: new vectors are in `late`, and
+    `rows` says where each text has its own. Rows that no text has any more stay until they are many.
+    """
+
     matrix: Float32
-    """[texts, dimensions]"""
-    codes: Any
+    """[rows, dimensions]"""
+    codes: Any = None
     """faiss's index of them, by codes of four bits for four numbers; None where all are compared"""
+    late: Float32 | None = None
+    """[late rows, dimensions]: these come after those of `matrix`, and are all compared"""
+    rows: Int32 | None = None
+    """[texts]; None where row i is text i's"""
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.matrix) if self.rows is None else len(self.rows)
+
+    def of(self, places: npt.NDArray[np.integer[Any]]) -> Float32:
+        """float32[..., dimensions]: the vectors of the texts at `places`."""
+        if self.rows is None or self.late is None:
+            found: Float32 = self.matrix[places]
+            return found
+        rows = self.rows[places]
+        found = self.matrix[np.minimum(rows, len(self.matrix) - 1)]
+        is_late = rows >= len(self.matrix)
+        found[is_late] = self.late[rows[is_late] - len(self.matrix)]
+        return found
 
     def search(self, queries: Float32, k: int) -> tuple[Int64, Float32]:
         """(places int64[queries, k], cosines float32[queries, k]), best first, ties by place; -1 where fewer are.
@@ -48,42 +68,88 @@ class Vectors:
         What is found is scored again from the vectors themselves, in a fixed order: matrix products add up in an
         order that depends on how many queries come together, and codes tell roughly.
         """
-        k, wanted = min(k, len(self)), min(k + (_SPARE if self.codes is None else _CANDIDATES), len(self))
-        if not wanted or not len(queries):
+        k = min(k, len(self))
+        if not k or not len(queries):
             return np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
-        if self.codes is None:
-            found = _nearest(self.matrix, queries, wanted)
-        else:
-            found = self.codes.search(np.ascontiguousarray(queries), wanted)[1]
+        found = self._candidates(queries, k)
         scores = self.cosines(found, queries[:, None])
         scores[found < 0] = -np.inf
         order = np.lexsort((found, -scores))[:, :k]
         return np.take_along_axis(found, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
+    def _candidates(self, queries: Float32, k: int) -> Int64:
+        """int64[queries, at least k]: the places that may be the nearest; -1 for none."""
+        if self.codes is None:
+            return _nearest(self.matrix, queries, k + _SPARE)
+        queries = np.ascontiguousarray(queries)
+        if self.rows is None or self.late is None:
+            return self._coded(queries, k + _CANDIDATES)
+        place_of = np.full(len(self.matrix) + len(self.late) + 1, -1, np.int64)  # the last: of no row
+        place_of[self.rows] = np.arange(len(self.rows))
+        late = _nearest(self.late, queries, k + _SPARE) + len(self.matrix)
+        found: Int64 = place_of[np.concatenate([self._coded(queries, k + 2 * _CANDIDATES), late], axis=1)]
+        return found
+
+    def _coded(self, queries: Float32, k: int) -> Int64:
+        found: Int64 = self.codes.search(queries, min(k, len(self.matrix)))[1]
+        return found
+
     def cosines(self, places: npt.NDArray[np.integer[Any]], query: Float32) -> Float32:
         """float32, of the vectors at `places` to a query's, added up in an order that depends on nothing else."""
-        found: Float32 = np.einsum("...d,...d->...", self.matrix[places], query)
+        found: Float32 = np.einsum("...d,...d->...", self.of(places), query)
         return found
 
 
 def _nearest(matrix: Float32, queries: Float32, k: int) -> Int64:
+    k = min(k, len(matrix))
+    if not k:
+        return np.empty((len(queries), 0), np.int64)
     scores = queries @ matrix.T
     return np.argpartition(-scores, k - 1, axis=1)[:, :k].astype(np.int64)
 
 
-def make(texts: Sequence[str], encode: Callable[[Sequence[str]], Float32], known: Vectors | None) -> Vectors:
-    """Vectors of the texts; those of `known` are taken from there."""
-    names = hashes(texts)
-    _, first, place = np.unique(names, return_index=True, return_inverse=True)
-    held = {} if known is None else {name: i for i, name in enumerate(known.names.tolist())}
-    missing = [i for i in first.tolist() if bytes(names[i]) not in held]
-    fresh = encode([texts[i] for i in missing])
-    distinct = np.empty((len(first), fresh.shape[1]), np.float32)
-    new = dict(zip(missing, fresh, strict=True))
-    for row, i in enumerate(first.tolist()):
-        distinct[row] = new[i] if known is None or i in new else known.matrix[held[bytes(names[i])]]
-    matrix = distinct[place.reshape(-1)]
-    return Vectors(names, matrix, _codes(matrix))
+def make(matrix: Float32) -> Vectors:
+    """Vectors of texts, in the order of the texts."""
+    return Vectors(matrix, _codes(matrix))
+
+
+def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
+    """Vectors of other texts.
+
+    Args:
+        known: Those that there were.
+        kept: [texts] Where `known` has each, or -1.
+        fresh: The vectors of those that it lacks, in order.
+    """
+    is_kept = kept >= 0
+    if known.codes is not None:
+        here = np.arange(len(known.matrix), dtype=np.int32) if known.rows is None else known.rows
+        rows = np.where(is_kept, here[kept], len(known.matrix))
+        is_late = rows >= len(known.matrix)
+        changed = 2 * np.count_nonzero(is_late) + len(known.matrix) - len(rows)  # late rows, and those of no text
+        if not changed and (rows == np.arange(len(rows))).all():
+            return Vectors(known.matrix, known.codes)
+        if changed <= len(known.matrix) // _MANY:
+            late = np.empty((np.count_nonzero(is_late), known.matrix.shape[1]), np.float32)
+            late[is_kept[is_late]] = known.of(kept[is_late & is_kept])
+            late[~is_kept[is_late]] = fresh
+            rows[is_late] = len(known.matrix) + np.arange(len(late))
+            return Vectors(known.matrix, known.codes, late, rows.astype(np.int32))
+    matrix = np.empty((len(kept), fresh.shape[1]), np.float32)
+    matrix[is_kept] = known.of(kept[is_kept])
+    matrix[~is_kept] = fresh
+    return make(matrix)
+
+
+def places_among(marks: Int64, known: Int64) -> Int32:
+    """int32: for each row of `marks` the place of an equal one in `known`, or -1."""
+    if not len(known) or not len(marks):
+        return np.full(len(marks), -1, np.int32)
+    factors = np.random.default_rng(1).integers(1, 1 << 62, marks.shape[1]) * 2 + 1
+    mixed, mine = known @ factors, marks @ factors
+    order = np.argsort(mixed, kind="stable")
+    at = order[np.minimum(np.searchsorted(mixed[order], mine), len(known) - 1)]
+    return np.where((known[at] == marks).all(axis=1), at, -1).astype(np.int32)
 
 
 def _codes(matrix: Float32) -> Any:
@@ -104,25 +170,35 @@ def _codes(matrix: Float32) -> Any:
     return codes
 
 
-def save(folder: Path, name: str, vectors: Vectors) -> None:
-    """Write them: hashes, vectors and, where there are many, faiss's index."""
-    np.save(folder / f"{name}.hashes.npy", vectors.names)
-    np.save(folder / f"{name}.vectors.npy", vectors.matrix)
-    if vectors.codes is not None:
-        _faiss().write_index(vectors.codes, str(folder / f"{name}.codes.faiss"))
+def save(
+    folder: Path, name: str, vectors: Vectors, before: Path | None = None, known: Vectors | None = None
+) -> None:
+    """Write them; files that `known`, which lies in the folder `before`, has already are linked."""
+    files = [f"{name}.vectors.npy", f"{name}.codes.faiss"]
+    if before is not None and known is not None and vectors.matrix is known.matrix:
+        for file in files:
+            link_file(before / file, folder / file)
+    else:
+        np.save(folder / files[0], vectors.matrix)
+        if vectors.codes is not None:
+            _faiss().write_index(vectors.codes, str(folder / files[1]))
+    if vectors.rows is not None and vectors.late is not None:
+        np.save(folder / f"{name}.late.npy", vectors.late)
+        np.save(folder / f"{name}.rows.npy", vectors.rows)
 
 
 def load(folder: Path, name: str) -> Vectors:
     """Map what `save` wrote. Raises `IndexFormatError`."""
     try:
-        names, matrix = (
-            np.load(folder / f"{name}.{part}.npy", mmap_mode="r", allow_pickle=False)
-            for part in ("hashes", "vectors")
+        matrix = np.load(folder / f"{name}.vectors.npy", mmap_mode="r", allow_pickle=False)
+        late, rows = (
+            np.load(path, mmap_mode="r", allow_pickle=False) if path.exists() else None
+            for path in (folder / f"{name}.late.npy", folder / f"{name}.rows.npy")
         )
     except (OSError, ValueError) as error:
         raise IndexFormatError(f"{folder}: {name}: {error}") from None
     path = folder / f"{name}.codes.faiss"
-    return Vectors(names, matrix, _faiss().read_index(str(path)) if path.exists() else None)
+    return Vectors(matrix, _faiss().read_index(str(path)) if path.exists() else None, late, rows)
 
 
 def _faiss() -> Any:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -14,13 +13,15 @@ from pyfast.knowledge.database import signed
 from pyfast.knowledge.extracts import Extract
 from pyfast.knowledge.names import name_key, relation_name, tidy
 
-_ROW_ORDER = {
-    **dict.fromkeys(("chunks", "entities", "relations", "keys", "triples"), "id"),
-    "statements": "triple, segment, chunk",
-    "statement_keys": "key, triple, chunk",
-    "mentions": "entity, segment, chunk",
-    "themes": "key, segment, chunk",
+_NAMED = {
+    "relations": "name = ?",
+    "keys": "text = ?",
+    "entities": "name = ?",
+    "triples": "head = ? AND relation = ? AND tail = ? AND time = ?",
 }
+"""What a row is known by"""
+_TABLES = (*_NAMED, "chunks", "statements", "statement_keys", "mentions", "themes")
+_DIGEST = 16  # bytes
 
 
 class Writer:
@@ -28,22 +29,28 @@ class Writer:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        self._ids: dict[str, dict[Any, int]] = {
-            "relations": self._known("name", "relations"),
-            "keys": self._known("text", "keys"),
-            "entities": self._known("name", "entities"),
-            "triples": self._known("head, relation, tail, time", "triples"),
+        self._ids: dict[str, dict[Any, int]] = {table: {} for table in _NAMED}
+        self._first: dict[str, int | None] = {}  # of each key the first entity, as far as it was looked up
+        self._last = {
+            table: int(database.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()[0])
+            for table in _NAMED
         }
-        self._next = {table: max(known.values(), default=0) + 1 for table, known in self._ids.items()}
+        self._was_empty = not any(self._last.values())  # what there is, is then what was added here
 
-    def _known(self, columns: str, table: str) -> dict[Any, int]:
-        rows = self._database.execute(f"SELECT id, {columns} FROM {table} ORDER BY id")
-        return {row[0] if len(row) == 1 else tuple(row): number for number, *row in rows}
+    def _number(self, table: str, what: tuple[Any, ...]) -> int | None:
+        """The id of a row that is there already. What there was before is looked up once it is asked for."""
+        number = self._ids[table].get(what)
+        if number is None and not self._was_empty:
+            row = self._database.execute(f"SELECT id FROM {table} WHERE {_NAMED[table]}", what).fetchone()
+            if row is not None:
+                number = self._ids[table][what] = row[0]
+        return number
 
-    @cached_property
-    def _by_key(self) -> dict[str, int]:
-        rows = self._database.execute("SELECT key, min(id) FROM entities GROUP BY key")
-        return dict(rows.fetchall())
+    def _first_of(self, key: str) -> int | None:
+        if key not in self._first and not self._was_empty:
+            row = self._database.execute("SELECT min(id) FROM entities WHERE key = ?", (key,)).fetchone()
+            self._first[key] = row[0]
+        return self._first.get(key)
 
     def add(self, extracts: Iterable[Extract]) -> None:
         """Add what is not there yet; a chunk that had failed is replaced."""
@@ -60,17 +67,17 @@ class Writer:
             for statement in extract.statements:
                 triple = (
                     self._entity(statement.head, extract.exact),
-                    self._id("relations", relation_name(statement.relation)),
+                    self._id("relations", (relation_name(statement.relation),)),
                     self._entity(statement.tail, extract.exact),
                     statement.time,
                 )
-                number = self._id("triples", triple, *triple)
+                number = self._id("triples", triple)
                 row = (number, signed(statement.segment), chunk, statement.description, statement.strength)
                 self._insert("statements", row)
                 for key in (relation_name(statement.relation), *statement.keys):
-                    self._insert("statement_keys", (self._id("keys", key), number, chunk))
+                    self._insert("statement_keys", (self._id("keys", (key,)), number, chunk))
             for theme in extract.themes:
-                self._insert("themes", (self._id("keys", theme.key), signed(theme.segment), chunk))
+                self._insert("themes", (self._id("keys", (theme.key,)), signed(theme.segment), chunk))
 
     def _chunk(self, extract: Extract) -> int:
         self._database.execute("DELETE FROM chunks WHERE digest = ?", (extract.digest,))
@@ -83,22 +90,24 @@ class Writer:
 
     def _entity(self, name: str, exact: bool) -> int:
         name = name if exact else tidy(name)
-        known = self._ids["entities"].get(name)
+        known = self._number("entities", (name,))
         if known is not None:
             return known
         key = name_key(name)
-        if not exact and key in self._by_key:
-            return self._by_key[key]
-        number = self._id("entities", name, name, key)
-        self._by_key.setdefault(key, number)
+        first = self._first_of(key)
+        if not exact and first is not None:
+            return first
+        number = self._id("entities", (name,), name, key)
+        if first is None:
+            self._first[key] = number
         return number
 
-    def _id(self, table: str, what: Any, *columns: object) -> int:
-        number = self._ids[table].get(what)
+    def _id(self, table: str, what: tuple[Any, ...], *columns: object) -> int:
+        number = self._number(table, what)
         if number is None:
-            number = self._ids[table][what] = self._next[table]
-            self._next[table] += 1
-            row = (number, *(columns or (what,)))
+            self._last[table] += 1
+            number = self._ids[table][what] = self._last[table]
+            row = (number, *(columns or what))
             self._database.execute(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", row)
         return number
 
@@ -123,9 +132,38 @@ def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], me
 
 
 def contents_digest(database: sqlite3.Connection) -> str:
-    """Of every row."""
-    digest = blake2b(digest_size=16)
-    for table, order in _ROW_ORDER.items():
-        for row in database.execute(f"SELECT * FROM {table} ORDER BY {order}"):
-            digest.update(orjson.dumps(row))
-    return digest.hexdigest()
+    """Of every row: the sum of a digest of each, so that a change costs those of the rows that it changes."""
+    rows = (_of_row(table, row) for table in _TABLES for row in database.execute(f"SELECT * FROM {table}"))
+    return changed_digest("0", lambda: sum(rows))
+
+
+def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
+    """What the digest has changed by since this call, for `changed_digest`; the database counts along."""
+    changed = 0
+
+    def count(sign: int, table: str, *row: object) -> None:
+        nonlocal changed
+        changed += sign * _of_row(table, row)
+
+    database.create_function("count_row", -1, count)
+    for table in _TABLES:
+        columns = [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")]
+        old, new = (", ".join(f"{which}.{name}" for name in columns) for which in ("OLD", "NEW"))
+        steps = {
+            "DELETE": f"SELECT count_row(-1, '{table}', {old})",
+            "INSERT": f"SELECT count_row(1, '{table}', {new})",
+        }
+        for event, step in steps.items():
+            database.execute(
+                f"CREATE TEMP TRIGGER {event}_{table} AFTER {event} ON main.{table} BEGIN {step}; END"
+            )
+    return lambda: changed
+
+
+def changed_digest(before: str, change: Callable[[], int]) -> str:
+    """The digest of contents that had another before."""
+    return f"{(int(before, 16) + change()) % (1 << 8 * _DIGEST):0{2 * _DIGEST}x}"
+
+
+def _of_row(table: str, row: Sequence[object]) -> int:
+    return int.from_bytes(blake2b(orjson.dumps((table, row)), digest_size=_DIGEST).digest(), "big")

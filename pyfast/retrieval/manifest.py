@@ -28,17 +28,25 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def write_manifest(folder: Path, facts: dict[str, Any], kind: str = "index") -> None:
-    """Describe all files below `folder`, and bring them to the disk; `facts` are kept beside their checksums."""
-    files = {
-        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "blake2b": _digest(path)}
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+def write_manifest(
+    folder: Path, facts: dict[str, Any], kind: str = "index", before: Path | None = None
+) -> dict[str, Any]:
+    """Describe all files below `folder`, and bring them to the disk; `facts` are kept beside their checksums.
+
+    Files that are hard links of those in `before`, another folder of the kind, have the checksums that it names.
+    Returns the manifest.
+    """
+    known = {} if before is None else json.loads((before / _NAME).read_text(encoding="utf-8"))["files"]
+    files = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        is_known = before is not None and name in known and path.samefile(before / name)
+        files[name] = known[name] if is_known else {"bytes": path.stat().st_size, "blake2b": _digest(path)}
     manifest = {"format": f"pyfast-{kind}", "version": VERSION[kind], **facts, "files": files}
     (folder / _NAME).write_text(_sealed(manifest), encoding="utf-8")
     for path in (*folder.rglob("*"), folder):
         sync_to_disk(path)
+    return manifest
 
 
 def _sealed(manifest: dict[str, Any]) -> str:

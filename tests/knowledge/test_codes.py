@@ -1,6 +1,8 @@
 """Vectors found by codes: the nearest of all, the same whatever comes with a query, on however many threads."""
 
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,12 +36,8 @@ def matrix() -> Float32:
     )
 
 
-def texts_of(matrix: Float32) -> vectors.Vectors:
-    return vectors.make([str(i) for i in range(len(matrix))], lambda texts: matrix[[int(i) for i in texts]], None)
-
-
 def test_the_nearest_are_found_whatever_comes_with_a_query(matrix: Float32) -> None:
-    coded = texts_of(matrix)
+    coded = vectors.make(matrix)
     assert coded.codes is not None
     drawn = np.random.default_rng(1)
     queries = of_length_one(matrix[::9] + 0.05 * drawn.standard_normal(matrix[::9].shape, np.float32))
@@ -59,12 +57,53 @@ def test_the_same_vectors_make_the_same_codes(matrix: Float32) -> None:
     made = []
     for threads in (1, 2, 5):
         faiss.omp_set_num_threads(threads)
-        made.append(faiss.serialize_index(texts_of(matrix).codes).tobytes())
+        made.append(faiss.serialize_index(vectors.make(matrix).codes).tobytes())
     assert made[0] == made[1] == made[2]
 
 
 @pytest.mark.parametrize("dimensions", [1, 3, 31, 384])
 def test_any_number_of_dimensions(dimensions: int) -> None:
     few = of_length_one(np.random.default_rng(2).standard_normal((1100, dimensions), np.float32))
-    found, _ = texts_of(few).search(few[:50], 1)
+    found, _ = vectors.make(few).search(few[:50], 1)
     assert np.mean(np.einsum("ij,ij->i", few[found[:, 0]], few[:50]) > 0.999) > 0.9
+
+
+def test_changes_find_what_new_vectors_find(matrix: Float32, tmp_path: Path) -> None:
+    """Texts go and come, again and again; files that stay are the same ones, until too much has changed."""
+    drawn = np.random.default_rng(3)
+    known, has = vectors.make(matrix[:3000]), np.arange(3000)
+    folders = [tmp_path / str(number) for number in range(12)]
+    folders[0].mkdir()
+    vectors.save(folders[0], "facts", known)
+    linked = []
+    for before, folder in pairwise(folders):
+        stays = np.sort(drawn.choice(len(has), len(has) - drawn.integers(0, 60), replace=False))
+        new = drawn.choice(np.setdiff1d(np.arange(4000), has), drawn.integers(0, 80), replace=False)
+        kept = np.concatenate([stays, np.full(len(new), -1)]).astype(np.int32)
+        order = drawn.permutation(len(kept))
+        has = np.concatenate([has[stays], new])[order]
+        changed = vectors.change(known, kept[order], matrix[has[kept[order] < 0]])
+        np.testing.assert_array_equal(changed.of(np.arange(len(has))), matrix[has])
+        folder.mkdir()
+        vectors.save(folder, "facts", changed, before, known)
+        linked.append((folder / "facts.vectors.npy").samefile(before / "facts.vectors.npy"))
+        known = vectors.load(folder, "facts")
+        queries = of_length_one(
+            matrix[has[::7]] + 0.05 * drawn.standard_normal(matrix[has[::7]].shape, np.float32)
+        )
+        found, scores = known.search(queries, 5)
+        exact = np.argsort(-(queries @ matrix[has].T), axis=1)[:, :5]
+        held = [len({*some} & {*all_}) / 5 for some, all_ in zip(found.tolist(), exact.tolist(), strict=True)]
+        assert np.mean(held) > 0.97
+        np.testing.assert_array_equal(known.search(queries[:1], 5)[1][0], scores[0])
+    assert any(linked) and not all(linked)
+
+
+def test_equal_rows_are_found_and_no_others() -> None:
+    drawn = np.random.default_rng(4)
+    known = drawn.integers(0, 3, (200, 3))
+    marks = drawn.integers(0, 4, (300, 3))
+    first = {tuple(row): place for place, row in reversed(list(enumerate(known.tolist())))}
+    assert vectors.places_among(marks, known).tolist() == [first.get(tuple(row), -1) for row in marks.tolist()]
+    assert vectors.places_among(marks[:0], known).size == 0
+    assert vectors.places_among(marks[:2], known[:0]).tolist() == [-1, -1]

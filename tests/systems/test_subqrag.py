@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import random
 import re
 import shutil
 import tomllib
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from gold_paths import FollowsGoldPaths, closure
 from knowing import know
@@ -35,6 +37,7 @@ from pyfast.knowledge import (
     update_knowledge,
 )
 from pyfast.knowledge.fact_retrieval import RetrievedFact, retrieve_facts
+from pyfast.knowledge.learned import encode_statements
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
 from pyfast.systems.subqrag import SYSTEM
@@ -590,6 +593,27 @@ def test_what_was_learned_is_named_by_whole_words(session: Session) -> None:
     (found,) = retrieve_facts([("Who commanded Apollo 11, Ann?", learned)], session.store, 500, 500)
     told = [fact.triples[0] for fact in found if fact.segment is not None]
     assert told[:1] == [("Apollo 11", "is", "something else")]
+
+
+def test_of_what_was_learned_the_nearest_and_the_named_are_found(session: Session) -> None:
+    """As many as there are: beside a look at each of them."""
+    learned, drawn = Learned(), random.Random(1)
+    names = [f"Mission {number} {drawn.choice(['North', 'South'])}" for number in range(400)]
+    said = [Statement(name, "flew to", f"Crater {i % 7}", i) for i, name in enumerate(names)]
+    vectors = encode_statements(said, session.store)
+    assert all(learned.add(*pair) for pair in zip(said, vectors, strict=True))
+    assert not learned.add(said[3], vectors[3])
+    asked = ["Where did Mission 17 North or South fly?", f"Where did {names[5]} fly?", "Who flew to Crater 3?"]
+    items = [*((text, learned) for text in asked), (asked[0], Learned())]
+    queries = session.store.encode(asked)
+    for (text, _), query, found in zip(items, queries, retrieve_facts(items, session.store, 50, 0), strict=False):
+        order = np.argsort(-(np.array(vectors) @ query), kind="stable")
+        told = [fact.segment for fact in found if fact.segment is not None]
+        assert told == order[: len(told)].tolist() and (told or text == asked[1])
+    named = retrieve_facts(items, session.store, 5, 4)
+    assert named[1][0].triples[0][0] == names[5]
+    assert all(fact.triples[0][2] == "Crater 3" for fact in named[2][:4])
+    assert all(fact.segment is None for fact in named[3])
 
 
 def test_recall_with_a_cosine_of_its_own(session: Session) -> None:
