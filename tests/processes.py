@@ -28,6 +28,8 @@ def _main(arguments: list[str], told: tuple[Path, Path], prepare: Callable[[], N
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it
+    for number in (signal.SIGHUP, signal.SIGQUIT):  # ignored where the tests run under nohup, or in the background
+        signal.signal(number, signal.SIG_DFL)
     sys.argv = ["pyfast", *arguments]
     if prepare is not None:
         prepare()
