@@ -1,11 +1,14 @@
 """Indexes that several rooms' tests use, built once; and a language model that says what a test wants."""
 
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import orjson
 import pytest
 from knowing import know
 from once import once
+from suites import SUITES
 
 from pyfast.corpus import read
 from pyfast.engine import Question, read_questions
@@ -23,14 +26,30 @@ LONGEST = (
     "native/test_sanitizers.py",
     "native/test_install.py",
     "cuda/test_plants.py",
+    "test_papers.py",
+    "training/test_hseq_compute.py",
     "knowledge/test_extraction.py",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first; pytest-xdist is told to keep the order."""
+    """The longest files first; pytest-xdist is told to keep the order. A slow test's report names its suite."""
     place = {ROOT / "tests" / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
+    for item in items:
+        if slow := item.get_closest_marker("slow"):
+            item.user_properties.append(("suite", slow.kwargs["suite"]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What each suite took, for tests/suites.py."""
+    seconds: Counter[str] = Counter()
+    for report in chain.from_iterable(terminalreporter.stats.values()):
+        for name, suite in getattr(report, "user_properties", ()):
+            if name == "suite":
+                seconds[str(suite)] += report.duration
+    for suite, took in seconds.most_common():
+        terminalreporter.write_line(f"suite {suite}: {took:.0f} s, planned {SUITES[suite].seconds} s")
 
 
 @pytest.fixture(scope="session")

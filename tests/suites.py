@@ -1,118 +1,169 @@
-"""The suites of slow tests: the files that each depends on, and which of them a run takes.
+"""The suites of slow tests: what each costs, which files it depends on, and which suites a run takes.
 
-    python tests/suites.py          prints pytest's -m for the suites of this run, and says on stderr why them
-    python tests/suites.py --all    for all suites; --none for none of them
+    python tests/suites.py            prints pytest's -m for the suites of this run, and says on stderr why these
+    python tests/suites.py A B        for the suites A and B; --all for all suites, --none for none
 
-A slow test names its suite: `@pytest.mark.slow(suite="crashes")`. A suite runs where a file that it depends on
-differs from the base, and else for one seed in five, so that each runs now and then whatever changes.
+A slow test names its suite: `@pytest.mark.slow(suite="crashes")`. A suite is wanted if a file that it depends on
+differs from the base, and otherwise for one seed in five, so that each runs now and then whatever changes. What is
+wanted runs up to a sum of PYFAST_TEST_SECONDS, for a change first, so that no change makes a run longer than that.
+The seed says where the list begins: no suite is always the one that is left out. What is left out is printed, with
+the command that runs it.
 
 PYFAST_TEST_SEED: the seed; by default it comes from the commit. PYFAST_TEST_BASE: the commit to compare with; by
 default where this branch left origin's. On origin's own branch commits land together: there it is the newest one
-that is six hours older than the last, or else the commit before. What is not committed counts as changed. Where
-there is no such commit, everything has changed.
+that is six hours older than the last, or else the commit before. What is not committed counts as changed. Without
+such a commit, everything has changed.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 ONE_IN = 5
 A_LANDING_S = 6 * 3600
+SECONDS = 1500  # two workers: some 13 minutes
 
-# What every suite depends on. A path stands for all that begins with it.
-COMMON = ("conftest.py", "tests/conftest.py", "tests/suites.py")
+
+class Suite(NamedTuple):
+    """`seconds` of one worker, as pytest prints them at the end of a run. In `depends` a path stands for all that
+    begins with it; a suite without any runs with --all, or by its name.
+    """
+
+    seconds: int
+    depends: tuple[str, ...] = ()
+
+
+# What every suite depends on.
+COMMON = ("conftest.py", "tests/conftest.py")
 PACKAGES = ("pyproject.toml",)  # what is installed beside pyfast: no concern of code that CMake builds alone
-KERNELS = ("csrc/cuda", "csrc/include/", "bindings/cuda/", "tests/cuda/", "tests/ops/", "pyfast/ops/")
+CORE = ("CMakeLists.txt", "csrc/cpu/", "csrc/include/", "tests/native/")
+# Headers that kernels include; their problems come from tests/ops.
+HEADERS = ("api", "cuda/", "error", "evidence_graph", "gatv2", "graphs", "hseq_stream", "pagerank", "pools")
+KERNELS = (
+    *("csrc/cuda", *(f"csrc/include/pyfast/{name}" for name in HEADERS), "tests/cuda/"),
+    *(f"tests/ops/{name}.py" for name in ("conftest", "gatv2_problems", "graph_problems", "pool_problems")),
+    *("tests/ops/real_pools.py", "tests/ops/test_hseq_stream.py"),
+)
 PROCESSES = ("pyfast/api/", "pyfast/cli.py", "pyfast/commands/", "pyfast/engine/", "tests/processes.py")
 
 # Those that stand five apart are drawn together: what takes long is spread.
-SUITES: Mapping[str, tuple[str, ...]] = {
+SUITES: Mapping[str, Suite] = {
     # The kernels, executed without a GPU: with sanitizers, by the interpreter, with planted faults.
-    "address": KERNELS,
-    "thread": KERNELS,
-    "interpreter": KERNELS,
-    "plants": KERNELS,
-    "bindings": (*KERNELS, "bindings/module.cpp"),
+    "address": Suite(60, KERNELS),
+    "thread": Suite(100, KERNELS),
+    "interpreter": Suite(150, KERNELS),
+    "plants": Suite(250, KERNELS),
+    "bindings": Suite(
+        80,
+        (
+            *(*KERNELS, "bindings/cuda/", "bindings/module.cpp", "pyfast/ops/arrays.py", "pyfast/ops/backend.py"),
+            *("pyfast/ops/gpu.py", "pyfast/ops/gatv2_gpu.py", "pyfast/ops/gatv2_torch.py"),
+        ),
+    ),
     # Runs that are killed, starved and damaged; and what they take of memory.
-    "crashes": (
-        *PACKAGES,
-        *PROCESSES,
-        "pyfast/llm/",
-        "pyfast/systems/n2n",
-        "tests/engine/",
-        "tests/hostile_server.py",
+    "crashes": Suite(
+        300,
+        (
+            *(*PACKAGES, *PROCESSES, "pyfast/llm/llamacpp.py", "pyfast/llm/openai.py", "pyfast/llm/protocol.py"),
+            *("pyfast/llm/rate_limit.py", "pyfast/systems/n2n", "tests/engine/", "tests/hostile_server.py"),
+        ),
     ),
     # Knowledge, as it is built and used by processes that are killed.
-    "knowledge": (
-        *PACKAGES,
-        *PROCESSES,
-        "pyfast/knowledge/",
-        "pyfast/systems/subqrag",
-        "tests/knowledge/",
-        "tests/systems/",
+    "knowledge": Suite(
+        150,
+        (
+            *(*PACKAGES, *PROCESSES, "pyfast/knowledge/", "pyfast/systems/subqrag"),
+            *("tests/knowledge/", "tests/gold_paths.py", "tests/systems/test_subqrag.py"),
+        ),
     ),
     # The C++ library under sanitizers, and its fuzzer.
-    "native": ("CMakeLists.txt", "csrc/cpu/", "csrc/include/", "tests/native/"),
+    "native": Suite(200, CORE),
     # libFuzzer, a while on each op.
-    "fuzz": ("csrc/cpu/", "csrc/include/", "tests/native/fuzz"),
-    # The same with other compilers, and for another processor; all ways of building it with --all alone.
-    "compilers": ("CMakeLists.txt", "csrc/cpu/", "csrc/include/", "tests/native/"),
-    "matrix": (),
-    # The wheel and the installed C++ library: whatever has changed.
-    "packages": ("",),
+    "fuzz": Suite(420, ("csrc/cpu/", "csrc/include/", "tests/native/fuzz", "tests/native/test_fuzz.py")),
+    # The same with other compilers, and for another processor; all ways of building it are in "matrix".
+    "compilers": Suite(250, CORE),
+    "matrix": Suite(600),
+    # The wheel and the installed C++ library.
+    "packages": Suite(
+        280,
+        (
+            *(*PACKAGES, "CMakeLists.txt", "setup.py", "csrc/", "bindings/", "examples/cpp/"),
+            *("tests/test_wheel.py", "tests/native/test_install.py"),
+        ),
+    ),
     # Training, and whole ways with models.
-    "models": (
-        *PACKAGES,
-        *("pyfast/training/", "pyfast/conversation/", "pyfast/systems/", "pyfast/llm/", "pyfast/nn.py"),
-        *("pyfast/ops/gatv2", "tests/ops/test_gatv2"),
-        *("tests/training/", "tests/systems/", "tests/test_conformance.py", "pyfast/conformance/", "examples/"),
+    "models": Suite(
+        400,
+        (
+            *(*PACKAGES, "pyfast/training/", "pyfast/conversation/", "pyfast/systems/", "pyfast/nn.py"),
+            *("pyfast/llm/llamacpp.py", "pyfast/llm/protocol.py", "pyfast/llm/transformers.py"),
+            *("pyfast/ops/gatv2", "pyfast/conformance/", "examples/", "tests/ops/test_gatv2", "tests/training/"),
+            *("tests/systems/test_embedded.py", "tests/systems/test_graph_convqa", "tests/test_conformance.py"),
+        ),
     ),
     # All of the benchmark data, where the core takes one of it.
-    "data": (
-        *PACKAGES,
-        "pyfast/corpus/",
-        "pyfast/retrieval/",
-        "pyfast/systems/hseq",
-        "tests/systems/",
-        "tests/retrieval/",
+    "data": Suite(
+        100,
+        (
+            *(*PACKAGES, "pyfast/corpus/", "pyfast/retrieval/", "pyfast/systems/hseq"),
+            *("tests/systems/test_hseq", "tests/retrieval/"),
+        ),
     ),
-    # vLLM's engines: how they start, end and die, and what they say beside transformers.
-    "vllm": (
-        *PACKAGES,
-        "pyfast/llm/",
-        "pyfast/conversation/",
-        "pyfast/systems/graph_convqa",
-        "tests/vllm/",
-        "tests/models.py",
+    # vLLM's engines: how they start, end and die, and what they say beside transformers. A test has both cores.
+    "vllm": Suite(
+        480,
+        (
+            *(*PACKAGES, "pyfast/llm/vllm", "pyfast/llm/local.py", "pyfast/llm/protocol.py"),
+            *("pyfast/llm/template.py", "pyfast/conversation/", "pyfast/systems/graph_convqa"),
+            *("tests/vllm/", "tests/models.py"),
+        ),
     ),
-    # Outages of real minutes, kills of every system: with --all alone.
-    "storms": (),
+    # Outages of real minutes, kills of every system.
+    "storms": Suite(3600),
 }
 
 
-def chosen(changed: Iterable[str] | None, seed: int) -> dict[str, str]:
-    """The suites to be run, each with the reason; `changed` None: everything has."""
-    found = {}
-    paths = sorted(changed) if changed is not None else None
-    for number, (suite, depends) in enumerate(SUITES.items()):
-        if not depends:
-            continue
+def chosen(
+    changed: Iterable[str] | None, seed: int, seconds: int = SECONDS
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The suites to be run, and those that are wanted and left out, each with why it is wanted.
+
+    Args:
+        changed: The files that differ; None where there is nothing to compare with.
+        seed: Draws one suite in five, and says where the list begins.
+        seconds: How much the suites may cost together.
+    """
+    paths = None if changed is None else sorted(changed)
+    names = [name for name, suite in SUITES.items() if suite.depends]
+    first = seed // ONE_IN % len(names)
+    wanted, drawn = {}, {}
+    for name in names[first:] + names[:first]:
         if paths is None:
-            found[suite] = "nothing to compare with"
-        elif touched := [path for path in paths if path.startswith((*COMMON, *depends))]:
-            found[suite] = f"{touched[0]} has changed"
-        elif number % ONE_IN == seed % ONE_IN:
-            found[suite] = f"drawn by seed {seed}"
-    return found
+            wanted[name] = "nothing to compare with"
+        elif touched := [path for path in paths if path.startswith((*COMMON, *SUITES[name].depends))]:
+            wanted[name] = f"{touched[0]} has changed"
+        elif names.index(name) % ONE_IN == seed % ONE_IN:
+            drawn[name] = f"drawn by seed {seed}"
+    taken, left = {}, {}
+    for name, why in (wanted | drawn).items():
+        if SUITES[name].seconds <= seconds:
+            taken[name] = why
+            seconds -= SUITES[name].seconds
+        else:
+            left[name] = why
+    return taken, left
 
 
 def git(*arguments: str) -> str | None:
-    """What git says, or None where it fails."""
+    """What git says, or None if it fails."""
     try:
         done = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -137,24 +188,75 @@ def base() -> str | None:
     return before or git("rev-parse", "--verify", "HEAD~1")
 
 
+def code(source: str) -> str:
+    """Of a Python file what runs: no comments, no docstrings, no layout."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
+            ast.get_docstring(node, clean=False) is not None
+        ):
+            del node.body[0]
+    return ast.dump(tree)
+
+
+def packages(source: str) -> object:
+    """Of pyproject.toml what is installed for tests."""
+    content = tomllib.loads(source)
+    project = content["project"]
+    extras = {
+        name: wanted for name, wanted in project["optional-dependencies"].items() if name not in ("bench", "dev")
+    }
+    return content["build-system"], project["requires-python"], project["dependencies"], extras
+
+
+def differs(commit: str, path: str) -> bool:
+    """Whether what counts of a file is another than in the commit."""
+    counts: Callable[[str], object] | None = packages if path == "pyproject.toml" else None
+    counts = code if path.endswith(".py") else counts
+    before = git("show", f"{commit}:{path}")
+    if counts is None or before is None or not (ROOT / path).is_file():
+        return True
+    try:
+        return counts(before) != counts((ROOT / path).read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError, KeyError):
+        return True
+
+
 def changed_since(commit: str) -> set[str] | None:
-    """The files that differ, by what they were called and are called now."""
+    """The files that differ in more than comments and docstrings, by what they were called and are called now."""
     differ = git("diff", "--name-only", "--no-renames", commit)
     new = git("ls-files", "--others", "--exclude-standard")
-    return None if differ is None or new is None else {*differ.splitlines(), *new.splitlines()}
+    if differ is None or new is None:
+        return None
+    return {*(path for path in differ.splitlines() if differs(commit, path)), *new.splitlines()}
+
+
+def wanted_by(arguments: list[str]) -> dict[str, str]:
+    """The suites to be run, with the reasons; it prints on stderr what is left out, and how to run it."""
+    if "--none" in arguments:
+        return {"none": "no suite"}
+    if "--all" in arguments:
+        return dict.fromkeys(SUITES, "all")
+    if unknown := set(arguments) - SUITES.keys():
+        sys.exit(f"no suite {' '.join(sorted(unknown))}; there are {' '.join(SUITES)}")
+    if arguments:
+        return dict.fromkeys(arguments, "named")
+    commit, seconds = base(), int(os.environ.get("PYFAST_TEST_SECONDS") or SECONDS)
+    taken, left = chosen(changed_since(commit) if commit else None, seed(), seconds)
+    again = {"BASE": commit, "SEED": seed(), "SECONDS": seconds}
+    settings = " ".join(f"PYFAST_TEST_{name}={value}" for name, value in again.items())
+    print(f"These again: {settings} make test-slow", file=sys.stderr)
+    if left:
+        command = f"make test-slow SUITES='{' '.join(left)}'"
+        print(f"Left out, for {seconds} s of tests are the limit here: {command}", file=sys.stderr)
+    for suite, why in left.items():
+        print(f"  not {suite}, {SUITES[suite].seconds} s: {why}", file=sys.stderr)
+    return taken or {"none": "no suite"}
 
 
 def main() -> None:
     """Print the expression."""
-    if "--none" in sys.argv[1:]:
-        print("slow(suite='none')")
-        return
-    if "--all" in sys.argv[1:]:
-        suites = dict.fromkeys(SUITES, "all")
-    else:
-        commit = base()
-        suites = chosen(changed_since(commit) if commit else None, seed())
-        print(f"These again: PYFAST_TEST_BASE={commit} PYFAST_TEST_SEED={seed()} make test-slow", file=sys.stderr)
+    suites = wanted_by(sys.argv[1:])
     for suite, why in suites.items():
         print(f"  {suite}: {why}", file=sys.stderr)
     print(" or ".join(f"slow(suite='{suite}')" for suite in suites))

@@ -27,7 +27,7 @@ from pyfast.retrieval import build_index
 pytestmark = pytest.mark.slow(suite="crashes")
 
 QUESTIONS = 200
-KILLS = 24
+KILLS = 12  # two dozen, of every system, in test_kills.py
 CONCURRENCY = 8
 DELAY_MS = 30
 SEED = 20
@@ -110,7 +110,7 @@ def test_killed_again_and_again(place: Path, whole: tuple[bytes, dict[str, Any]]
         asked = counts(url)
         finish(folder, place, url)  # a run that is done
         assert counts(url)["requests"] == asked["requests"]
-    assert kills >= 20, f"it was done after {kills}"
+    assert kills >= 10, f"it was done after {kills}"
     assert answers(folder) == whole[0] and traces(folder) == traces(place / "whole")
     assert states(folder) == {"answered": QUESTIONS}
     again = Counter(asked["bodies"]) - Counter(whole[1]["bodies"])
