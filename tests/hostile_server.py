@@ -4,7 +4,8 @@
 
 It prints its port once it answers. What happens to a request follows from the seed, its body and how often that
 body came before: not from the order in which requests arrive, so that runs can be compared. A good answer follows
-from the request alone and is valid under its JSON schema. `GET /counts` tells what was asked so far.
+from the request alone and is valid under its JSON schema. `GET /counts` tells what was asked so far. After
+`GET /break/DIGEST` the JSON breaks off of each answer to a conversation that begins with the text of that digest.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Server:
         self.allowed = asyncio.Condition()
         self.connections: set[asyncio.StreamWriter] = set()
         self.out = ""  # the kind of outage that it is in
+        self.breaks = ""  # the digest of the beginning whose answers break off
         self.log = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if options.log else None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,6 +80,9 @@ class Server:
                     async with self.allowed:
                         self.options.allow = int(line.split(b"/allow/")[1].split()[0])
                         self.allowed.notify_all()
+                    writer.write(reply({}))
+                elif b"/break/" in line:
+                    self.breaks = line.split(b"/break/")[1].split()[0].decode()
                     writer.write(reply({}))
                 elif b"/counts" in line:
                     writer.write(reply(self.state()))
@@ -148,6 +153,8 @@ class Server:
                 return
             self.counts["prompt_tokens"] += done.prompt_tokens
             self.counts["completion_tokens"] += done.completion_tokens
+            if self.breaks == digest_of(orjson.loads(body)["messages"][0]["content"]):
+                mode = "truncated"
             answer = reply(answered(mode, done))
             if mode == "cut":
                 writer.write(answer[: len(answer) * 2 // 3])
@@ -246,6 +253,16 @@ def allow(url: str, requests: int) -> None:
     """Have the server at `url` answer so many requests in all; it holds what is beyond them."""
     with urllib.request.urlopen(f"{url}/allow/{requests}", timeout=30):
         pass
+
+
+def break_off(url: str, beginning: str) -> None:
+    """Have the server at `url` break off its answers to conversations that begin so, and to no others."""
+    with urllib.request.urlopen(f"{url}/break/{digest_of(beginning)}", timeout=30):
+        pass
+
+
+def digest_of(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def weights(text: str) -> list[tuple[str, float]]:

@@ -85,7 +85,7 @@ def test_the_answer_is_on_stdout_and_the_steps_on_stderr(small: pyfast.Index) ->
         head, snippet = source.strip().split("\n   ")
         title = small.title(found.uri)
         assert title and head == f"{number}. {title} ({found.uri}), score {found.score:.3f}"
-        assert " ".join(found.snippet.split()).startswith(snippet.removesuffix("…"))
+        assert " ".join(found.line.split()).startswith(snippet.removesuffix("…"))
     names = [line.partition(",")[0] for line in done.stderr.splitlines()[:-1]]
     assert names == ["search", "narrate", "answer (answer)", "cite"]
     assert f"3 passages for {TITAN}" in done.stderr and "1 LLM calls" in done.stderr

@@ -71,7 +71,7 @@ def _print_answer(record: Record, index: Index) -> None:
     for number, found in enumerate(record.evidence, start=1):
         title, score = index.title(found.uri), "" if found.score is None else f", score {found.score:.3f}"
         place = f"{title} ({found.uri})" if title else found.uri
-        print(f"\n{number}. {plain(place)}{score}\n   {_cut(found.snippet, _SNIPPET)}")
+        print(f"\n{number}. {plain(place)}{score}\n   {_cut(found.line, _SNIPPET)}")
 
 
 @contextlib.contextmanager

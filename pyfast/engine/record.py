@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, get_args
 
 import orjson
 
+from pyfast.corpus.rendering import fold, row_line
 from pyfast.engine.traces import details_of
 from pyfast.errors import InputError
 from pyfast.llm.protocol import AT_ONCE
@@ -52,7 +53,14 @@ class Evidence:
     score: float | None = None
     """As it was ranked; None where the system does not rank its evidence"""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What else the system tells of it, such as HSEQ's `level`, `source_type` and `meta`"""
+    """What else is known of it: `title`, `section` and `header` of the table that a row stands in; HSEQ's `level`,
+    `source_type` and `meta`"""
+
+    @property
+    def line(self) -> str:
+        """The snippet on one line; a table row as `header: cell | header: cell | ...`."""
+        header, in_row = self.metadata.get("header"), self.offsets[0] >= 0 > self.offsets[1]
+        return row_line("", "", header, self.snippet.split("\t")) if header and in_row else fold(self.snippet)
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Self:

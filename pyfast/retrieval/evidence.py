@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import orjson
+from numpy.typing import NDArray
 
 from pyfast import ops
+from pyfast.corpus import Level
 from pyfast.ops.arrays import Float32, Int64, ends
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool, stack_pools
@@ -40,8 +43,24 @@ def evidence_of(index: Index, pool: Pool) -> ScoredSegments:
 def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
     """The JSON text of each: a list of objects with `segment`, `uri`, `offsets`, `snippet`, `score` (`ops.cite`).
 
+    What stands in a table also has the table's `title`, its `section` if there is one, and its `header`: the snippet
+    is cells alone.
+
     Raises `ArrayError` where there is no such segment.
     """
     segments = np.concatenate([np.empty(0, np.int64), *[item.segments for item in items]])
     scores = np.concatenate([np.empty(0, np.float64), *[item.scores for item in items]])
-    return ops.cite(index.corpus.columns, ends(items), segments, scores)
+    offsets = ends(items)
+    cited = ops.cite(index.corpus.columns, offsets, segments, scores)
+    level = index.corpus.level[segments]
+    in_table = (level >= Level.TABLE) & (level <= Level.TABLE_CELL)
+    for i in np.unique(offsets.searchsorted(np.flatnonzero(in_table), side="right") - 1).tolist():
+        cited[i] = _with_tables(index, cited[i], items[i].segments, in_table[offsets[i] : offsets[i + 1]])
+    return cited
+
+
+def _with_tables(index: Index, cited: bytes, segments: Int64, in_table: NDArray[np.bool_]) -> bytes:
+    found = orjson.loads(cited)
+    for at in np.flatnonzero(in_table).tolist():
+        found[at] |= index.corpus.table_of(int(segments[at]))
+    return orjson.dumps(found)

@@ -1,9 +1,12 @@
 """What is read of pools: text that fits, and evidence in JSON."""
 
+from typing import Any
+
 import numpy as np
 import orjson
 import pytest
 
+from pyfast.corpus import Table
 from pyfast.engine import Question
 from pyfast.errors import ArrayError
 from pyfast.retrieval import Index, Pool, ScoredSegments, cite, narrate
@@ -52,9 +55,19 @@ def test_evidence_of_every_level(small: Index, hybridqa: Index) -> None:
                     "offsets": segment["offsets"],
                     "snippet": segment["snippet"],
                     "score": round(score, 6),
+                    **table_at(index, i),
                 }
-                for segment, score in shown
+                for (segment, score), (i, _) in zip(shown, item, strict=True)
             ]
+
+
+def table_at(index: Index, i: int) -> dict[str, Any]:
+    """What is told of the table in which a segment stands, by the table as it was read."""
+    document = index.corpus.document(int(index.corpus.source[i]))
+    if not isinstance(document, Table):
+        return {}
+    section = {"section": document.section} if document.section else {}
+    return {"title": document.title, **section, "header": [name.strip() for name in document.header]}
 
 
 def test_no_evidence_and_no_such_segment(small: Index) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from scripted import run
 
+from pyfast.engine import Evidence
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index
 
@@ -25,6 +26,9 @@ def test_snippets_are_in_their_sources(
                 with path.open(encoding="utf-8", newline="") as file:
                     rows = list(csv.reader(file))
                 assert rows[start + 1] == piece["snippet"].split("\t") and end == -1
+                assert piece["header"] == rows[0] and piece["title"] == path.stem.replace("-", " ")
+                shown = [f"{name}: {cell}" for name, cell in zip(*(rows[at] for at in (0, start + 1)), strict=True) if cell]
+                assert Evidence.read(piece).line == " | ".join(shown)
             else:
                 triples = path.read_text(encoding="utf-8").splitlines()
                 assert {fact.strip() for fact in piece["snippet"].split(";")} <= {

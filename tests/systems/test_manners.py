@@ -1,4 +1,6 @@
-"""Servers that do not constrain their models: each system gives the answers that it gives with one that does."""
+"""Servers that do not constrain their models: each system gives the answers that it gives with one that does, and
+where it cannot, counts what it does without.
+"""
 
 import asyncio
 from collections import Counter
@@ -7,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_server import MANNERS, counts, hostile
+from hostile_server import MANNERS, break_off, counts, hostile
 from runs import ask_about
 
 import pyfast
@@ -20,6 +22,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "hseq": {"steps": 2, "refine": 1},
     "graph_convqa": {"graph": False, "memory": "random"},
     "mtqa": {"rows": 2, "columns": 2},
+}
+
+# What each system can do without.
+FALLS = {
+    "n2n": {"plan", "extract"},
+    "decompose": {"plan", "extract"},
+    "hseq": {"guide", "select", "verify"},
+    "mtqa": {"keywords", "thought", "summary"},
+    "subqrag": {"sub_questions", "rewrite", "from_facts", "from_memory"},
 }
 
 
@@ -64,6 +75,34 @@ def test_each_system_gives_the_answers_of_a_constrained_model(
         assert (summary.reasoning_tokens > 0) == (manner == "thinking")
         as_json = name != "graph_convqa"  # whose answers are text
         assert summary.llm_calls == first.llm_calls * (2 if manner == "terse" and as_json else 1)
+
+
+@pytest.fixture(scope="module")
+def breaking() -> Iterator[str]:
+    with hostile() as url:
+        yield url
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_prompt_that_gets_no_usable_answer_is_counted(name: str, breaking: str, known: Session) -> None:
+    """By what the server was asked: a prompt's calls end in a fall-back each, or fail their questions."""
+    seen = set()
+    for prompt in load_system(name).prompts:
+        break_off(breaking, prompt.system)
+        before = counts(breaking)["systems"].get(prompt.system, 0)
+        records, summary = answered(name, breaking, known, attempts=2)
+        calls = (counts(breaking)["systems"].get(prompt.system, 0) - before) // 2
+        failed = sum((record.reason or "").startswith(f"{prompt.name}: malformed") for record in records)
+        assert summary.states["failed"] == failed
+        assert summary.fall_backs == ({prompt.name: calls - failed} if calls > failed else {}), prompt.name
+        if calls > failed:
+            seen.add(prompt.name)
+            strict, _ = answered(name, breaking, known, attempts=2, strict=True)
+            for usual, record in zip(records, strict, strict=True):
+                reason = record.reason or ""
+                assert reason.startswith(f"{prompt.name}: malformed") or record.line() == usual.line()
+            assert any(record.state == "failed" for record in strict)
+    assert seen == FALLS.get(name, set())
 
 
 def test_what_falls_back_is_counted_by_the_prompt(known: Session, tmp_path: Path) -> None:
