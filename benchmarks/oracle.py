@@ -4,10 +4,10 @@ gold plan and the gold answer, and says only what stands in the prompt that it i
     python benchmarks/oracle.py                                   # n2n and hseq on the sets under PYFAST_DATA
     python benchmarks/oracle.py --sets metaqa --limit 100 --set steps=8
 
-`held`: the share of questions whose evidence, as the last prompt had it, held the answer (of answers that are a
-set: all of it); `EM`: exact match over all questions, and over those whose evidence held the answer. The index is
-of the whole set, not of a question's own documents; answers that stand nowhere, such as yes, no and what is
-reckoned, are never held.
+`held`: the share of questions whose evidence, as the record has it, holds the answer (of answers that are a set:
+all of it); `EM`: exact match over all questions, and over those whose evidence holds the answer. The index is of
+the whole set, not of a question's own documents; answers that stand nowhere, such as yes, no and what is reckoned,
+are never held.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pyfast.evaluation.metrics import score, score_set
 from pyfast.retrieval import Index, build_index
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from oracle import Oracle
+from oracle import Oracle, holds, is_set
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = "hybridqa,hotpotqa,musique,2wiki,nq,metaqa,tatqa,convmix"
@@ -64,8 +64,8 @@ def measure(
         for gold, record, of in zip(golds, run.records, kinds, strict=True):
             if of != kind:
                 continue
-            scored = score_set if gold.get("answer_mode") == "all" else score
-            held.append(oracle.held.get(gold["question"], False))
+            scored = score_set if is_set(gold) else score
+            held.append(holds(gold, record, index))
             matched.append(scored(record.answer, gold["answers"]).em)
             if held[-1]:
                 where.append(matched[-1])

@@ -1,6 +1,6 @@
 """A reader that knows the gold plan and the gold answer, and says only what stands in the prompt that it is sent.
 
-So what it does not answer, the evidence did not hold, or the system did not let it say.
+So what it does not answer, the evidence does not hold, or the system does not let it say.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from pyfast import Index, Record
 from pyfast.evaluation.metrics import normalise
 from pyfast.llm import Completion, Request
 from pyfast.systems import load_system
@@ -19,12 +20,12 @@ from pyfast.systems.prompts import INSUFFICIENT
 
 PROMPTS = {prompt.system: prompt.name for name in ("n2n", "hseq") for prompt in load_system(name).prompts}
 _WINDOW = re.compile(r"(?m)^\[(\d+)\] (.*)$")
-_HEAD = re.compile(r"Question: (.*)\nThe answer has at most (\d+) characters\.$", re.DOTALL)
+_HEAD = re.compile(r"(.*)\nQuestion: (.*)\nThe answer has at most (\d+) characters\.$", re.DOTALL)
 _ENTITY = 120  # characters that an entity may have
 
 
 class Oracle:
-    """Plans as the data set's decompositions do, where it has such; `held`: whose evidence held the answer."""
+    """Plans as the data set's decompositions do, where it has such."""
 
     spec = fingerprint = "oracle"
     context_window = 32_768
@@ -33,7 +34,6 @@ class Oracle:
     def __init__(self, golds: Sequence[dict[str, Any]], facts: Iterable[tuple[str, str, str]] = ()) -> None:
         """`facts`: the triples that the golds' `path`s lead over."""
         self.golds = {gold["question"]: gold for gold in golds}
-        self.held: dict[str, bool] = {}
         self.leads: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for head, relation, tail in facts:
             self.leads[relation][head].append(tail)
@@ -76,8 +76,8 @@ class Oracle:
             for name in self.leads[relation].get(head, ())
         ]
         entity = ""
-        for name in dict.fromkeys(looked_for):
-            if stands(name, evidence) and len(longer := f"{entity}; {name}".removeprefix("; ")) <= _ENTITY:
+        for name in in_words_of(evidence, looked_for):
+            if len(longer := f"{entity}; {name}".removeprefix("; ")) <= _ENTITY:
                 entity = longer
         return {"entity": entity}
 
@@ -86,17 +86,13 @@ class Oracle:
         return {"answer": self._read(question, evidence)}
 
     def head(self, said: str) -> dict[str, Any]:
-        question, most = _HEAD.findall(said)[-1]
-        answer = self._read(question, said.removesuffix(question))
-        return {"answer": answer[: int(most)], "supporting": []}
+        evidence, question, most = _HEAD.findall(said)[-1]
+        return {"answer": self._read(question, evidence)[: int(most)], "supporting": []}
 
     def _read(self, question: str, evidence: str) -> str:
         gold = self.golds[question]
-        evidence = evidence.rpartition("Question: ")[0] or evidence
-        known = [answer for answer in gold["answers"] if stands(answer, evidence)]
-        whole = gold.get("answer_mode") == "all"
-        self.held[question] = len(known) == len(gold["answers"]) if whole else bool(known)
-        return ("; ".join(known) if whole else known[0]) if known else INSUFFICIENT
+        known = in_words_of(evidence, gold["answers"])
+        return ("; ".join(known) if is_set(gold) else known[0]) if known else INSUFFICIENT
 
     def guide(self, said: str) -> dict[str, Any]:
         return {"first_look": "what names the answer", "expansion": "", "stop": "all answers"}
@@ -114,7 +110,7 @@ class Oracle:
         picked = sorted((label for label in worth if worth[label]), key=lambda label: (-worth[label], label))[:k]
         lines = dict(_WINDOW.findall(window))
         seen = before + "".join(lines[str(label)] for label in picked)
-        every = all if self.golds[question].get("answer_mode") == "all" else any
+        every = all if is_set(self.golds[question]) else any
         done = every(stands(answer, seen) for answer in answers)
         args = {"segment_ids": picked, "strategy": "guided_topk" if done else "relation", "top_k": k}
         return {"type": "select" if done else "expand", "args": args, "sufficiency": done}
@@ -147,11 +143,36 @@ def asked(name: str, relation: str) -> str:
     return name + words(relation)
 
 
+def is_set(gold: dict[str, Any]) -> bool:
+    """Whether the answers are to be given all; else they are forms of one."""
+    return gold.get("answer_mode") == "all"
+
+
+def holds(gold: dict[str, Any], record: Record, index: Index) -> bool:
+    """Whether the evidence of a record holds the answer, all of it where it is a set."""
+    evidence = "\n".join(f"{index.title(it.uri)} {it.line}" for it in record.evidence)
+    return (all if is_set(gold) else any)(stands(answer, evidence) for answer in gold["answers"])
+
+
 def stands(name: str, text: str) -> bool:
     """Whether it stands there in whole words, as exact match compares them."""
-    return _words(name) in _words(text)
+    return _words(name)[0] in _words(text)[0]
+
+
+def in_words_of(text: str, names: Iterable[str]) -> list[str]:
+    """Those of the names that stand in a text, each once and as the text spells it."""
+    words, places = _words(text)
+    found = []
+    for name in dict.fromkeys(names):
+        wanted, size = _words(name)[0], len(_words(name)[1])
+        if size and (at := words.find(wanted)) >= 0:
+            first = words.count(" ", 0, at)
+            found.append(text[places[first][0] : places[first + size - 1][1]].strip(".,;:!?()[]\"'|"))
+    return found
 
 
 @lru_cache(1 << 14)
-def _words(text: str) -> str:
-    return f" {normalise(text)} "
+def _words(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """The words as exact match compares them, blanks before, between and behind; where each of them stands."""
+    parts = [(normalise(part[0]), part.span()) for part in re.finditer(r"\S+", text)]
+    return f" {' '.join(word for word, _ in parts if word)} ", [span for word, span in parts if word]

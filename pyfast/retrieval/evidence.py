@@ -43,8 +43,8 @@ def evidence_of(index: Index, pool: Pool) -> ScoredSegments:
 def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
     """The JSON text of each: a list of objects with `segment`, `uri`, `offsets`, `snippet`, `score` (`ops.cite`).
 
-    What stands in a table also has the table's `title`, its `section` if there is one, and its `header`: the snippet
-    is cells alone.
+    What stands in a table also has the table's `title`, its `section` if there is one, and its `header`: the
+    snippet is cells alone.
 
     Raises `ArrayError` where there is no such segment.
     """

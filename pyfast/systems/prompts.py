@@ -153,7 +153,7 @@ EXTRACT = Prompt(
     ),
     user="Evidence:\n$context\n\nWhich $entity_type answers this? $question",
     answer=EntityFields,
-    max_tokens=80,
+    max_tokens=140,  # also where each character is a token
     role="extract",
 )
 
@@ -210,7 +210,7 @@ DIRECT = Prompt(
     ),
     user="Question: $question",
     answer=AnswerFields,
-    max_tokens=160,
+    max_tokens=320,
     role="answer",
 )
 
@@ -223,7 +223,7 @@ COT = Prompt(
     ),
     user="Think step by step.\nQuestion: $question",
     answer=ReasonedFields,
-    max_tokens=400,
+    max_tokens=600,
     role="answer",
 )
 

@@ -27,8 +27,9 @@ def test_snippets_are_in_their_sources(
                     rows = list(csv.reader(file))
                 assert rows[start + 1] == piece["snippet"].split("\t") and end == -1
                 assert piece["header"] == rows[0] and piece["title"] == path.stem.replace("-", " ")
-                shown = [f"{name}: {cell}" for name, cell in zip(*(rows[at] for at in (0, start + 1)), strict=True) if cell]
-                assert Evidence.read(piece).line == " | ".join(shown)
+                named = zip(rows[0], rows[start + 1], strict=True)
+                line = " | ".join(f"{name}: {cell}" for name, cell in named if cell)
+                assert Evidence.read(piece).line == line
             else:
                 triples = path.read_text(encoding="utf-8").splitlines()
                 assert {fact.strip() for fact in piece["snippet"].split(";")} <= {

@@ -45,5 +45,14 @@ def test_a_prompt_states_the_limits_of_its_schema(prompt: Prompt[Any]) -> None:
     assert unstated(prompt) == []
 
 
+@pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
+def test_a_short_answer_may_be_as_long_as_is_stated(prompt: Prompt[Any]) -> None:
+    """In names and numbers each character may be a token; in sentences and long lists three make one."""
+    fields = prompt.schema["properties"]
+    limits = {name: it["maxLength"] for name, it in fields.items() if "maxLength" in it}
+    short = min(limits.get("answer", limits.get("entity", 0)), 300)
+    assert prompt.max_tokens >= short + (sum(limits.values()) - short) / 3 + 15
+
+
 def test_a_limit_that_is_not_stated_is_found() -> None:
     assert unstated(EXTRACT_TRIPLES.overridden(system="Note what the passage says.")) == [120, 120, 120, 30]
