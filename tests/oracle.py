@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from pyfast import Index, Record
 from pyfast.evaluation.metrics import normalise
 from pyfast.llm import Completion, Request
@@ -150,7 +152,9 @@ def is_set(gold: dict[str, Any]) -> bool:
 
 def holds(gold: dict[str, Any], record: Record, index: Index) -> bool:
     """Whether the evidence of a record holds the answer, all of it where it is a set."""
-    evidence = "\n".join(f"{index.title(it.uri)} {it.line}" for it in record.evidence)
+    segments = np.array([int(it.segment, 16) for it in record.evidence], np.uint64)
+    places = np.flatnonzero(np.isin(index.corpus.ids, segments)).tolist()
+    evidence = "\n".join(map(index.corpus.render, places))
     return (all if is_set(gold) else any)(stands(answer, evidence) for answer in gold["answers"])
 
 

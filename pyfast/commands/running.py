@@ -112,7 +112,7 @@ def tell(run: Run) -> None:
         f" {session.seconds:.1f} s, {ended / max(session.seconds, 1e-9):.1f} questions/s; {answers}"
     )
     if session.fall_backs:
-        print(f"gone on without an answer of the right form: {fall_backs(session)}; --strict fails such questions")
+        print(f"no usable answer to: {fall_backs(session)}")
     if session.states["failed"] == ended:
         raise CallError(f"every question failed, the first because: {session.first_failure}")
 

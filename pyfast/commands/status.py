@@ -35,7 +35,7 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
         each = (f"{plain(role)} {into} in, {out} out" for role, (into, out) in sorted(by_role.items()))
         print(f"tokens by role: {'; '.join(each)}")
     if found.fall_backs:
-        print(f"gone on without an answer of the right form: {fall_backs(found)}")
+        print(f"no usable answer to: {fall_backs(found)}")
     if found.stages:
         table = Table("stage", "role", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
         for stage in found.stages:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from hostile_server import MANNERS, break_off, counts, hostile
 from runs import ask_about
+from typer.testing import CliRunner
 
 import pyfast
+from pyfast.cli import app
 from pyfast.engine import Budget, Question, Record, Summary, answer_all
 from pyfast.knowledge import Session
 from pyfast.systems import load_system, names
@@ -113,6 +115,8 @@ def test_what_falls_back_is_counted_by_the_prompt(known: Session, tmp_path: Path
         assert run.status.fall_backs == {"plan": 4} and run.status.states == {"failed": 4}
         assert counts(url)["requests"] == 4 * (2 + 2)
         assert pyfast.Run(tmp_path / "run").status.fall_backs == {"plan": 4}  # as the journal has it
+        shown = CliRunner().invoke(app, ["status", str(tmp_path / "run")]).stdout
+        assert "\nno usable answer to: plan 4\n" in shown
         strict = pyfast.answer(ask_about(4), index=known.index, llm=llm, strict=True)
     reasons = Counter((record.reason or "")[:23] for record in strict.records)
     assert reasons == {"plan: malformed answer:": 4}
