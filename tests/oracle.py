@@ -22,6 +22,7 @@ from pyfast.systems.prompts import INSUFFICIENT
 
 PROMPTS = {prompt.system: prompt.name for name in ("n2n", "hseq") for prompt in load_system(name).prompts}
 _WINDOW = re.compile(r"(?m)^\[(\d+)\] (.*)$")
+_LABEL = re.compile(r"(?m)^\[\d+\] ")
 _HEAD = re.compile(r"(.*)\nQuestion: (.*)\nThe answer has at most (\d+) characters\.$", re.DOTALL)
 _ENTITY = 120  # characters that an entity may have
 
@@ -84,7 +85,7 @@ class Oracle:
         return {"entity": entity}
 
     def answer(self, said: str) -> dict[str, Any]:
-        evidence, _, question = said.rpartition("Question: ")
+        evidence, _, question = said.partition("Evidence:\n")[2].rpartition("Question: ")
         return {"answer": self._read(question, evidence)}
 
     def head(self, said: str) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class Oracle:
 
     def _read(self, question: str, evidence: str) -> str:
         gold = self.golds[question]
-        known = in_words_of(evidence, gold["answers"])
+        known = in_words_of(_LABEL.sub("", evidence), gold["answers"])
         return ("; ".join(known) if is_set(gold) else known[0]) if known else INSUFFICIENT
 
     def guide(self, said: str) -> dict[str, Any]:
