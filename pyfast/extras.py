@@ -14,7 +14,7 @@ EXTRAS = {
         *("yarl", "zstandard"),
     ),
     "embedded": ("xllamacpp",),
-    "formats": ("docx", "markdownify", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),
+    "formats": ("bs4", "docx", "lxml", "markdownify", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),
     "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),
     "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),
 }

@@ -179,10 +179,10 @@ def test_a_limit_and_a_system_without_an_index(place: Path, examples: Path) -> N
 def test_an_index_tells_what_it_left_out(place: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "a.txt").write_text("Titan circles Saturn.")
-    (tmp_path / "corpus" / "[b]old.html").write_text("")
+    (tmp_path / "corpus" / "[b]old.xyz").write_text("")
     done = pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index")
     assert done.returncode == 0 and "1 documents, 1 passages" in done.stdout
-    assert done.stderr == f"skipped {tmp_path}/corpus/[b]old.html: no reader is for such a file\n"
+    assert done.stderr == f"pyfast: left out {tmp_path}/corpus/[b]old.xyz: no reader is for such a file\n"
     assert pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index", "--overwrite").returncode == 0
 
 

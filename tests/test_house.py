@@ -127,6 +127,7 @@ def test_every_dependency_has_its_reason() -> None:
 # yarl's URLs are a part of aiohttp's interface; the hub's client comes with vLLM.
 PACKAGE = {
     "ahocorasick_rs": "ahocorasick-rs",
+    "bs4": "beautifulsoup4",
     "charset_normalizer": "charset-normalizer",
     "docx": "python-docx",
     "faiss": "faiss-cpu",

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyfast.corpus import Document, Reader, read
+from pyfast.corpus import Document, Reader, Table, Unread, read
 from pyfast.corpus.jsonl_documents import document_of
+from pyfast.corpus.wide_tables import COLUMNS, narrow
+from pyfast.errors import InputError
 from pyfast.retrieval import Index, Retriever
 from pyfast.retrieval import build_index as build
 
@@ -22,6 +24,9 @@ def build_index(
     *,
     overwrite: bool = False,
     readers: Iterable[Reader | str] = (),
+    columns: int = COLUMNS,
+    strict: bool = False,
+    on_unread: Callable[[Unread], None] | None = None,
 ) -> Index:
     """Build the index of a corpus in a folder, and open it.
 
@@ -32,12 +37,15 @@ def build_index(
         overwrite: Replace an index that is there; its knowledge graph stays.
         readers: Readers of file formats, tried before the installed ones: `pyfast.corpus.Reader`s, or
             `MODULE:NAME`.
+        columns: A table of more columns is cut into several, each with the first column and the names.
+        strict: The first file that cannot be read is an error, and nothing is made.
+        on_unread: Called at the end with each file that was left out, and why. None: a warning is logged for each.
 
     Returns:
         The index.
 
     Raises:
-        InputError: A source cannot be read, `out` exists already, or there is nothing to retrieve.
+        InputError: A source does not exist, `out` exists already, or there is nothing to retrieve.
 
     Example:
         >>> import pyfast
@@ -46,10 +54,18 @@ def build_index(
         >>> index.manifest["passages"]
         1
     """
-    skipped: list[Path] = []
-    index = build(_documents(documents, skipped, tuple(readers)), Path(out), overwrite)
-    for path in skipped:
-        _LOG.warning("skipped %s: no reader is for such a file", path)
+    if columns < 2:
+        raise InputError(f"columns: expected at least 2, got {columns}")
+    unread: list[Unread] = []
+    found = _documents(documents, None if strict else unread, tuple(readers), columns)
+    try:
+        index = build(found, Path(out), overwrite)
+    finally:  # also where nothing was left to index: they are why
+        for it in unread:
+            if on_unread is None:
+                _LOG.warning("left out %s", it)
+            else:
+                on_unread(it)
     return index
 
 
@@ -83,7 +99,7 @@ def index_of(given: Index | str | Path) -> Index:
 
 
 def _documents(
-    given: Source | Iterable[Source], skipped: list[Path], readers: tuple[Reader | str, ...]
+    given: Source | Iterable[Source], unread: list[Unread] | None, readers: tuple[Reader | str, ...], columns: int
 ) -> Iterator[Document]:
     """The documents: neighbouring paths are read together, for their uris depend on one another."""
     paths: list[Path] = []
@@ -92,8 +108,9 @@ def _documents(
         if isinstance(source, str | Path):
             paths.append(Path(source))
             continue
-        yield from read(paths, skipped, readers)
+        yield from read(paths, unread, readers, columns=columns)
         paths = []
         number += 1
-        yield document_of(source, f"document {number}") if isinstance(source, Mapping) else source
-    yield from read(paths, skipped, readers)
+        document = document_of(source, f"document {number}") if isinstance(source, Mapping) else source
+        yield from narrow(document, columns) if isinstance(document, Table) else (document,)
+    yield from read(paths, unread, readers, columns=columns)

@@ -1,11 +1,12 @@
 """Documents (text, tables, knowledge graphs), one hierarchical sequence of them, and the exact way back."""
 
 from pyfast.corpus.decode import decode
-from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple
 from pyfast.corpus.encode import encode
 from pyfast.corpus.entity_links import EntityLinks, entity_links
 from pyfast.corpus.levels import Level
-from pyfast.corpus.readers import Reader, read
+from pyfast.corpus.readers import Reader, Unread, read
+from pyfast.corpus.sections import Heading
 from pyfast.corpus.sequence import Corpus
 from pyfast.corpus.stream import PRIORITY, stream
 from pyfast.corpus.views import GraphView, TableView, TextView, view
@@ -16,14 +17,17 @@ __all__ = [
     "Document",
     "EntityLinks",
     "GraphView",
+    "Heading",
     "KnowledgeGraph",
     "Level",
+    "Outline",
     "Reader",
     "Table",
     "TableView",
     "TextDocument",
     "TextView",
     "Triple",
+    "Unread",
     "decode",
     "encode",
     "entity_links",

@@ -2,6 +2,31 @@
 
 from dataclasses import dataclass
 
+from pyfast.corpus.sections import Heading
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is known of a text beside its characters. Positions are character offsets, zero-based and half-open.
+
+    Example:
+        >>> from pyfast.corpus import Heading, Outline, TextDocument
+        >>> outline = Outline(headings=(Heading(0, 5, 1, "Titan"),), pages=(0, 7))
+        >>> document = TextDocument("titan", "Titan", "Titan\\n\\nA moon of Saturn.", outline=outline)
+    """
+
+    headings: tuple[Heading, ...] | None = None
+    """In order; None: those of Markdown, where the text is that"""
+    pages: tuple[int, ...] = ()
+    """Where each page begins, from the first on"""
+    aside: tuple[tuple[int, int], ...] = ()
+    """Starts and ends of what is no passage of the text: tables that are documents of their own, front matter"""
+    about: str = ""
+    """A JSON object with what the document says of itself"""
+
+
+NO_OUTLINE = Outline()
+
 
 @dataclass(frozen=True, slots=True)
 class TextDocument:
@@ -11,6 +36,7 @@ class TextDocument:
     title: str
     text: str
     markdown: bool = False
+    outline: Outline = NO_OUTLINE
 
 
 @dataclass(frozen=True, slots=True)

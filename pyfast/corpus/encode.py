@@ -15,6 +15,7 @@ from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocumen
 from pyfast.corpus.encode_structured import encode_graphs, encode_tables
 from pyfast.corpus.encode_text import encode_texts
 from pyfast.corpus.levels import parents
+from pyfast.corpus.outlines import outline_json
 from pyfast.corpus.schema import Columns, Kind
 from pyfast.corpus.segment_ids import hash_uris
 from pyfast.corpus.sequence import Corpus
@@ -119,11 +120,22 @@ def _described(batch: Sequence[Document]) -> pa.RecordBatch:
             "uri": [document.uri for document in batch],
             "title": [document.title for document in batch],
             "kind": [_kind(document) for document in batch],
-            "section": [table.section if table else "" for table in tables],
+            "section": [_section(document) for document in batch],
             "header": [table.header if table else () for table in tables],
             "links": [table.links if table else () for table in tables],
         },
     )
+
+
+def _section(document: Document) -> str:
+    """The column `section`: of a text, its outline."""
+    match document:
+        case Table():
+            return document.section
+        case TextDocument():
+            return outline_json(document.outline)
+        case KnowledgeGraph():
+            return ""
 
 
 def _kind(document: Document) -> Kind:

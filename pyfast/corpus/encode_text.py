@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pyfast.corpus.documents import TextDocument
 from pyfast.corpus.levels import Level
 from pyfast.corpus.schema import Columns
-from pyfast.corpus.sections import headings
+from pyfast.corpus.sections import Heading, headings
 from pyfast.corpus.segment_ids import segment_ids
 from pyfast.corpus.text_buffer import Integers, append_text, lengths
 from pyfast.corpus.text_splitting import bounded, codes_of, paragraphs, sentence_breaks, sentences
@@ -57,12 +57,23 @@ def encode_texts(
 def _sections(
     documents: Sequence[TextDocument], first: Integers, length: Integers
 ) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
-    """Starts and ends of the sections, and of the headings they begin with, in the joined text."""
+    """Starts and ends of the sections, and of what is no passage (their headings, what is aside), in the joined
+    text.
+    """
     rows: list[tuple[int, int, int]] = []
+    aside: list[tuple[int, int]] = []
     for document, origin, size in zip(documents, first.tolist(), length.tolist(), strict=True):
-        if document.markdown:
-            found = headings(document.text)
-            ends = [*(heading.start for heading in found[1:]), size]
-            rows += [(origin + h.start, origin + end, origin + h.end) for h, end in zip(found, ends, strict=False)]
+        found = headings_of(document)
+        ends = [*(heading.start for heading in found[1:]), size]
+        rows += [(origin + h.start, origin + end, origin + h.end) for h, end in zip(found, ends, strict=False)]
+        aside += [(origin + start, origin + end) for start, end in document.outline.aside]
     start, end, heading_end = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return (start, end), (start, heading_end)
+    out = np.array(aside, dtype=np.int64).reshape(-1, 2).T
+    return (start, end), (np.concatenate([start, out[0]]), np.concatenate([heading_end, out[1]]))
+
+
+def headings_of(document: TextDocument) -> Sequence[Heading]:
+    """The headings of a text: those of its outline, or of Markdown."""
+    if document.outline.headings is not None:
+        return document.outline.headings
+    return headings(document.text) if document.markdown else ()

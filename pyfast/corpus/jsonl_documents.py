@@ -1,12 +1,13 @@
-"""JSON Lines into documents. The rules are at `pyfast.corpus.readers`; keys not named here are ignored."""
+"""JSON and JSON Lines into documents. The rules are in docs/formats.md; keys not named here are ignored."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.corpus.formats.encodings import read_text
 from pyfast.errors import InputError
 from pyfast.jsonl import read_lines
 
@@ -23,8 +24,36 @@ def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]
     A text, table or graph without an ``id`` gets the uri of the file and its line number, ``uri#line``.
     Raises InputError for a line that cannot be read.
     """
+    return documents_of_records(uri, path, title, read_lines(path))
+
+
+def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
+    """The documents of a JSON file: a list of records, an object that holds one such list alone, or one record.
+
+    Raises InputError for anything else.
+    """
+    try:
+        found = orjson.loads(read_text(path))
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path}: not JSON: {error}") from None
+    lists = [value for value in found.values() if _is_records(value)] if isinstance(found, dict) else []
+    records = lists[0] if len(lists) == 1 and len(found) == 1 else found if isinstance(found, list) else [found]
+    if not _is_records(records):
+        raise InputError(f"{path}: expected a JSON object, or a list of objects")
+    placed = ((f"{path}, record {number}", record) for number, record in enumerate(records, start=1))
+    return documents_of_records(uri, path, title, placed)
+
+
+def _is_records(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(it, dict) for it in value) and bool(value)
+
+
+def documents_of_records(
+    uri: str, path: Path, title: str, placed: Iterable[tuple[str, JsonObject]]
+) -> Iterator[Document]:
+    """The documents of records, each with its place, such as "FILE, line 3": a number at the end."""
     flat: list[JsonObject] = []
-    for place, record in read_lines(path):
+    for place, record in placed:
         if _kind_of(record) is None:
             flat.append(record)
         else:
@@ -137,6 +166,6 @@ def _shown(value: object) -> str:
 
 def _json(value: object) -> str:
     try:
-        return orjson.dumps(value).decode()
+        return orjson.dumps(value, default=str).decode()
     except TypeError:  # orjson reads deeper than it writes
         raise _Fault("a value is nested too deeply") from None

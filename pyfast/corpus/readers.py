@@ -1,18 +1,9 @@
-"""Files into documents, by the readers of their names:
+"""Files into documents, by the readers of their names; docs/formats.md says what becomes of each format.
 
-- ``.txt``: a text; its title is the file's name;
-- ``.md``, ``.markdown``: a text with sections; its title is the first heading of depth 1, or the file's name;
-- ``.csv``, ``.tsv``: a table whose first line is the header; empty lines are left out. But a ``.tsv`` whose
-  name begins with ``triples`` or ends with ``.triples.tsv`` is a knowledge graph without a header: head, relation,
-  tail and, in a fourth column, time (empty: unknown);
-- ``.jsonl``: one record a line. With ``kind`` ("text", "table" or "kg"), or with ``text``, it is a document
-  of its own, and ``id`` its uri; all others of a file are the rows of one table, all their keys its header.
+A reader is a plug-in. A file that none is for, or that cannot be read, is left out and named with the reason.
 """
 
-import csv
-import io
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +12,20 @@ from pathlib import Path
 
 from pyfast import plugins
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
-from pyfast.corpus.jsonl_documents import read_jsonl_documents
-from pyfast.corpus.sections import headings
-from pyfast.errors import InputError
+from pyfast.corpus.formats.columnar import read_columnar
+from pyfast.corpus.formats.compressed import inner, unpacked
+from pyfast.corpus.formats.delimited import PlainTabs, read_table, rows
+from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.formats.html import read_html
+from pyfast.corpus.formats.markdown import read_markdown
+from pyfast.corpus.formats.names import title_of
+from pyfast.corpus.formats.office import read_docx, read_pptx, read_xlsx
+from pyfast.corpus.formats.pdf import read_pdf
+from pyfast.corpus.formats.rdf import read_rdf
+from pyfast.corpus.jsonl_documents import read_json_documents, read_jsonl_documents
+from pyfast.corpus.wide_tables import COLUMNS, narrow
+from pyfast.errors import InputError, MissingPackageError, PyfastError
+from pyfast.extras import explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +43,89 @@ class Reader:
     """read(uri, path): the documents of a file. Raises `InputError` for what cannot be read"""
 
 
-_BOM = b"\xef\xbb\xbf"
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A file that is not, or not wholly, in an index.
+
+    Example:
+        >>> from pyfast.corpus import Unread
+        >>> print(Unread(Path("a.bin"), "no reader is for such a file"))
+        a.bin: no reader is for such a file
+    """
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        """On one line."""
+        return f"{self.path}: {self.reason}"
+
+
+_NO_READER = "no reader is for such a file"
 
 
 def read(
-    sources: Iterable[Path], skipped: list[Path] | None = None, readers: Iterable[Reader | str] = ()
+    sources: Iterable[Path],
+    unread: list[Unread] | None = None,
+    readers: Iterable[Reader | str] = (),
+    *,
+    columns: int = COLUMNS,
 ) -> Iterator[Document]:
     """The documents in files and folders; folders are walked to the bottom, files in order of their paths.
 
     Uris are paths relative to the folder given, with ``/``, or the name of a file given by itself; where
-    these would clash, the name of the folder is put before them. Files in a folder that no reader is for are
-    left out and added to `skipped`. `readers` come before the installed ones (entry points of the group
-    `pyfast.readers`); each is a `Reader` or `MODULE:NAME`. Raises InputError, one line with file and line, for
-    what cannot be read.
+    these would clash, the name of the folder is put before them. What begins with a dot is left out of folders.
+
+    Args:
+        sources: Files and folders.
+        unread: The files that cannot be read are added to it. None: the first of them raises `InputError`.
+        readers: Come before the installed ones (entry points of the group `pyfast.readers`); each is a `Reader` or
+            `MODULE:NAME`.
+        columns: A table of more is cut into several.
+
+    Raises:
+        InputError: A source does not exist, two files would have one uri, or there is no such reader.
     """
     chosen = _Readers([it if isinstance(it, Reader) else _load(it) for it in readers])
     try:
-        for uri, path in _named(sources, chosen, [] if skipped is None else skipped):
-            reader = chosen.of(path)
-            assert reader is not None
-            yield from reader.read(uri, path)
+        for uri, path in _named(sources):
+            yield from _documents(uri, path, chosen, unread, columns)
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}") from error
+
+
+def _documents(
+    uri: str, path: Path, readers: "_Readers", unread: list[Unread] | None, columns: int
+) -> Iterator[Document]:
+    """The documents of one file, as far as it can be read."""
+    reader = readers.of(inner(path))
+    given = 0
+    place = str(path)
+    try:
+        if reader is None:
+            raise InputError(f"{path}: {_NO_READER}: pyfast reads {', '.join(readers.patterns)}")
+        with explained(), unpacked(path) as file:
+            place = str(file)
+            for document in reader.read(uri, file):
+                yield from narrow(document, columns) if isinstance(document, Table) else (document,)
+                given += 1
+    except Exception as error:  # a reader is a plug-in, and a library behind it may raise anything
+        reason = _reason(error).replace(place, str(path))
+        if unread is None:
+            raise InputError(reason if reason.startswith(str(path)) else f"{path}: {reason}") from error
+        said = _NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
+        kept = f" (the {given} documents before that are in the index)" if given else ""
+        unread.append(Unread(path, said + kept))
+
+
+def _reason(error: Exception) -> str:
+    """An error on one line: pyfast's own as it is, others with their class."""
+    if isinstance(error, OSError) and error.strerror and not isinstance(error, PyfastError):
+        return error.strerror
+    said = " ".join(str(error).split())[:300]
+    if isinstance(error, InputError | MissingPackageError):
+        return said
+    return f"cannot be read: {type(error).__name__}: {said}" if said else f"cannot be read: {type(error).__name__}"
 
 
 def _load(name: str) -> Reader:
@@ -88,9 +151,9 @@ class _Readers:
         return next((reader for pattern, reader in self._pairs if fnmatchcase(name, pattern)), None)
 
 
-def _named(sources: Iterable[Path], readers: _Readers, skipped: list[Path]) -> list[tuple[str, Path]]:
-    """The files to read, each with its uri."""
-    found = [(source, _files(source, readers, skipped)) for source in sources]
+def _named(sources: Iterable[Path]) -> list[tuple[str, Path]]:
+    """The files, each with its uri."""
+    found = [(source, _files(source)) for source in sources]
     times = Counter(uri for _, files in found for uri in files)
     named: dict[str, Path] = {}
     for source, files in found:
@@ -103,18 +166,18 @@ def _named(sources: Iterable[Path], readers: _Readers, skipped: list[Path]) -> l
     return list(named.items())
 
 
-def _files(source: Path, readers: _Readers, skipped: list[Path]) -> dict[str, Path]:
+def _files(source: Path) -> dict[str, Path]:
     """The files of one source by their uris, without a folder's name before them."""
     if source.is_file():
-        if readers.of(source) is None:
-            raise InputError(f"{source}: no reader is for such a file: pyfast reads {', '.join(readers.patterns)}")
         return {source.name: source}
     if not source.is_dir():
         raise InputError(f"{source}: there is no such file or folder")
-    paths = [Path(folder, name) for folder, _, names in os.walk(source, onerror=_refuse) for name in names]
-    files = {path.relative_to(source).as_posix(): path for path in paths if path.is_file()}
-    skipped += sorted(path for path in files.values() if readers.of(path) is None)
-    return {uri: path for uri, path in sorted(files.items()) if readers.of(path) is not None}
+    found = []
+    for folder, folders, names in os.walk(source, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(folder, name) for name in names if not name.startswith(".")]
+    files = {path.relative_to(source).as_posix(): path for path in found if path.is_file()}
+    return dict(sorted(files.items()))
 
 
 def _refuse(error: OSError) -> None:
@@ -122,67 +185,24 @@ def _refuse(error: OSError) -> None:
 
 
 def _read_text(uri: str, path: Path) -> Iterator[Document]:
-    yield TextDocument(uri, path.stem, _text(path))
-
-
-def _read_markdown(uri: str, path: Path) -> Iterator[Document]:
-    text = _text(path)
-    found = (heading.text for heading in headings(text) if heading.depth == 1 and heading.text)
-    yield TextDocument(uri, next(found, path.stem), text, markdown=True)
-
-
-def _read_table(uri: str, path: Path) -> Iterator[Document]:
-    dialect = csv.excel_tab if path.suffix.lower() == ".tsv" else csv.excel
-    header, *data = [row for _, row in _rows(path, dialect)] or [()]
-    yield Table(uri, _title(path), "", header, tuple(data))
+    yield TextDocument(uri, path.stem, read_text(path))
 
 
 def _read_triples(uri: str, path: Path) -> Iterator[Document]:
-    yield KnowledgeGraph(uri, _title(path), tuple(_triples(path)))
+    yield KnowledgeGraph(uri, title_of(path), tuple(_triples(path)))
+
+
+def _read_json(uri: str, path: Path) -> Iterator[Document]:
+    return read_json_documents(uri, path, title_of(path))
 
 
 def _read_json_lines(uri: str, path: Path) -> Iterator[Document]:
-    return read_jsonl_documents(uri, path, _title(path))
-
-
-def _title(path: Path) -> str:
-    return path.stem.replace("-", " ").replace("_", " ")
-
-
-def _text(path: Path) -> str:
-    data = path.read_bytes()
-    try:
-        return data.removeprefix(_BOM).decode()
-    except UnicodeDecodeError as error:
-        offset = error.start + (len(_BOM) if data.startswith(_BOM) else 0)
-        line = data.count(b"\n", 0, offset) + 1
-        raise InputError(f"{path}, line {line}: not UTF-8: byte 0x{data[offset]:02x} at offset {offset}") from None
-
-
-class _PlainTabs(csv.excel_tab):
-    """Tabs and nothing else: quotes are part of the names in a knowledge graph."""
-
-    quoting = csv.QUOTE_NONE
-
-
-def _rows(path: Path, dialect: type[csv.Dialect]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line number and fields of every line of a file that is not empty."""
-    csv.field_size_limit(sys.maxsize)
-    lines = csv.reader(io.StringIO(_text(path), newline=""), dialect, strict=True)
-    while True:
-        try:
-            row = next(lines, None)
-        except csv.Error as error:
-            raise InputError(f"{path}, line {lines.line_num}: {error}") from error
-        if row is None:
-            return
-        if row:
-            yield lines.line_num, tuple(row)
+    return read_jsonl_documents(uri, path, title_of(path))
 
 
 def _triples(path: Path) -> Iterator[Triple]:
     columns = 0
-    for line, row in _rows(path, _PlainTabs):
+    for line, row in rows(path, read_text(path), PlainTabs):
         columns = columns or len(row)
         if len(row) not in (3, 4):
             raise InputError(f"{path}, line {line}: a triple has 3 columns, or 4 with its time, not {len(row)}")
@@ -191,8 +211,16 @@ def _triples(path: Path) -> Iterator[Triple]:
         yield Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None)
 
 
-TEXT = Reader(("*.txt",), _read_text)
-MARKDOWN = Reader(("*.md", "*.markdown"), _read_markdown)
-TABLE = Reader(("*.csv", "*.tsv"), _read_table)
+TEXT = Reader(("*.txt", "*.text"), _read_text)
+MARKDOWN = Reader(("*.md", "*.markdown"), read_markdown)
+TABLE = Reader(("*.csv", "*.tsv"), read_table)
 TRIPLES = Reader(("triples*.tsv", "*.triples.tsv"), _read_triples)
-JSON_LINES = Reader(("*.jsonl",), _read_json_lines)
+JSON_LINES = Reader(("*.jsonl", "*.ndjson"), _read_json_lines)
+JSON = Reader(("*.json",), _read_json)
+COLUMNAR = Reader(("*.parquet", "*.arrow", "*.feather"), read_columnar)
+HTML = Reader(("*.html", "*.htm", "*.xhtml"), read_html)
+PDF = Reader(("*.pdf",), read_pdf)
+DOCX = Reader(("*.docx",), read_docx)
+PPTX = Reader(("*.pptx",), read_pptx)
+XLSX = Reader(("*.xlsx", "*.xlsm"), read_xlsx)
+RDF = Reader(("*.nt", "*.ttl", "*.turtle"), read_rdf)

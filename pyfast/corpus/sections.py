@@ -1,4 +1,4 @@
-"""Where the headings of a Markdown text are."""
+"""Where the headings and the tables of a Markdown text are."""
 
 import re
 from functools import cache
@@ -6,10 +6,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 _LINE_END = re.compile(r"\r\n?|\n")
 # Every heading has a line that opens with # or holds only = or -: texts without one are not even parsed.
 _MAYBE_HEADING = re.compile(r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\r\n]|\Z))", re.MULTILINE)
+# A line of dashes and bars, which stands below the header of every table.
+_MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
 
 
 class Heading(NamedTuple):
@@ -21,20 +24,63 @@ class Heading(NamedTuple):
     text: str
 
 
+class MarkdownTable(NamedTuple):
+    """A table: the offsets of its lines, its cells as written."""
+
+    start: int
+    end: int
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 @cache
-def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").disable("inline")  # blocks are all we need, and inlines most of the time
+def _parser(tables: bool = False) -> MarkdownIt:
+    parser = MarkdownIt("commonmark").disable("inline")  # blocks are all we need, and inlines most of the time
+    return parser.enable("table") if tables else parser
 
 
 def headings(text: str) -> list[Heading]:
     """The headings of a Markdown text, in order; those inside lists and quotes do not count."""
     if not _MAYBE_HEADING.search(text):
         return []
-    lines = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
-    tokens = _parser().parse(text)
+    return _headings(_parser().parse(text), _lines(text), 0)
+
+
+def layout(text: str, start: int = 0) -> tuple[list[Heading], list[MarkdownTable]]:
+    """The headings and the tables of a Markdown text from `start` on, but those inside lists and quotes."""
+    text = text[start:]
+    if not _MAYBE_HEADING.search(text) and not _MAYBE_TABLE.search(text):
+        return [], []
+    tokens, lines = _parser(tables=True).parse(text), _lines(text)
+    return _headings(tokens, lines, start), _tables(tokens, lines, start)
+
+
+def _lines(text: str) -> list[int]:
+    return [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
+
+
+def _tables(tokens: list[Token], lines: list[int], shift: int) -> list[MarkdownTable]:
+    found = []
+    rows: list[list[str]] = []
+    for token, following in pairwise(tokens):
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type in ("th_open", "td_open") and rows:
+            rows[-1].append(following.content)
+        elif token.type == "table_open":
+            place, rows = token.map if token.level == 0 else None, []
+        elif following.type == "table_close" and following.level == 0 and place and rows:
+            header, *data = map(tuple, rows)
+            start, end = lines[place[0]] + shift, lines[place[1]] + shift
+            found.append(MarkdownTable(start, end, header, tuple(data)))
+    return found
+
+
+def _headings(tokens: list[Token], lines: list[int], shift: int) -> list[Heading]:
     found = []
     for token, inline in pairwise(tokens):
         if token.type == "heading_open" and token.level == 0 and token.map:
             first, last = token.map
-            found.append(Heading(lines[first], lines[last], int(token.tag[1:]), inline.content))
+            depth = int(token.tag[1:])
+            found.append(Heading(lines[first] + shift, lines[last] + shift, depth, inline.content))
     return found

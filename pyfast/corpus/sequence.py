@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from pyfast import ops
 from pyfast.corpus import storage
-from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple
 from pyfast.corpus.levels import Level
+from pyfast.corpus.outlines import metadata_at, parse_outline
 from pyfast.corpus.rendering import (
     Fact,
     linear_fact,
@@ -88,6 +89,7 @@ class Corpus:
         self._kind = _array(documents, "kind").data
         header, links = documents.column("header"), documents.column("links")
         self._header_range, self._names = _offsets(header), _strings(header.values)
+        self._outlines: dict[int, Outline] = {}
         self._headers: dict[int, list[str]] = {}  # read once: every row of a table is rendered with them
         self._link_range, self._link_uris = _offsets(links), _strings(links.values.field("uri"))
         self._link_row, self._link_column = (links.values.field(name).to_numpy() for name in ("row", "column"))
@@ -149,7 +151,7 @@ class Corpus:
                 rows=tuple(map(tuple, self._rows(root))),
                 links=tuple((row, column, self._link_uris[first + k]) for k, (row, column) in enumerate(places)),
             )
-        return TextDocument(uri, title, self._text(root), markdown=kind == Kind.MARKDOWN)
+        return TextDocument(uri, title, self._text(root), kind == Kind.MARKDOWN, self._outline(source))
 
     def passages(self) -> NDArray[np.int64]:
         """Positions (int64) of the retrieval passages: paragraphs, table rows and subgraphs, if not blank."""
@@ -255,6 +257,22 @@ class Corpus:
             "offsets": [int(self.start[i]), int(self.end[i])],
             "snippet": self.content(i),
         }
+
+    def metadata(self, i: int) -> dict[str, Any]:
+        """What a segment's document says of itself; in a text also `page` (from 1) and `headings` above it.
+
+        What is not known has no key.
+        """
+        source = self._source[i]
+        if self._kind[source] not in (Kind.TEXT, Kind.MARKDOWN):
+            return {}
+        return metadata_at(self._outline(source), int(self.start[i]))
+
+    def _outline(self, source: int) -> Outline:
+        outline = self._outlines.get(source)
+        if outline is None:
+            outline = self._outlines[source] = parse_outline(self._sections[source])
+        return outline
 
     def fingerprint(self) -> str:
         """Hexadecimal digest of all that is stored: ids, content, titles, headers, links and times."""

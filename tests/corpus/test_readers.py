@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from pyfast.corpus import KnowledgeGraph, Reader, Table, TextDocument, Triple, encode, read
+from pyfast.corpus import (
+    Heading,
+    KnowledgeGraph,
+    Outline,
+    Reader,
+    Table,
+    TextDocument,
+    Triple,
+    Unread,
+    encode,
+    read,
+)
 from pyfast.corpus.readers import TRIPLES
 from pyfast.errors import InputError
 
@@ -25,14 +36,15 @@ def one(path: Path, data: str | bytes, **options: Any) -> list[Any]:
 def test_a_folder(tmp_path: Path) -> None:
     write(tmp_path, b__txt="text\r\n", a__md="intro\n\n# The *title*\nbody", c__PNG=b"\x89")
     write(tmp_path / "sub", my_table__csv="x,y\n1,2\n", triples_all__tsv="h\tr\tt\n")
-    skipped: list[Path] = []
-    assert list(read([tmp_path], skipped=skipped)) == [
-        TextDocument("a.md", "The *title*", "intro\n\n# The *title*\nbody", markdown=True),
+    unread: list[Unread] = []
+    title = Outline(headings=(Heading(7, 21, 1, "The *title*"),))
+    assert list(read([tmp_path], unread)) == [
+        TextDocument("a.md", "The *title*", "intro\n\n# The *title*\nbody", markdown=True, outline=title),
         TextDocument("b.txt", "b", "text\r\n"),
         Table("sub/my_table.csv", "my table", "", ("x", "y"), (("1", "2"),)),
         KnowledgeGraph("sub/triples_all.tsv", "triples all", (Triple("h", "r", "t"),)),
     ]
-    assert skipped == [tmp_path / "c.PNG"]
+    assert unread == [Unread(tmp_path / "c.PNG", "no reader is for such a file")]
 
 
 def test_uris_that_would_clash_get_the_folder_before_them(tmp_path: Path) -> None:
@@ -49,7 +61,8 @@ def test_uris_that_would_clash_get_the_folder_before_them(tmp_path: Path) -> Non
 def test_texts(tmp_path: Path, name: str) -> None:
     markdown = name == "x.md"
     for data, text in [(b"", ""), (b"\xef\xbb\xbfhi\n", "hi\n"), (b"a\r\n\x00\xe2\x82\xac", "a\r\n\0€")]:
-        assert one(tmp_path / name, data) == [TextDocument(name, "x", text, markdown)]
+        outline = Outline(headings=()) if markdown else Outline()
+        assert one(tmp_path / name, data) == [TextDocument(name, "x", text, markdown, outline)]
 
 
 def test_comma_separated(tmp_path: Path) -> None:
@@ -93,9 +106,9 @@ def test_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "line", "says"),
     [
-        ("x.txt", b"ok\nab\xff", 2, "offset 5"),
+        ("x.txt", "éèüö\nçab".encode() + b"\xff", 2, "offset 13"),
         ("x.md", b"\xef\xbb\xbf\xff", 1, "offset 3"),
-        ("x.csv", b"a,b\n1,2\n\xe9,1\n", 3, "offset 8"),
+        ("x.csv", "é,à,ü\n1,2\n".encode() + b"\xe9,1\n", 3, "offset 13"),
         ("triples.tsv", b"h\tr\tt\nh\tr\n", 2, "3 columns"),
         ("triples.tsv", b"h\tr\tt\n\nh\tr\tt\t1\n", 3, "4 columns"),
         ("x.jsonl", b'{"text": "x"}\n{"text": \n', 2, "not JSON"),
@@ -138,8 +151,8 @@ def test_bad_input(tmp_path: Path, name: str, data: bytes, line: int, says: str)
 def test_sources_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         list(read([tmp_path / "missing"]))
-    with pytest.raises(InputError, match=r"no reader is for such a file: pyfast reads \*\.csv"):
-        one(tmp_path / "x.pdf", "")
+    with pytest.raises(InputError, match=r"no reader is for such a file: pyfast reads \*\.arrow"):
+        one(tmp_path / "x.xyz", "")
 
 
 def test_what_is_read_can_be_encoded(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Readers of file formats, one file each. The rules are at `pyfast.corpus.readers`."""

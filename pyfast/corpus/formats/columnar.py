@@ -1,0 +1,47 @@
+"""Parquet and Arrow files: records, as those of JSON Lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyfast.corpus.documents import Document
+from pyfast.corpus.formats.limits import check_cells
+from pyfast.corpus.formats.names import title_of
+from pyfast.corpus.jsonl_documents import documents_of_records
+from pyfast.errors import InputError
+
+
+def read_columnar(uri: str, path: Path) -> Iterator[Document]:
+    """The documents, or the table, of a file's records."""
+    placed = ((f"{path}, row {number}", row) for number, row in enumerate(records(path), start=1))
+    return documents_of_records(uri, path, title_of(path), placed)
+
+
+def records(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet or Arrow file (the file format, the stream format or Feather). Raises InputError."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            with parquet.ParquetFile(path) as file:
+                check_cells(path, file.metadata.num_rows * file.metadata.num_columns)
+                for batch in file.iter_batches(batch_size=4096):
+                    yield from batch.to_pylist()
+            return
+        with pa.memory_map(str(path)) as source:
+            try:
+                file = pa.ipc.open_file(source)
+                batches = (file.get_batch(number) for number in range(file.num_record_batches))
+            except pa.ArrowInvalid:
+                source.seek(0)
+                batches = iter(pa.ipc.open_stream(source))
+            cells = 0
+            for batch in batches:
+                cells += batch.num_rows * batch.num_columns
+                check_cells(path, cells)
+                yield from batch.to_pylist()
+    except pa.ArrowException as error:
+        raise InputError(f"{path}: {' '.join(str(error).split())}") from error

@@ -1,0 +1,90 @@
+"""CSV and TSV: the delimiter and the quotes are found out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pyfast.corpus.documents import Document, Table
+from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.formats.names import title_of
+from pyfast.errors import InputError
+
+_DELIMITERS = [",", ";", "\t", "|"]
+_SAMPLE = 1 << 13
+
+
+def read_table(uri: str, path: Path) -> Iterator[Document]:
+    """The table of a file; its first line is the header."""
+    text = read_text(path)
+    yield table_of(uri, path, (row for _, row in rows(path, text, dialect_of(path, text))))
+
+
+def table_of(uri: str, path: Path, found: Iterable[tuple[str, ...]]) -> Table:
+    """A table whose first row is its header."""
+    header, *data = list(found) or [()]
+    return Table(uri, title_of(path), "", header, tuple(data))
+
+
+class PlainTabs(csv.excel_tab):
+    """Tabs and nothing else: quotes are part of the names in a knowledge graph."""
+
+    quoting = csv.QUOTE_NONE
+
+
+def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Line number and fields of every line that is not empty."""
+    csv.field_size_limit(sys.maxsize)
+    lines = csv.reader(io.StringIO(text, newline=""), dialect, strict=True)
+    while True:
+        try:
+            row = next(lines, None)
+        except csv.Error as error:
+            raise InputError(f"{path}, line {lines.line_num}: {error}") from error
+        if row is None:
+            return
+        if row:
+            yield lines.line_num, tuple(row)
+
+
+def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
+    """What a file's name says, if that makes columns of it; else what its first lines look like."""
+    named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
+    sample = text[:_SAMPLE]
+    if len(sample) < len(text):
+        sample = sample[: sample.rfind("\n") + 1] or sample
+    widths = _widths(sample, named)
+    others = [mark for mark in _DELIMITERS if mark != named.delimiter and mark in sample]
+    if not others or (len(widths) == 1 and widths != {1}):
+        return named
+    return _sniffed(sample) or named
+
+
+def _widths(sample: str, dialect: type[csv.Dialect]) -> set[int]:
+    try:
+        return {len(row) for row in csv.reader(io.StringIO(sample, newline=""), dialect) if row}
+    except csv.Error:
+        return set()
+
+
+def _sniffed(sample: str) -> type[csv.Dialect] | None:
+    """The dialect that clevercsv finds."""
+    from clevercsv.detect import Detector
+
+    try:
+        found: Any = Detector().detect(sample, delimiters=_DELIMITERS)
+    except Exception:  # it is a guess: of whatever the first lines hold
+        return None
+    if found is None or not found.delimiter:
+        return None
+    said = {
+        "delimiter": found.delimiter,
+        "quotechar": found.quotechar or None,
+        "escapechar": found.escapechar or None,
+        "quoting": csv.QUOTE_MINIMAL if found.quotechar else csv.QUOTE_NONE,
+    }
+    return type("Found", (csv.excel,), said)

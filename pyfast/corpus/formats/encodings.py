@@ -1,0 +1,87 @@
+"""The text of a file, whatever its encoding."""
+
+from __future__ import annotations
+
+import codecs
+import logging
+from pathlib import Path
+
+from pyfast.errors import InputError
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16's, with which it begins
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_SAMPLE = 1 << 16
+_WESTERN = "cp1252"
+_LOG = logging.getLogger("pyfast")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file: by its byte order mark, as UTF-8, or in the encoding that its bytes look like.
+
+    Raises InputError for damaged UTF-8, and where no encoding fits.
+    """
+    data = path.read_bytes()
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            return _decoded(data[len(bom) :], encoding, path, len(bom), data)
+    if (wide := _without_bom(data)) is not None:
+        return _decoded(data, wide, path, 0, data)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        if _mostly_utf8(data):
+            raise _fault(path, data, error.start, "UTF-8") from None
+        guessed = None if b"\0" in data else _detected(data, error.start)
+    if guessed is None:
+        raise InputError(f"{path}: no text in an encoding that pyfast knows; perhaps a binary file")
+    _LOG.info("%s: read as %s", path, guessed)
+    return _decoded(data, guessed, path, 0, data)
+
+
+def _without_bom(data: bytes) -> str | None:
+    """UTF-16 by its zeros, of which Western text has one in two bytes."""
+    half = len(data[:_SAMPLE]) // 2
+    if len(data) % 2 or not half:
+        return None
+    high, low = (data[first:_SAMPLE:2].count(0) for first in (0, 1))
+    if max(high, low) < half * 0.3 or min(high, low) > half * 0.1:
+        return None
+    return "utf-16-be" if high > low else "utf-16-le"
+
+
+def _decoded(data: bytes, encoding: str, path: Path, skipped: int, whole: bytes) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise _fault(path, whole, skipped + error.start, encoding.upper()) from None
+
+
+def _fault(path: Path, data: bytes, offset: int, encoding: str) -> InputError:
+    line = data.count(b"\n", 0, offset) + 1
+    return InputError(f"{path}, line {line}: not {encoding}: byte 0x{data[offset]:02x} at offset {offset}")
+
+
+def _mostly_utf8(data: bytes) -> bool:
+    """Whether it is UTF-8 with a few broken bytes: other encodings hardly ever look like UTF-8."""
+    text = data.decode(errors="replace")
+    broken = text.count("\ufffd")
+    return sum(map(text.count, "éèüöäßñçáíóúãâêôàïøåæœ–—’“”…€°")) > 2 * broken
+
+
+def _detected(data: bytes, at: int) -> str | None:
+    from charset_normalizer import from_bytes
+
+    start = max(at - _SAMPLE // 2, 0)
+    found = from_bytes(data[start : start + _SAMPLE])
+    best = found.best()
+    if best is None:
+        return None
+    # Encodings of one byte differ in a few characters, which a short text may not have: the likeliest is taken.
+    alike = {best.encoding, *best.could_be_from_charset}
+    names = {match.encoding for match in found}
+    return _WESTERN if _WESTERN in alike | names and not best.multi_byte_usage else best.encoding

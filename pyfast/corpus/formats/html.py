@@ -1,0 +1,28 @@
+"""HTML, as Markdown: its headings, lists and tables stay; scripts, styles, navigation and links' targets go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyfast.corpus.documents import Document
+from pyfast.corpus.formats.markdown import markdown_documents
+
+_LEFT_OUT = ["script", "style", "noscript", "template", "nav", "svg", "head"]
+
+
+def read_html(uri: str, path: Path) -> Iterator[Document]:
+    """The text of a page, and its tables. The page says its encoding."""
+    from bs4 import BeautifulSoup
+    from markdownify import MarkdownConverter
+
+    soup = BeautifulSoup(path.read_bytes(), "lxml")
+    title = soup.title.get_text(" ", strip=True) if soup.title else ""
+    for element in soup.find_all(_LEFT_OUT):
+        element.decompose()
+    plain: dict[str, Any] = {"escape_asterisks": False, "escape_underscores": False, "escape_misc": False}
+    text = MarkdownConverter(
+        heading_style="ATX", strip=["a", "img", "b", "strong", "em", "i", "code"], **plain
+    ).convert_soup(soup)
+    yield from markdown_documents(uri, path.stem, text.strip() + "\n", named=title)

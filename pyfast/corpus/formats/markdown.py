@@ -1,0 +1,67 @@
+"""Markdown: headings are sections, tables are tables, YAML front matter is metadata."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyfast.corpus.documents import Document, Outline, Table, TextDocument
+from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.sections import Heading, MarkdownTable, layout
+
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_MOST = 1 << 16  # characters of front matter
+
+
+def read_markdown(uri: str, path: Path) -> Iterator[Document]:
+    """The text of a file, and its tables."""
+    text = read_text(path)
+    about, end = _front_matter(text)
+    title = about.get("title")
+    yield from markdown_documents(
+        uri, path.stem, text, start=end, about=about, named=title if isinstance(title, str) else ""
+    )
+
+
+def markdown_documents(
+    uri: str, stem: str, text: str, *, start: int = 0, about: Mapping[str, Any] | None = None, named: str = ""
+) -> Iterator[Document]:
+    """A Markdown text from `start` on, and its tables as documents of their own, `uri#table-1` and so on."""
+    headings, tables = layout(text, start)
+    first = next((heading.text for heading in headings if heading.depth == 1 and heading.text), "")
+    title = named or first or stem
+    aside = [(0, start)] if start else []
+    outline = Outline(
+        headings=tuple(headings),
+        aside=(*aside, *((table.start, table.end) for table in tables)),
+        about=json.dumps(about, ensure_ascii=False, default=str) if about else "",
+    )
+    yield TextDocument(uri, title, text, markdown=True, outline=outline)
+    for number, table in enumerate(tables, start=1):
+        yield Table(f"{uri}#table-{number}", title, _section(headings, table), table.header, table.rows)
+
+
+def _section(headings: list[Heading], table: MarkdownTable) -> str:
+    """The heading that a table stands under; the title needs no repeating."""
+    above = [heading for heading in headings if heading.start < table.start and heading.depth > 1]
+    return above[-1].text if above else ""
+
+
+def _front_matter(text: str) -> tuple[Mapping[str, Any], int]:
+    """(what it says, where it ends); nothing and 0 where there is none."""
+    found = _FRONT_MATTER.match(text[:_MOST])
+    if found is None:
+        return {}, 0
+    import yaml
+
+    try:
+        # With aliases a few lines stand for gigabytes.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(found[1], yaml.SafeLoader)):
+            return {}, 0
+        said = yaml.safe_load(found[1])
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}, 0
+    return (said, found.end()) if isinstance(said, dict) else ({}, 0)

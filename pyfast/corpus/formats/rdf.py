@@ -1,0 +1,69 @@
+"""N-Triples and Turtle: a knowledge graph, its names the labels or the last parts of the IRIs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from pyfast.corpus.documents import Document, KnowledgeGraph, Triple
+from pyfast.corpus.formats.names import title_of
+from pyfast.errors import InputError
+
+_LABELS = ("http://www.w3.org/2000/01/rdf-schema#label", "http://www.w3.org/2004/02/skos/core#prefLabel")
+_LAST_PART = re.compile(r"[^/#:]+(?=[/#]*$)")
+
+
+def read_rdf(uri: str, path: Path) -> Iterator[Document]:
+    """The graph of a file. What a label says is the name of its IRI, and no fact of its own."""
+    import pyoxigraph
+
+    turtle = path.suffix.lower() in (".ttl", ".turtle")
+    format_ = pyoxigraph.RdfFormat.TURTLE if turtle else pyoxigraph.RdfFormat.N_TRIPLES
+    try:
+        found = [(it.subject, it.predicate, it.object) for it in pyoxigraph.parse(path=str(path), format=format_)]
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"{path}: {' '.join(str(error).split())}") from error
+    names = _Names()
+    for subject, predicate, said in found:
+        if predicate.value in _LABELS and isinstance(said, pyoxigraph.Literal):
+            names.label(subject, said)
+    facts = [
+        Triple(names.of(subject), names.of(predicate), names.of(said))
+        for subject, predicate, said in found
+        if predicate.value not in _LABELS
+    ]
+    yield KnowledgeGraph(uri, title_of(path), tuple(facts))
+
+
+class _Names:
+    """A name for each node, no two of them alike."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def label(self, node: Any, said: Any) -> None:
+        """Take a label; English before other languages."""
+        key = str(node)
+        if said.value.strip() and (key not in self._labels or (said.language or "en").startswith("en")):
+            self._labels[key] = said.value.strip()
+
+    def of(self, node: Any) -> str:
+        import pyoxigraph
+
+        if isinstance(node, pyoxigraph.Literal):
+            return str(node.value)
+        key = str(node)
+        name = self._names.get(key)
+        if name is None:
+            last = _LAST_PART.search(getattr(node, "value", key))
+            name = self._labels.get(key) or (unquote(last[0]).replace("_", " ") if last else key)
+            if name in self._taken:
+                name = f"{name} {key}"
+            self._taken.add(name)
+            self._names[key] = name
+        return name

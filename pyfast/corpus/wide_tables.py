@@ -1,0 +1,38 @@
+"""Wide tables, cut by columns: a row of thousands of cells is no passage that a model can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyfast.corpus.documents import Table
+
+COLUMNS = 64
+"""Columns of a table, at most"""
+
+
+def narrow(table: Table, columns: int) -> Iterator[Table]:
+    """The table, or the tables that it is cut into: `uri#columns-65-127` and so on.
+
+    Each begins with the first column, by which its rows are known, and has the names of its columns. Links stay
+    with their cells.
+    """
+    widest = max([len(table.header), *map(len, table.rows)])
+    if widest <= columns:
+        yield table
+        return
+    step = max(columns - 1, 1)
+    for start in range(1, widest, step):
+        stop = min(start + step, widest)
+        links = [
+            (row, column - start + 1 if column else 0, uri)
+            for row, column, uri in table.links
+            if start <= column < stop or (column == 0 and start == 1)
+        ]
+        yield Table(
+            f"{table.uri}#columns-{start + 1}-{stop}",
+            table.title,
+            table.section,
+            table.header[:1] + table.header[start:stop],
+            tuple(row[:1] + row[start:stop] for row in table.rows),
+            tuple(links),
+        )
