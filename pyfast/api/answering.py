@@ -34,6 +34,7 @@ from pyfast.engine import (
 )
 from pyfast.engine.events import ignore
 from pyfast.engine.outages import PATIENCE_S
+from pyfast.engine.question_files import as_path
 from pyfast.errors import InputError
 from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
@@ -41,7 +42,7 @@ from pyfast.systems import System
 from pyfast.systems.conversations import FollowUps
 
 QuestionLike = str | Mapping[str, Any] | Question
-ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | Path
+ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | str | Path
 _LOG = logging.getLogger("pyfast")
 QUESTIONS = "questions.jsonl"
 MINUTES = PATIENCE_S / 60
@@ -81,7 +82,8 @@ def answer(
 
     Args:
         questions: Strings, mappings (`id` and `question`, or a conversation's `id` and `turns`) or `Question`s,
-            from a list or any iterator; or the path of a file with one mapping a line. pyfast's own event loop
+            from a list or any iterator; or the path of a file with one in each line (JSON Lines, CSV) or row
+            (Parquet). A string that is no path of a file is one question. pyfast's own event loop
             reads an asynchronous iterator: give one that needs your loop to `Engine.answer_many`.
         index: An index, or its folder; `direct` and `cot` need none.
         llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or the text that names one. A model given as an
@@ -185,10 +187,10 @@ def answer(
     return carry_out(job, used, on_event=on_event, on_step=on_step, stop=stop)
 
 
-def read_in(
-    questions: Iterable[QuestionLike] | AsyncIterable[QuestionLike] | Path, limit: int | None
-) -> Questions:
+def read_in(questions: ManyQuestions, limit: int | None) -> Questions:
     """Read the questions once and check them; at most `limit`. Raises `InputError`."""
+    if isinstance(questions, str):
+        questions = as_path(questions) or [questions]
     if isinstance(questions, Path):
         return questions_in(questions, limit)
     if isinstance(questions, AsyncIterable):

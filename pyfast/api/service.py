@@ -32,9 +32,9 @@ from pyfast.engine import (
     read_prompts,
 )
 from pyfast.engine.models import Models
+from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
 from pyfast.errors import InputError
-from pyfast.jsonl import read_lines
 from pyfast.llm.roles import check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.systems import System
@@ -313,10 +313,12 @@ async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Questi
 
 async def _each(questions: ManyQuestions) -> AsyncIterator[QuestionLike]:
     """One after the other, whatever they are given as."""
-    if isinstance(questions, str | bytes | Mapping):
-        raise InputError("questions: expected a list of them; a file of questions is given as a pathlib.Path")
+    if isinstance(questions, bytes | Mapping):
+        raise InputError("questions: expected a text, a list of questions, or a file of them")
+    if isinstance(questions, str):
+        questions = as_path(questions) or [questions]
     if isinstance(questions, Path):
-        for _, line in read_lines(questions):
+        for _, line in read_question_records(questions):
             yield line
     elif isinstance(questions, AsyncIterable):
         async for given in questions:

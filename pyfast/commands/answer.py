@@ -29,7 +29,7 @@ from pyfast.commands.terminal import pairs, values
 
 
 def answer(
-    questions: Annotated[Path, typer.Argument(help="JSON lines with `id` and `question` (or `turns`).")],
+    questions: Annotated[Path, typer.Argument(help="JSON lines, CSV or Parquet: `id`, `question` (or `turns`).")],
     run: Annotated[Path, typer.Option(help="The folder of the run; one that was begun goes on.")],
     index: Annotated[Path | None, typer.Option(help="An index; `direct` and `cot` need none.")] = None,
     system: SystemName = "n2n",

@@ -121,6 +121,8 @@ _DOCUMENTS: dict[str, Callable[[str, JsonObject], Document]] = {"text": _text, "
 
 def _string(record: JsonObject, key: str, default: str | None = None) -> str:
     value = record.get(key, default)
+    if key == "id" and type(value) is int:
+        return str(value)
     if not isinstance(value, str):
         raise _Fault(f'"{key}" is {_shown(value)}, not a string' if key in record else f'there is no "{key}"')
     return value

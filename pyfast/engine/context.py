@@ -347,15 +347,15 @@ class Context:
         """The `k` best passages for a query. All queries that wait make one index search."""
         return self.call(search, query, k)
 
-    def retrieve_all(self, queries: Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
+    def retrieve_all(self, queries: str | Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
         """The `k` best passages for several queries together, each passage once.
 
         Args:
-            queries: The queries.
+            queries: The queries; a string is one.
             k: How many passages, at most.
             before: Pools that were retrieved earlier, to fuse with those of the queries.
         """
-        return self.call(search_and_fuse, (queries, before), k)
+        return self.call(search_and_fuse, ((queries,) if isinstance(queries, str) else queries, before), k)
 
     def evidence(self, pool: Pool) -> ScoredSegments:
         """The pool's passages as evidence for an answer."""

@@ -1,4 +1,4 @@
-"""Questions in: JSON lines with an `id` and a `question`, or conversations, with an `id` and `turns` of those."""
+"""Questions in, each with an `id` and a `question`, or conversations, with an `id` and `turns` of those."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
+from pyfast.engine.question_files import read_question_records, tidy
 from pyfast.errors import InputError
 from pyfast.files import write_atomically
-from pyfast.jsonl import read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Question:
 
 
 def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
-    """Stream the questions of a JSONL file. Further keys are ignored, blank lines skipped.
+    """Stream the questions of a file (see `question_files`). Further keys are ignored, blank lines skipped.
 
     Ids may repeat here: to compare them all takes memory for each, and `questions_in` does.
 
@@ -53,19 +53,20 @@ def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
 
 
 def _read(path: Path) -> Iterator[tuple[str, Question]]:
-    for place, record in read_lines(path):
+    for place, record in read_question_records(path):
         yield from _of_record(record, place)
 
 
 def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Question]]:
     """A question, or the turns of a conversation."""
+    record = tidy(record)
     turns = record.get("turns")
     if turns is None:
         yield place, Question(*_asked(record, place))
         return
     conversation = record.get("id")
     if not isinstance(conversation, str) or not conversation:
-        raise InputError(f"{place}: needs an `id`, a non-empty string")
+        raise InputError(f"{place}: needs an `id`, a text or a number")
     if not isinstance(turns, list) or not turns:
         raise InputError(f"{place}: `turns` needs to be a list that is not empty")
     for number, turn in enumerate(turns, start=1):
@@ -82,7 +83,7 @@ def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
     """The id and the text of a question or turn."""
     question_id, text = record.get("id"), record.get("question")
     if not isinstance(question_id, str) or not question_id:
-        raise InputError(f"{place}: needs an `id`, a non-empty string")
+        raise InputError(f"{place}: needs an `id`, a text or a number")
     if not isinstance(text, str) or not text.strip():
         raise InputError(f"{place}: needs a `question`, a non-empty string")
     return question_id, text
@@ -156,8 +157,8 @@ def _said(value: object) -> bytes:
 
 
 def _placed(given: Iterable[object]) -> Iterator[tuple[str, Question]]:
-    if isinstance(given, str | bytes | Mapping):
-        raise InputError("questions: expected a list of them; a file of questions is given as a pathlib.Path")
+    if isinstance(given, bytes | Mapping):
+        raise InputError("questions: expected a text, a list of questions, or a file of them")
     for number, it in enumerate(given, start=1):
         yield from read_question(it, number)
 

@@ -8,22 +8,22 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from pyfast.engine.question_files import read_question_records, tidy
 from pyfast.errors import InputError, first_fault
-from pyfast.jsonl import read_lines
 
 Lines = Path | Iterable[Mapping[str, Any]]
 """A file of JSON lines, or what would stand on them"""
 
 
 Read = Callable[[Path], Iterator[tuple[str, dict[str, Any]]]]
-"""`read_lines`, or what reads a file as it does"""
+"""`read_question_records`, or what reads a file as it does"""
 
 
-def placed(source: Lines, read: Read = read_lines) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def placed(source: Lines, read: Read = read_question_records) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(where it stands, the object) of each line."""
     if isinstance(source, Path):
-        return read(source)
-    return ((f"record {number}", line) for number, line in enumerate(source, start=1))
+        return ((place, tidy(line)) for place, line in read(source))
+    return ((f"record {number}", tidy(line)) for number, line in enumerate(source, start=1))
 
 
 class Named(BaseModel):
@@ -35,7 +35,7 @@ class Named(BaseModel):
 L = TypeVar("L", bound=Named)
 
 
-def read_records(source: Lines, kind: type[L], read: Read = read_lines) -> Iterator[L]:
+def read_records(source: Lines, kind: type[L], read: Read = read_question_records) -> Iterator[L]:
     """The records. Raises `InputError`, naming the line, for one of another kind, or with an id twice."""
     seen: set[str] = set()
     for place, line in placed(source, read):

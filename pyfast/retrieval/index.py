@@ -113,9 +113,9 @@ class Index:
         self._streams: dict[tuple[Level, ...], ops.Stream] = {}
         self.retriever = open_retriever(retriever, self) if isinstance(retriever, str) else retriever(self)
 
-    def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages for each query (fewer where fewer are found), best first."""
-        return self.retriever.search(queries, k)
+    def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
+        """The `k` best passages for each query (fewer where fewer are found), best first. A string is one."""
+        return self.retriever.search([queries] if isinstance(queries, str) else queries, k)
 
     def question_terms(self, question: str) -> list[int]:
         """The distinct term ids of a question, ascending: what `bridge_rank` masks."""

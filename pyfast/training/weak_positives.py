@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationError
 
+from pyfast.engine.question_files import read_question_records, tidy
 from pyfast.errors import InputError, first_fault
-from pyfast.jsonl import read_lines
 from pyfast.retrieval import Index
 
 _MOST_NAMED = 5  # documents: who names more has traced strings, and means not each of them
@@ -49,9 +49,9 @@ Positives = Mapping[int, float]
 def read_gold(path: Path) -> list[Gold]:
     """The questions of a file. Raises `InputError`, naming the line."""
     found: dict[str, Gold] = {}
-    for place, line in read_lines(path):
+    for place, line in read_question_records(path):
         try:
-            gold = Gold.model_validate(line)
+            gold = Gold.model_validate(tidy(line))
         except ValidationError as error:
             name, fault = first_fault(error)
             raise InputError(f"{place}: `{name}`: {fault}") from None

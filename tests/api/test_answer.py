@@ -109,12 +109,12 @@ def test_conversations_of_a_list_go_on(small: pyfast.Index, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("questions", "said"),
     [
-        ("Who?", "as a pathlib.Path"),
+        (b"Who?", "expected a text"),
         ([], "holds no question"),
         ([3], "question 1: expected a string"),
         (["  "], "question 1: needs a `question`"),
         ([{"id": "a", "question": "x"}] * 2, "question 2: the id 'a' came before"),
-        ([{"id": 1, "question": "x"}], "question 1: needs an `id`"),
+        ([{"id": 1.5, "question": "x"}], "question 1: needs an `id`"),
     ],
 )
 def test_questions_that_are_none(questions: Any, said: str) -> None:

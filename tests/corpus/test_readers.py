@@ -116,7 +116,7 @@ def test_records(tmp_path: Path) -> None:
         ("x.jsonl", b'{"text": "\\ud800"}\n', 1, "not JSON"),
         ("x.jsonl", b"[1]\n", 1, "not a JSON object"),
         ("x.jsonl", b'{"text": 3}\n', 1, '"text" is 3'),
-        ("x.jsonl", b'{"text": "x", "id": 3}\n', 1, '"id" is 3'),
+        ("x.jsonl", b'{"text": "x", "id": 3.5}\n', 1, '"id" is 3.5'),
         ("x.jsonl", b'{"text": "x", "title": ["a\\nb"]}\n', 1, '"title" is'),
         ("x.jsonl", b'{"kind": "text", "id": "a"}\n', 1, 'no "text"'),
         ("x.jsonl", b'{"kind": "image"}\n', 1, '"kind" is "image"'),

@@ -61,7 +61,7 @@ def test_the_whole_way(small: Index) -> None:
     assert "Guidance: the landing the moon a name is stated\n" in llm.users("select")[0]
     assert record.trace["ended"] == "sufficient" and len(record.trace["steps"]) == 1
     (piece,) = record.evidence
-    assert record.trace["supporting"] == [piece["id"]]
+    assert record.trace["supporting"] == [piece["segment"]]
     assert llm.users("head")[0].startswith("Evidence:\n[1] ") and QUESTION in llm.users("head")[0]
 
 
@@ -166,7 +166,7 @@ def test_the_trace_shows_windows_and_picks(small: Index) -> None:
             assert small.corpus.render(places[id]).startswith(line.partition(": ")[2].partition("…")[0])
         assert step["picked"] == [{"label": label, "id": step["window"][label - 1]} for label in (2, 1)]
     picked = {it["id"] for step in record.trace["steps"] for it in step["picked"]}
-    assert {piece["id"] for piece in record.evidence} <= picked  # so it tells which step a piece came from
+    assert {piece["segment"] for piece in record.evidence} <= picked  # so it tells which step a piece came from
 
 
 def test_halting(small: Index) -> None:
@@ -299,7 +299,7 @@ def test_a_broken_refinement_leaves_the_first_answer(small: Index) -> None:
     found = {"contradiction": True, "settle": "the year"}
     record = one(small, hseq(verify=found, head=lambda _: next(answers)), refine="1")
     assert record.answer == "Huygens" and record.trace["refinement"].startswith("head: malformed")
-    assert record.trace["supporting"] == [piece["id"] for piece in record.evidence]
+    assert record.trace["supporting"] == [piece["segment"] for piece in record.evidence]
 
 
 @pytest.mark.parametrize("budget", [Budget(calls=5), Budget(steps=10)], ids=["calls", "steps"])

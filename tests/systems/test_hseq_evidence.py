@@ -61,7 +61,7 @@ def run_and_check(index: Index, corpus: Path, questions: list[Question]) -> Coun
     levels: Counter[str] = Counter()
     for answered in run(index, roaming(), questions, "hseq", refine="2", steps="5"):
         assert answered.state == "answered", answered.reason
-        ids = [piece["id"] for piece in answered.evidence]
+        ids = [piece["segment"] for piece in answered.evidence]
         assert ids and len(set(ids)) == len(ids) and set(answered.trace["supporting"]) <= set(ids)
         places = [(piece["uri"], *piece["offsets"]) for piece in answered.evidence]
         assert places == sorted(places)

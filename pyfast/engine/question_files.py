@@ -1,0 +1,78 @@
+"""Files of questions: JSON lines, CSV, TSV and Parquet, a question or a conversation in each line or row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pyfast.corpus.formats.columnar import records
+from pyfast.corpus.formats.delimited import dialect_of, rows
+from pyfast.corpus.formats.encodings import read_text
+from pyfast.jsonl import read_lines
+
+SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather")
+
+
+def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(its place, the object) of each line or row that is not empty.
+
+    In CSV a cell that begins with a bracket is JSON, such as a list of answers. Raises InputError for what cannot
+    be read.
+    """
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        return _of_table(path)
+    if suffix in (".parquet", ".arrow", ".feather"):
+        given = ({name: value for name, value in row.items() if value is not None} for row in records(path))
+        return ((f"{path}, row {number}", row) for number, row in enumerate(given, start=1))
+    return read_lines(path)
+
+
+def _of_table(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    text = read_text(path)
+    header: tuple[str, ...] | None = None
+    for line, row in rows(path, text, dialect_of(path, text)):
+        if header is None:
+            header = tuple(name.strip() for name in row)
+        else:
+            yield (
+                f"{path}, line {line}",
+                {name: _value(cell) for name, cell in zip(header, row, strict=False) if cell},
+            )
+
+
+def _value(cell: str) -> Any:
+    if not cell.startswith(("[", "{")):
+        return cell
+    try:
+        return orjson.loads(cell)
+    except orjson.JSONDecodeError:
+        return cell
+
+
+def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with an `id` that is a number as text, and `answers` that are one text as a list of it."""
+    found = dict(record)
+    if type(found.get("id")) is int:
+        found["id"] = str(found["id"])
+    if isinstance(found.get("answers"), str):
+        found["answers"] = [found["answers"]]
+    if isinstance(found.get("turns"), list):
+        found["turns"] = [tidy(turn) if isinstance(turn, Mapping) else turn for turn in found["turns"]]
+    return found
+
+
+def as_path(given: str) -> Path | None:
+    """The path of a file of questions that a text names: one that exists, or that ends as such files do."""
+    if "\n" in given or len(given) > 4096:
+        return None
+    path = Path(given)
+    if path.suffix.lower() in SUFFIXES and " " not in path.suffix:
+        return path
+    try:
+        return path if path.is_file() else None
+    except OSError:
+        return None
