@@ -28,7 +28,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 # vLLM for the CPU is to be had for Linux on x86-64; `make test-all VLLM=off` does without it there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test test-vllm test-slow test-all lint bench fuzz recall cuda-report gpu-check env env-vllm clean
+.PHONY: demo test test-vllm test-slow test-all lint docs bench fuzz recall cuda-report gpu-check env env-vllm clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -58,8 +58,13 @@ lint: $(CHECKED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(MAKE) docs
 	$(BIN)/clang-format --dry-run --Werror $$(find csrc bindings examples tests -name '*.[ch]pp' -o -name '*.cu*')
 	$(if $(shell command -v nvcc),$(BIN)/python benchmarks/cuda_report.py > /dev/null,@echo "kernels not compiled: no nvcc")
+
+# The documentation site, into build/site. A warning is an error.
+docs: $(CHECKED)
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
 
 bench: $(TESTED)
 	$(BIN)/python -c '$(ASKS)' bench > $(VENV)/bench.txt
@@ -126,7 +131,7 @@ $(VLLM_READY): pyproject.toml
 
 # What checks is pinned in pyproject.toml.
 $(CHECKED): $(TESTED)
-	$(BIN)/python -c '$(ASKS)' dev > $(VENV)/dev.txt
+	$(BIN)/python -c '$(ASKS)' dev docs > $(VENV)/dev.txt
 	$(BIN)/python $(PIP) --requirement $(VENV)/dev.txt
 	touch $@
 

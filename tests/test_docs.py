@@ -1,0 +1,176 @@
+"""The documentation: every code block runs, the notebook too, and the built site needs no network.
+
+A block runs as it stands, in its page's order, in a folder with the example corpus and its index. Only the
+server's address and the embedded model (by `instant`) are replaced. A block that cannot run says why in a
+comment above it: `<!-- not run: it installs packages -->`. The file of a block is named in a comment too:
+`<!-- file: NAME -->`.
+"""
+
+import ast
+import asyncio
+import importlib
+import inspect
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hostile_server import hostile
+from typer.testing import CliRunner
+
+import pyfast
+from pyfast.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+SERVER = "http://127.0.0.1:8000"
+_BLOCK = re.compile(
+    r"(?:<!-- (not run|file): ([^\n]*?) -->\n)?^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
+
+
+class Block(NamedTuple):
+    """A block of commands or code, and what stands above it."""
+
+    mark: str
+    """`not run`, `file`, or empty"""
+    why: str
+    """The reason, or the file's name"""
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*(part or "" for part in match)) for match in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+RUN = [page for page in PAGES if any(block.mark != "not run" for block in blocks(page))]
+
+
+def test_most_pages_have_blocks_that_run() -> None:
+    assert len(RUN) > 12
+    left_out = {f"{page.name}: {block.why}" for page in PAGES for block in blocks(page) if block.mark == "not run"}
+    assert all(len(reason) > 20 for reason in left_out), "each says why"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A server that answers at once, with the right form and no meaning."""
+    with hostile("--weights", "good=1") as url:
+        yield url
+
+
+@pytest.fixture
+def place(examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder that the pages speak of, with `corpus` and `questions.jsonl`."""
+    shutil.copytree(examples / "corpus", tmp_path / "corpus")
+    shutil.copy(examples / "questions.jsonl", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:  # what the page has as files of its own
+        if (tmp_path / f"{name}.py").exists():
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_its_blocks_run(
+    page: Path, place: Path, small: pyfast.Index, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
+    if "--out IDX" not in page.read_text(encoding="utf-8"):
+        shutil.copytree(small.folder, place / "IDX")
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks(page):
+        text = block.text.replace(SERVER, server).replace('"embedded"', '"instant"')
+        if block.mark == "file":
+            (place / block.why).write_text(text)
+            importlib.invalidate_caches()
+        elif block.mark == "not run":
+            continue
+        elif block.language == "sh":
+            run_commands(text)
+        else:
+            run_python(text, f"{page.name}", names)
+
+
+def run_commands(text: str) -> None:
+    """Each `pyfast` command in this process; `export` sets a variable; nothing else stands in such a block."""
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if not words or words[0] == "export":
+            continue
+        assert words[0] == "pyfast", line
+        asks = words[1] in ("ask", "answer", "judge") and "--llm" not in words
+        done = CliRunner().invoke(app, [*words[1:], *(["--llm", "instant"] if asks else [])])
+        if done.exit_code and isinstance(done.exception, Exception):
+            raise done.exception
+        assert not done.exit_code, f"{line}\n{done.output}"
+
+
+def run_python(text: str, name: str, names: dict[str, object]) -> None:
+    """As a script's next lines, or a notebook's next cell: `await` may stand at the top."""
+    code = compile(text, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(eval(code, names))  # noqa: S307  (our own documentation)
+    else:
+        exec(code, names)  # noqa: S102
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_its_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+        made = {"tutorial.md": "tutorial.ipynb", "contributing.md": "../CONTRIBUTING.md"}
+        made |= {"changes.md": "../CHANGELOG.md", "command-line.md": "../hooks.py"}
+        if not link.startswith("http"):
+            target = page.parent / link
+            assert target.exists() or (target.parent / made.get(target.name, "no such")).exists(), link
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 120
+
+
+def test_the_notebook_runs(examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a kernel of Jupyter, with the embedded model; its cells print as many lines as are stored in it."""
+    from nbclient import NotebookClient
+    from nbformat import read
+
+    shutil.copytree(examples, tmp_path / "examples")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    stored = read(DOCS / "tutorial.ipynb", 4)
+    book = read(DOCS / "tutorial.ipynb", 4)
+    NotebookClient(book, timeout=600, resources={"metadata": {"path": str(tmp_path / "examples")}}).execute()
+    for cell, before in zip(book.cells, stored.cells, strict=True):
+        if cell.cell_type == "code":
+            assert printed(cell) and len(printed(cell)) == len(printed(before)), cell.source
+
+
+def printed(cell: dict[str, list[dict[str, str]]]) -> list[str]:
+    out = [output for output in cell["outputs"] if output.get("name") == "stdout"]
+    return "".join(output["text"] for output in out).splitlines()
+
+
+def test_the_site_loads_nothing_from_the_network(tmp_path: Path) -> None:
+    """Built as `make docs` does. Links that a reader may follow can lead anywhere."""
+    config = pytest.importorskip("mkdocs.config")
+    from mkdocs.commands.build import build
+
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"
+    build(config.load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path), strict=True))
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > 30
+    for path in pages:
+        html = path.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"([^\"]+)", html)
+        loaded += re.findall(r"<link\b[^>]*\bhref=\"([^\"]+)", html)
+        assert [url for url in loaded if re.match(r"(https?:)?//", url)] == [], path.name
+    assert json.loads((tmp_path / "search" / "search_index.json").read_text())["docs"]
