@@ -1,6 +1,6 @@
 # `make demo` and `make test` set up all they need: a virtual environment in .venv, the package with its native core,
-# the embedded model; for `make test` also torch. `make test-vllm` adds vLLM in .venv-vllm, for it wants other versions
-# of much. They ask for Python 3.11 or newer, a C++20 compiler, CMake and make.
+# the embedded model; for `make test` also torch. `make test-vllm` adds vLLM in .venv-vllm, because it needs other
+# versions of many packages. They ask for Python 3.11 or newer, a C++20 compiler, CMake and make.
 
 PYTHON ?= python3
 VENV := .venv
@@ -25,7 +25,7 @@ ASKS := import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb")
 WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# vLLM for the CPU is to be had for Linux on x86-64; `make test-all VLLM=off` does without it there too.
+# vLLM for the CPU exists for Linux on x86-64; `make test-all VLLM=off` leaves it out there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
 .PHONY: demo test test-vllm test-slow test-all lint docs bench fuzz recall cuda-report gpu-check env env-vllm clean
@@ -45,7 +45,7 @@ test-all: $(TESTED)
 	$(PYTEST)
 	$(MAKE) test-vllm SUITES=--all
 
-# One engine takes all cores: one test at a time. SUITES=vllm for the slow ones too, whatever has changed.
+# One engine takes all cores: one test at a time. SUITES=vllm for all slow ones too.
 ifeq ($(VLLM),on)
 test-vllm: $(TESTED) $(VLLM_READY)
 	suites=$$($(VLLM_BIN)/python tests/suites.py $(SUITES)) && $(VLLM_BIN)/python -m pytest -m "not slow or $$suites" tests/vllm
@@ -75,7 +75,7 @@ bench: $(TESTED)
 cuda-report: $(READY)
 	$(BIN)/python benchmarks/cuda_report.py
 
-# For whoever has an NVIDIA GPU, and nvcc: the ops there against those on the CPU, then beside their peers. torch for
+# If you have an NVIDIA GPU and nvcc: the ops there against those on the CPU, then beside their peers. torch for
 # CUDA, as its package index has it, and CuPy of the same CUDA. All environments share the one native core, and another
 # may have built it last, without its GPU ops: it is built each time.
 gpu-check:
@@ -117,7 +117,7 @@ $(TESTED): $(NATIVE)
 
 # The package is that of the main environment, with its native core and, beside it, its entry points: nothing is built
 # again. Until then nothing of the main environment is used: both may be made at once.
-# Vision and audio packages are of no use here, and where they do not fit the torch they break its import; without
+# Vision and audio packages are not needed here, and if they do not fit the torch they break its import; without
 # triton vLLM need not say that it has no use for it. gguf and accelerate convert the embedded model.
 $(VLLM_READY): pyproject.toml
 	$(PYTHON) -m venv $(VLLM_VENV)

@@ -2,7 +2,7 @@
 
 The million is HybridQA 39 times over. Terms that 5 documents or fewer hold, names for the most part, are each
 copy's own; the others are the same in all copies, and so as frequent as in a corpus of that size, but in each copy
-they are dealt out to the documents anew, so that no document is another one's double.
+they are dealt out to the documents again, so that no document is another one's double.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def main(who: str, *size: str) -> None:
     step = steps(*map(int, size))[who == "pyg"]  # type: ignore[arg-type]
     ctypes.CDLL(None).malloc_trim(0)  # what is free already shall not hide what is asked for
     before = memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
     results = sum(result.nbytes for result in step()) / 1e6
     print(memory("VmHWM") - before - results, results)
 

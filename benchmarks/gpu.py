@@ -136,7 +136,7 @@ def cupy_graphs(X: csr_array, graph: Any) -> float | None:
 
 
 def cugraph_ranks(graph: Any) -> float | None:
-    """cuGraph's PageRank of all pools as one graph: other ranks, for it is one walk, but the same work."""
+    """cuGraph's PageRank of all pools as one graph: other ranks, because it is one walk, but the same work."""
     cugraph, cudf = peer("cugraph"), peer("cudf")
     if cugraph is None or cudf is None:
         return None

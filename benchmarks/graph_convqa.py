@@ -1,4 +1,4 @@
-"""Does the graph help? graph_convqa beside the text-only fine-tune and the model as it comes, on held-back turns.
+"""Does the graph help? graph_convqa beside the text-only fine-tune and the untrained model, on held-back turns.
 
     python benchmarks/graph_convqa.py MODEL OUT                      # all three, one after the other; goes on
     python benchmarks/graph_convqa.py MODEL OUT --only graph         # one of them, say in a process of its own
@@ -37,7 +37,7 @@ from pyfast.training.loop import Point, Schedule
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")) / "convmix"
 VARIANTS = ("zero-shot", "text", "graph", "graph-only")
-"""The model as it comes; the text-only fine-tune; the graph beside the tokens; the graph alone, as in the paper"""
+"""The untrained model; the text-only fine-tune; the graph beside the tokens; the graph alone, as in the paper"""
 
 
 def answerable(split: str, paraphrases: bool, most: int) -> Iterator[dict[str, Any]]:

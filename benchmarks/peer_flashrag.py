@@ -56,7 +56,7 @@ STEPS = 2
 
 
 class Settings(dict[str, Any]):
-    """FlashRAG's settings. What is not set is None; its own Config wants a file that its package lacks."""
+    """FlashRAG's settings. What is not set is None; its own Config needs a file that its package lacks."""
 
     def __missing__(self, name: str) -> None:
         return None
@@ -177,7 +177,7 @@ def pipelines(settings: Settings, generator: Any) -> dict[str, Any]:
 
 
 def runner(pipeline: Any, settings: Settings, questions: list[dict[str, Any]]) -> Callable[[int], Any]:
-    """A function that answers the first `count` questions anew."""
+    """A function that answers the first `count` questions again."""
     from flashrag.dataset import Dataset
     from flashrag.dataset.dataset import Item
 

@@ -68,9 +68,9 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is none
         from pyfast.extras import explained
 
         with explained():
-            found = import_module(f"pyfast.{name}") if place is None else getattr(import_module(place), name)
-        globals()[name] = found
-        return found
+            value = import_module(f"pyfast.{name}") if place is None else getattr(import_module(place), name)
+        globals()[name] = value
+        return value
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

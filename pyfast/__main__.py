@@ -7,7 +7,7 @@ import sys
 
 def main() -> None:
     """Entry point: `pyfast.cli.main`, whose modules take half a second to load."""
-    # An exception would come out of whatever is being imported, and some of that would go on without it.
+    # An exception would come out of the import in progress, and some of that would go on without it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     from pyfast.errors import MissingPackageError

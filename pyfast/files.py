@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all: written aside, brought to the disk, renamed."""
+"""Files and folders that appear complete or not at all: written aside, brought to the disk, renamed."""
 
 from __future__ import annotations
 

@@ -49,18 +49,18 @@ def load(kind: Kind, name: str) -> Any:
     Raises:
         InputError: There is no such plug-in, or its module cannot be imported.
     """
-    found = _registered(kind).get(name)
-    if found is None and ":" not in name:
+    entry = _registered(kind).get(name)
+    if entry is None and ":" not in name:
         what = kind.removesuffix("s")
         raise InputError(f"unknown {what} {name!r}; there are: {', '.join(names(kind))}, or MODULE:NAME")
-    module, _, attribute = (found.value if found is not None else name).partition(":")
+    module, _, attribute = (entry.value if entry is not None else name).partition(":")
     try:
         loaded: Any = import_module(module)
         for part in attribute.split("."):
             loaded = getattr(loaded, part)
     except ModuleNotFoundError as error:
-        if found is not None and module.startswith(_OWN_PACKAGE):
-            raise  # a missing extra: whoever asked for it says how to install it
+        if entry is not None and module.startswith(_OWN_PACKAGE):
+            raise  # a missing extra: the caller says how to install it
         raise InputError(f"{name}: cannot be imported: {error}") from error
     except (AttributeError, ImportError, ValueError) as error:
         raise InputError(f"{name}: cannot be imported: {error}") from error
@@ -71,7 +71,7 @@ def load(kind: Kind, name: str) -> Any:
 def _registered(kind: Kind) -> dict[str, EntryPoint]:
     """The entry points of a kind by name, pyfast's own first: nobody takes a name that is taken."""
     every = sorted(entry_points(group=f"pyfast.{kind}"), key=lambda it: not it.value.startswith(_OWN_PACKAGE))
-    found: dict[str, EntryPoint] = {}
+    entries: dict[str, EntryPoint] = {}
     for point in every:
-        found.setdefault(point.name, point)
-    return found
+        entries.setdefault(point.name, point)
+    return entries

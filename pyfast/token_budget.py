@@ -42,18 +42,18 @@ def fit_last(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Sequenc
 def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str]:
     """Texts that can say less, in about `budget` characters together, each with a line end behind it.
 
-    What is short is said whole; the long ones share what it leaves.
+    Short texts stay whole; the long ones share what is left.
 
     Args:
         texts: Each gives its text in about so many characters; None: whole.
         budget: Characters.
     """
     sizes = [len(text(None)) for text in texts]
-    said = [""] * len(texts)
+    shares = [""] * len(texts)
     for left, i in zip(range(len(texts), 0, -1), sorted(range(len(texts)), key=sizes.__getitem__), strict=True):
-        said[i] = texts[i](max(budget // left - 1, 0))
-        budget -= len(said[i]) + 1
-    return said
+        shares[i] = texts[i](max(budget // left - 1, 0))
+        budget -= len(shares[i]) + 1
+    return shares
 
 
 def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:

@@ -196,7 +196,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     command += ["answer", str(questions), "--system", "direct", "--llm", "instant", "--run", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert "journal.sqlite: disk I/O error; the same command goes on" in done.stderr
+    assert "journal.sqlite: disk I/O error; the same command resumes" in done.stderr
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
@@ -212,7 +212,11 @@ def test_a_stopped_run_keeps_whole_lines(tmp_path: Path, sent: signal.Signals) -
         time.sleep(0.02)
     run.send_signal(sent)
     _, told = run.communicate(timeout=60)
-    assert run.returncode == 130 and "finishing what is in work" in told and "the same command goes on" in told
+    assert (
+        run.returncode == 130
+        and "finishing the questions in progress" in told
+        and "the same command resumes" in told
+    )
     records = [json.loads(line) for line in answers.read_text().splitlines()]
     assert [record["id"] for record in records] == [str(i) for i in range(len(records))]
     assert 0 < len(records) < 400_000

@@ -52,7 +52,7 @@ def test_a_lost_terminal_ends_a_run_that_can_be_resumed(tmp_path: Path, sent: si
         session.until(lambda: session.lines() > 50)
         session.send(sent)
         assert session.ended() == ENDED[sent]
-        assert session.told == f"pyfast: ended by {sent.name}; the same command goes on with {folder}\n"
+        assert session.told == f"pyfast: ended by {sent.name}; the same command resumes {folder}\n"
         assert 50 < session.lines() < 300
         ids = [json.loads(line)["id"] for line in (folder / "answers.jsonl").read_bytes().splitlines()[:-1]]
         assert ids == [str(i) for i in range(len(ids))]

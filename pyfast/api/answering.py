@@ -199,12 +199,12 @@ def read_in(questions: ManyQuestions, limit: int | None) -> Questions:
 
 
 async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) -> list[QuestionLike]:
-    found: list[QuestionLike] = []
+    collected: list[QuestionLike] = []
     async for question in questions:
-        found.append(question)
-        if len(found) == limit:
+        collected.append(question)
+        if len(collected) == limit:
             break
-    return found
+    return collected
 
 
 def begin(job: Job, restart: bool = False) -> None:

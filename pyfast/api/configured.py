@@ -36,10 +36,10 @@ class ConfiguredSystem:
     @property
     def roles(self) -> dict[Role, tuple[str, ...]]:
         """The roles that it uses, with the names of their prompts."""
-        found = dict(self.system.roles)
+        roles = dict(self.system.roles)
         for prompt in PROMPTS[self.follow_ups]:
-            found[prompt.role] = (*found.get(prompt.role, ()), prompt.name)
-        return found
+            roles[prompt.role] = (*roles.get(prompt.role, ()), prompt.name)
+        return roles
 
     def described(self) -> dict[str, Any]:
         """Its settings, as run.toml records them."""

@@ -74,7 +74,7 @@ def build_knowledge(
         restart: Put an extraction that was stopped aside; what is in the graph already stays.
         retry_failed: Try again the chunks that failed.
         on_event: Called with each `pyfast.engine.Event` of the extraction, from another thread.
-        stop: Once set, no chunk is begun any more, and `RunError` is raised; the same call goes on.
+        stop: Once set, no new chunk starts, and `RunError` is raised; the same call resumes.
 
     Returns:
         The graph: `len` of it is the number of triples.
@@ -107,13 +107,13 @@ def build_knowledge(
         job = replace(job, outage_seconds=60 * not_negative("outage", outage))
         begin(job)
         run = carry_out(job, used, on_event=on_event, stop=stop)
-        found, session = run.status, run.session
-        if found.ended < found.questions:
-            raise RunError(f"{job.folder}: stopped with {found.questions - found.ended} chunks left")
+        status, session = run.status, run.session
+        if status.ended < status.questions:
+            raise RunError(f"{job.folder}: stopped with {status.questions - status.ended} chunks left")
         assert session is not None
         _LOG.info(
             "%d chunks extracted: %d LLM calls, %d tokens in, %d out",
-            found.questions,
+            status.questions,
             session.llm_calls,
             session.prompt_tokens,
             session.completion_tokens,

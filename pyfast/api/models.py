@@ -100,8 +100,8 @@ def _share_engines(llms: Iterable[LLM]) -> None:
         return
     from pyfast.llm.vllm import Vllm
 
-    found = [llm for llm in distinct if isinstance(llm, Vllm)]
-    for one, other in combinations(found, 2):
+    engines = [llm for llm in distinct if isinstance(llm, Vllm)]
+    for one, other in combinations(engines, 2):
         other.share_engine(one)
 
 

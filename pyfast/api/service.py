@@ -150,7 +150,8 @@ class Engine:
             LLMUnavailableError: The model cannot be reached any more.
         """
         past = tuple(
-            (Question(f"turn {number}", asked), Answer(said)) for number, (asked, said) in enumerate(history, 1)
+            (Question(f"turn {number}", asked), Answer(answer))
+            for number, (asked, answer) in enumerate(history, 1)
         )
         turns = [turn for _, turn in read_question(question, 1)]
         if len(turns) != 1:
@@ -233,8 +234,8 @@ class Engine:
         at_least_one("k", k)
         context = Context(runtime, Question("retrieve", query))
         pool = await context.call(search, query, k)
-        found = await context.call(cite, evidence_of(runtime.required_index(), pool))
-        return [Evidence.read(item) for item in orjson.loads(found)]
+        evidence = await context.call(cite, evidence_of(runtime.required_index(), pool))
+        return [Evidence.read(item) for item in orjson.loads(evidence)]
 
     def _entered(self) -> Runtime:
         if self._runtime is None:
@@ -312,7 +313,7 @@ async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Questi
 
 
 async def _each(questions: ManyQuestions) -> AsyncIterator[QuestionLike]:
-    """One after the other, whatever they are given as."""
+    """One after the other, from any kind of iterable."""
     if isinstance(questions, bytes | Mapping):
         raise InputError("questions: expected a text, a list of questions, or a file of them")
     if isinstance(questions, str):

@@ -54,8 +54,8 @@ class Verification:
     def summary(self) -> str:
         """One line: the folder, how many checks, and which of them failed."""
         failed = [check.name for check in self.checks if not check.passed]
-        found = f"damaged: {', '.join(failed)}" if failed else "whole"
-        return f"{self.path}: {self.kind}, {len(self.checks)} checks: {found}"
+        result = f"damaged: {', '.join(failed)}" if failed else "whole"
+        return f"{self.path}: {self.kind}, {len(self.checks)} checks: {result}"
 
 
 def verify(path: str | Path) -> Verification:
@@ -134,10 +134,10 @@ def _run(folder: Path, within: str = "") -> Iterator[Check]:
 
 
 def _questions(path: Path, recorded: object) -> str:
-    found = questions_in(path)
-    if found.digest != recorded:
+    questions = questions_in(path)
+    if questions.digest != recorded:
         raise _FoundError(f"other questions than those of {CONFIGURATION}")
-    return f"{found.count} questions"
+    return f"{questions.count} questions"
 
 
 def _journal(folder: Path, total: int) -> str:
@@ -193,14 +193,16 @@ def _traces(folder: Path, traces: list[str], answers: int) -> str:
     return f"{len(traces)} lines, as the journal knows them{_compare(folder, 'trace', traces)}"
 
 
-def _compare(folder: Path, column: str, found: list[str]) -> str:
+def _compare(folder: Path, column: str, digests: list[str]) -> str:
     """How many lines the journal has no digest of, for a message. Raises `_FoundError` for another digest."""
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         known = dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
-    other = [number for number, line in enumerate(found, start=1) if known.get(number - 1, "") not in (None, line)]
+    other = [
+        number for number, line in enumerate(digests, start=1) if known.get(number - 1, "") not in (None, line)
+    ]
     if other:
         raise _FoundError(f"{len(other)} lines are not what was written, the first is line {other[0]}")
-    unknown = sum(known[number] is None for number in range(len(found)))
+    unknown = sum(known[number] is None for number in range(len(digests)))
     return f", but for {unknown} that it has no digests of" if unknown else ""
 
 

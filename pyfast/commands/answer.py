@@ -30,7 +30,7 @@ from pyfast.commands.terminal import pairs, values
 
 def answer(
     questions: Annotated[Path, typer.Argument(help="JSON lines, CSV or Parquet: `id`, `question` (or `turns`).")],
-    run: Annotated[Path, typer.Option(help="The folder of the run; one that was begun goes on.")],
+    run: Annotated[Path, typer.Option(help="The folder of the run. If it exists, the run resumes.")],
     index: Annotated[Path | None, typer.Option(help="An index; `direct` and `cot` need none.")] = None,
     system: SystemName = "n2n",
     llm: Llm = EMBEDDED,
@@ -67,7 +67,7 @@ def answer(
         typer.Option("--strict", help="Fail a question whose system would go on without an answer."),
     ] = False,
 ) -> None:
-    """Answer questions, or go on with a run that was stopped."""
+    """Answer questions, or resume a run."""
     import pyfast
 
     settings = {**pairs("--set", setting), **({"shared_updates": "on"} if shared_updates else {})}

@@ -68,15 +68,15 @@ def _print_answer(record: Record, index: Index) -> None:
         print(lines(record.answer or ""))
     elif record.state == "abstained":
         print("no answer: the evidence does not tell")
-    for number, found in enumerate(record.evidence, start=1):
-        title, score = index.title(found.uri), "" if found.score is None else f", score {found.score:.3f}"
-        place = f"{title} ({found.uri})" if title else found.uri
-        print(f"\n{number}. {plain(place)}{score}\n   {_cut(found.line, _SNIPPET)}")
+    for number, item in enumerate(record.evidence, start=1):
+        title, score = index.title(item.uri), "" if item.score is None else f", score {item.score:.3f}"
+        place = f"{title} ({item.uri})" if title else item.uri
+        print(f"\n{number}. {plain(place)}{score}\n   {_cut(item.line, _SNIPPET)}")
 
 
 @contextlib.contextmanager
 def _shown(spec: str) -> Iterator[tuple[OnEvent, OnStep]]:
-    """What shows events and steps on stderr: a line for each step that ended; on a terminal what is in work."""
+    """Show events and steps on stderr: a line for each finished step; on a terminal the steps in progress."""
     from rich.text import Text
 
     screen = console()

@@ -21,7 +21,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {("knowledge", "unite"): ("kn
 
 
 def renamed_arguments(arguments: Sequence[str]) -> list[str]:
-    """The command line with today's names; each old one is told on stderr."""
+    """The command line with today's names; stderr names each old one."""
     before = tuple(arguments[:2])
     command = COMMANDS.get(before, before)
     if command != before:

@@ -11,15 +11,16 @@ def doctor() -> None:
 
     from pyfast.api.environment import describe_environment
 
-    found, screen = describe_environment(), console(stderr=False)
-    print(f"pyfast {found.pyfast}, Python {found.python}, {found.machine}, {found.cores} cores")
-    print(f"GPU ops: {'built' if found.has_gpu_ops else 'not built'}")
-    print(f"GPU: {found.gpu_problem or '; '.join(found.gpus)}")
+    environment, screen = describe_environment(), console(stderr=False)
+    machine = f"{environment.machine}, {environment.cores} cores"
+    print(f"pyfast {environment.pyfast}, Python {environment.python}, {machine}")
+    print(f"GPU ops: {'built' if environment.has_gpu_ops else 'not built'}")
+    print(f"GPU: {environment.gpu_problem or '; '.join(environment.gpus)}")
     packages = Table("package", "version", "for")
-    for package in found.packages:
+    for package in environment.packages:
         packages.add_row(package.name, package.version or "not installed", package.use)
     screen.print(packages)
     ops = Table("op", "arrays on the CPU", "arrays on a GPU")
-    for op, on_gpu in found.ops.items():
+    for op, on_gpu in environment.ops.items():
         ops.add_row(op, "cpu", "cuda" if on_gpu else "refused")
     screen.print(ops)

@@ -27,7 +27,7 @@ from pyfast.commands.terminal import console, pairs, values
 def judge(
     run_a: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     run_b: Annotated[Path, typer.Argument(help="That of another one over the same questions.")],
-    run: Annotated[Path, typer.Option(help="The folder of the judging; one that was begun goes on.")],
+    run: Annotated[Path, typer.Option(help="The folder of the judging. If it exists, it resumes.")],
     questions: Annotated[
         Path | None, typer.Option(help="Their questions, where they are no longer where the first run found them.")
     ] = None,

@@ -23,8 +23,8 @@ def prompts(
             print("(the prompt was not kept)")
         elif not call.messages:
             print("(the prompt was embeddings)")
-        for said in call.messages or ():
-            print(f"-- {said.role}\n{lines(said.content)}")
+        for message in call.messages or ():
+            print(f"-- {message.role}\n{lines(message.content)}")
         if call.completion is None:
             print(f"-- failed\n{plain(call.error)}")
         else:

@@ -45,7 +45,7 @@ LlmOption = Annotated[
 Limits = Annotated[
     list[str] | None, typer.Option("--budget", help="A limit, such as seconds=60 or tokens=20000; repeatable.")
 ]
-Concurrency = Annotated[int, typer.Option(min=1, max=65_536, help="How many are in work at once.")]
+Concurrency = Annotated[int, typer.Option(min=1, max=65_536, help="How many run at once.")]
 Outage = Annotated[
     float, typer.Option(min=0.0, help="Minutes to wait for an LLM that answers nobody; 0: stop at once.")
 ]
@@ -54,7 +54,7 @@ MaxFailures = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Only so many of them: the first ones.")]
 Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: not even a power cut costs an LLM call.")]
-Restart = Annotated[bool, typer.Option("--restart", help="Begin anew; the old folder is kept aside.")]
+Restart = Annotated[bool, typer.Option("--restart", help="Start again; the old folder gets another name.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again what failed.")]
 
 
@@ -62,22 +62,22 @@ def models(given: list[str] | None) -> dict[str, str]:
     """The texts that name models, by role. Raises `InputError` for two of one role."""
     from pyfast.llm import DEFAULT_ROLE, ROLES
 
-    found: dict[str, str] = {}
+    specs: dict[str, str] = {}
     for text in given or ():
         role, equals, spec = text.partition("=")
         if not equals or role not in ROLES:
             role, spec = DEFAULT_ROLE, text
-        if role in found:
+        if role in specs:
             raise InputError(f"--llm: the role {role!r} is given twice")
-        found[role] = spec
-    return found
+        specs[role] = spec
+    return specs
 
 
 def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, threading.Event], T]) -> T:
     """The result of a call of the API that is a run, with its progress shown.
 
-    Ctrl-C lets it finish what is in work, a second one ends it at once; after both the process ends. So it does,
-    as if killed, when its terminal is gone or asks it to quit.
+    Ctrl-C lets it finish the questions in progress. A second one ends it at once. After both, the process ends. It
+    also ends, as if killed, if its terminal closes or asks it to quit.
     """
     stop = threading.Event()
     with _progress(llms) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
@@ -89,7 +89,7 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, thre
             if stop.is_set():
                 _stopped(folder)
             if (folder / "run.toml").exists():
-                raise type(error)(f"{error}; the same command goes on with {folder}") from None
+                raise type(error)(f"{error}; the same command resumes {folder}") from None
             raise
     return result
 
@@ -167,10 +167,10 @@ def _interrupts(stop: threading.Event, is_answering: threading.Event, folder: Pa
         if stop.is_set() or not is_answering.is_set():
             raise KeyboardInterrupt
         stop.set()
-        print("pyfast: finishing what is in work; once more to stop at once", file=sys.stderr)
+        print("pyfast: finishing the questions in progress; press Ctrl-C again to stop at once", file=sys.stderr)
 
     def ended(number: int, frame: FrameType | None) -> None:
-        _say(f"pyfast: ended by {signal.Signals(number).name}; the same command goes on with {folder}")
+        _say(f"pyfast: ended by {signal.Signals(number).name}; the same command resumes {folder}")
         os._exit(128 + number)  # as a shell tells of a process that a signal has killed
 
     handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), interrupted)
@@ -187,7 +187,7 @@ def _interrupts(stop: threading.Event, is_answering: threading.Event, folder: Pa
 
 def _stopped(run: Path) -> NoReturn:
     """End the process: threads of a model that is busy must not hold it."""
-    _say(f"pyfast: stopped; the same command goes on with {run}")
+    _say(f"pyfast: stopped; the same command resumes {run}")
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     os._exit(130)

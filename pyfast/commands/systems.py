@@ -45,13 +45,13 @@ def _show(name: str) -> None:
     system, settings = describe_system(name), describe_settings(name)
     screen, roles = console(stderr=False), system.roles.items()
     screen.print(Text(plain(f"{system.name}: {system.summary}")))
-    for label, said in (
+    for label, shown in (
         ("paper", system.paper or "none"),
         ("index", "needed" if system.needs_index else "none"),
         ("prompts", ", ".join(system.prompts) or "none"),
         ("roles", "; ".join(f"{role}: {', '.join(asked) or 'all'}" for role, asked in roles)),
     ):
-        screen.print(Text(plain(f"{label}: {said}")))
+        screen.print(Text(plain(f"{label}: {shown}")))
     for preset in system.presets:
         screen.print(Text(plain(f"preset {preset.name}: {preset.settings}; {preset.meaning}")))
     if not settings:

@@ -61,13 +61,13 @@ def clock(seconds: float) -> str:
 
 def pairs(option: str, given: list[str] | None) -> dict[str, str]:
     """NAME=VALUE texts as a mapping."""
-    found = {}
+    named = {}
     for text in given or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"{option} {text}: expected NAME=VALUE")
-        found[name] = value
-    return found
+        named[name] = value
+    return named
 
 
 def numbers(option: str, given: str) -> list[float]:
@@ -82,13 +82,13 @@ def values(given: dict[str, str]) -> dict[str, Any]:
     """Values that are JSON (numbers, true, objects) as such, others as text."""
     import orjson
 
-    found: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for name, text in given.items():
         try:
-            found[name] = orjson.loads(text)
+            parsed[name] = orjson.loads(text)
         except orjson.JSONDecodeError:
-            found[name] = text
-    return found
+            parsed[name] = text
+    return parsed
 
 
 def console(stderr: bool = True) -> Any:

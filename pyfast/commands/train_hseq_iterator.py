@@ -59,7 +59,7 @@ def hseq_iterator(
     from pyfast.api.training import estimate_hseq_iterator, train_hseq_iterator
 
     if estimate:
-        found = estimate_hseq_iterator(
+        cost = estimate_hseq_iterator(
             pairs("SOURCES", sources),
             model=model,
             settings=pairs("--set", setting),
@@ -75,7 +75,7 @@ def hseq_iterator(
             lora_rank=lora_rank,
             seed=seed,
         )
-        print(found)
+        print(cost)
         return
     with progress() as on_step:
         training = train_hseq_iterator(
@@ -100,6 +100,6 @@ def hseq_iterator(
             seed=seed,
             minutes=minutes,
             on_step=on_step,
-            on_estimate=lambda found: console().print(str(found)),
+            on_estimate=lambda cost: console().print(str(cost)),
         )
     tell(training)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 Model = Annotated[Path, typer.Option(help="The folder of a language model in safetensors.")]
-Out = Annotated[Path, typer.Option(help="The folder of the training; one that was begun goes on.")]
+Out = Annotated[Path, typer.Option(help="The folder of the training. If it exists, the training resumes.")]
 Epochs = Annotated[int, typer.Option(min=1, help="How often each example is learnt from.")]
 LearningRate = Annotated[float, typer.Option(min=0.0, help="Adam's highest.")]
 Accumulation = Annotated[int, typer.Option(min=1, help="Examples of a step.")]

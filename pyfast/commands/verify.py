@@ -14,9 +14,9 @@ def verify(path: Annotated[Path, typer.Argument(help="The folder of a run or an 
     """Check whether a run or an index is whole: checksums, and each answer against its journal."""
     import pyfast
 
-    found = pyfast.verify(path)
-    for check in found.checks:
+    verification = pyfast.verify(path)
+    for check in verification.checks:
         print(f"{'ok  ' if check.passed else 'FAIL'}  {check.name}: {plain(check.detail)}")
-    print(found.summary)
-    if not found.passed:
+    print(verification.summary)
+    if not verification.passed:
         raise typer.Exit(1)

@@ -26,7 +26,7 @@ from pyfast.systems.registry import load_system
 from pyfast.systems.system import System
 
 KILLS = 5
-_KILLED_CONCURRENCY = 4  # few, so that a kill finds questions that are done, in work, and not begun
+_KILLED_CONCURRENCY = 4  # few, so that a kill finds finished, running and waiting questions
 _DELAY_S = 0.02  # of a call, in the process that is killed
 _QUESTION_S = 60.0  # a question that takes longer, with an LLM that answers at once, does not end
 _FOREIGN = re.compile(r"[A-Z]\w*(Error|Exception|Exit|Iteration): ")  # an error that is not pyfast's
@@ -91,7 +91,7 @@ def check_system(
         index: The folder of an index to work on; without it, a small corpus is made in a temporary folder. A
             system that needs no index gets none.
         settings: As for `System.configure`.
-        on_result: Called with each result as it comes.
+        on_result: Called with each result when it is known.
 
     Returns:
         A result for each check.
@@ -140,7 +140,7 @@ def _result(name: str, check: Callable[[_Checked], str], checked: _Checked) -> C
 
 
 def _answers(checked: _Checked) -> str:
-    """Every question ends, none fails, with an LLM that does as it is told."""
+    """Every question ends, none fails, with an LLM that follows each schema."""
     lines = checked.run("plain", checked.questions, CheckLLM(), 16)
     _check_complete(lines, checked.questions)
     checked.plain = lines
@@ -315,11 +315,9 @@ _CHECKS: dict[str, Callable[[_Checked], str]] = {
 
 def _check_complete(lines: Sequence[bytes], questions: Sequence[Question]) -> None:
     """Each question has one record, in their order."""
-    found = [json.loads(line)["id"] for line in lines]
-    if found != [question.id for question in questions]:
-        raise _NotHeldError(
-            f"of {len(questions)} questions {len(set(found))} have a record, of {len(found)} records"
-        )
+    ids = [json.loads(line)["id"] for line in lines]
+    if ids != [question.id for question in questions]:
+        raise _NotHeldError(f"of {len(questions)} questions {len(set(ids))} have a record, of {len(ids)} records")
 
 
 def _check_same(lines: Sequence[bytes], before: Sequence[bytes], when: str) -> None:

@@ -49,8 +49,8 @@ class CheckLLM:
     async def complete(self, request: Request) -> Completion:
         """Raises `CallError` for a request that no LLM would take."""
         digest = request.digest()
-        said = [message.content for message in request.messages]
-        tokens = sum(map(len, said)) // _CHARACTERS_PER_TOKEN + request.max_tokens
+        contents = [message.content for message in request.messages]
+        tokens = sum(map(len, contents)) // _CHARACTERS_PER_TOKEN + request.max_tokens
         if tokens > self.context_window:
             raise CallError(
                 f"prompt and answer take {tokens} tokens, the context window has {self.context_window}"
@@ -64,11 +64,11 @@ class CheckLLM:
             await asyncio.sleep(0)
         if self._delay_s:
             await asyncio.sleep(self._delay_s * (0.5 + digest[1] / 255))
-        if said:
+        if contents:
             completion = await self._instant.complete(request)
         else:  # the prompt is embeddings
             completion = Completion(digest.hex()[:8], "stop", 100, 0, 4)
-        if self._spoil is not None and any(MARK in text for text in said):
+        if self._spoil is not None and any(MARK in text for text in contents):
             return self._spoil(request, completion, int.from_bytes(digest[2:6]))
         return completion
 

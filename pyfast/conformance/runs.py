@@ -40,7 +40,7 @@ def answered(
     concurrency: int = 16,
     budget: Budget | None = None,
 ) -> list[bytes]:
-    """Answer the questions in a run folder, or go on with it; each record of it as a line of JSON.
+    """Answer the questions in a run folder, or resume it; each record of it as a line of JSON.
 
     Raises as `pyfast.answer` does; a run that does not end ends with `run_seconds`.
     """

@@ -32,16 +32,16 @@ class Entities:
 
     def spans(self, text: str) -> list[Span]:
         """Whole words only; of those that overlap the first, of those that begin together the longest."""
-        found: list[Span] = []
+        spans: list[Span] = []
         end_before = 0
         matches = self._automaton.find_matches_as_indexes(text, overlapping=True)
         for start, end, entity in sorted(
             ((start, end, entity) for entity, start, end in matches), key=lambda span: (span[0], -span[1])
         ):
             if start >= end_before and _is_edge(text, start) and _is_edge(text, end):
-                found.append((start, end, entity))
+                spans.append((start, end, entity))
                 end_before = end
-        return found
+        return spans
 
 
 def _is_edge(text: str, place: int) -> bool:
@@ -72,21 +72,21 @@ class Linear:
 def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     """The known names in each list of texts, and the cells of those that are table rows, parted by tabs."""
     known = known_entities(index)
-    found = []
+    matches = []
     for texts in items:
         named: dict[str, None] = {}
         for text in map(plain, texts):
             named.update(dict.fromkeys(known.names[entity] for _, _, entity in known.spans(text)))
             if len(cells := text.split("\t")) > 1:
                 named.update(dict.fromkeys(filter(None, map(str.strip, cells))))
-        found.append(tuple(named))
-    return found
+        matches.append(tuple(named))
+    return matches
 
 
 def linearise(index: Index, items: Sequence[ScoredSegments]) -> list[Linear]:
     """The text of each list of segments, and the entities in it: known names, and the cells of table rows."""
     known, corpus = known_entities(index), index.corpus
-    found = []
+    pieces = []
     for item in items:
         segments = item.segments.tolist()
         lines = tuple(plain(corpus.linearise(i)) for i in segments)
@@ -96,5 +96,5 @@ def linearise(index: Index, items: Sequence[ScoredSegments]) -> list[Linear]:
             named.update(dict.fromkeys(known.names[entity] for _, _, entity in inside))
             if corpus.level[i] == Level.TABLE_ROW:
                 named.update(dict.fromkeys(cell.strip() for cell in corpus.cells(i)))
-        found.append(Linear(lines, spans, tuple(named)))
-    return found
+        pieces.append(Linear(lines, spans, tuple(named)))
+    return pieces

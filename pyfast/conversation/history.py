@@ -46,7 +46,7 @@ def query_of(history: History, question: str) -> str:
 
 def parts(history: History, question: str) -> Parts:
     """P_prefix and P_suffix (section 4.5), in our own words; what users and models said is taken as plain text."""
-    turns = "".join(f"Question: {plain(asked)}\nAnswer: {plain(said)}\n" for asked, said in history)
+    turns = "".join(f"Question: {plain(asked)}\nAnswer: {plain(answer)}\n" for asked, answer in history)
     return Parts(_FACTS, f"{_TALK}{turns}Question: {plain(question)}\nAnswer:")
 
 
@@ -70,7 +70,7 @@ def text_prompt(history: History, question: str, facts: Sequence[str], max_token
 
 
 def most_recent(history: History, question: str, max_tokens: int, size: Callable[[str], int]) -> History:
-    """As many of the last turns as `max_tokens` holds, by the `size` of what is said around the facts."""
+    """As many of the last turns as `max_tokens` holds, by the `size` of the text around the facts."""
 
     def fits(turns: Sequence[tuple[str, str]]) -> bool:
         around = parts(tuple(turns), question)

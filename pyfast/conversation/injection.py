@@ -89,8 +89,8 @@ def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Frame
     left out from the last, the lowest in rank.
     """
 
-    def size(said: str) -> int:
-        return len(tokenizer.encode(said, add_special_tokens=False))
+    def size(text: str) -> int:
+        return len(tokenizer.encode(text, add_special_tokens=False))
 
     history = most_recent(turn.history, turn.question, max_tokens // 2, size)
     prefix, suffix = frame(tokenizer, parts(history, turn.question))

@@ -29,7 +29,7 @@ def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
     lines = [f"{line}\n" for line in linear.lines]
     cut = tokenizer(
         lines, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True
-    )  # whatever it may be called: text of documents ends no turn
+    )  # under any name: the text of a document must not end a turn
     return [
         Chain(tuple(tokens), tuple(mentions(offsets, spans)))
         for tokens, offsets, spans in zip(cut["input_ids"], cut["offset_mapping"], linear.spans, strict=True)

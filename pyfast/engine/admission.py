@@ -33,7 +33,7 @@ class Admission:
         if self.enter_at_once():
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(([said.content for said in request.messages], turn))
+        self._waiting.append(([message.content for message in request.messages], turn))
         try:
             await turn
         except asyncio.CancelledError:

@@ -51,8 +51,8 @@ class Budget(BaseModel):
 
     def shaping(self) -> dict[str, Any]:
         """The limits that shape an answer: they may not change within a run."""
-        found = self.model_dump(include={"calls", "tokens", "steps", "attempts"}, exclude_none=True)
-        return {**found, "strict": True} if self.strict else found
+        limits = self.model_dump(include={"calls", "tokens", "steps", "attempts"}, exclude_none=True)
+        return {**limits, "strict": True} if self.strict else limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,21 +144,21 @@ def check_format(run: Path) -> None:
 def read_with_format(path: Path) -> tuple[int, Configuration]:
     """(the version of the format, the configuration without it: a comparison of runs ignores the format)."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: damaged: {error}; --restart begins anew") from None
-    if not all(isinstance(table, dict) for table in found.values()):
-        raise InputError(f"{path}: not the configuration of a run; --restart begins anew")
-    version = found.pop(_FORMAT, {"version": 1}).get("version")
+        raise InputError(f"{path}: damaged: {error}; --restart starts again") from None
+    if not all(isinstance(table, dict) for table in tables.values()):
+        raise InputError(f"{path}: not the configuration of a run; --restart starts again")
+    version = tables.pop(_FORMAT, {"version": 1}).get("version")
     if type(version) is not int or version < 1:
-        raise InputError(f"{path}: damaged: it does not tell its format; --restart begins anew")
+        raise InputError(f"{path}: damaged: it names no format; --restart starts again")
     if version > FORMAT:
         raise InputError(
             f"{path.parent}: run of format {version}, this pyfast reads formats up to {FORMAT}: use a newer pyfast"
         )
-    return version, found
+    return version, tables
 
 
 def _flat(described: Configuration) -> Iterator[tuple[str, Any]]:
@@ -168,8 +168,8 @@ def _flat(described: Configuration) -> Iterator[tuple[str, Any]]:
 
 
 def _prompt_digest(prompt: Prompt[Any]) -> str:
-    said = json.dumps([prompt.system, prompt.user, prompt.schema, prompt.max_tokens], sort_keys=True)
-    return blake2b(said.encode(), digest_size=8).hexdigest()
+    texts = json.dumps([prompt.system, prompt.user, prompt.schema, prompt.max_tokens], sort_keys=True)
+    return blake2b(texts.encode(), digest_size=8).hexdigest()
 
 
 @cache

@@ -375,8 +375,8 @@ class Context:
 
     async def cited(self, evidence: ScoredSegments) -> bytes:
         """The JSON array of evidence. It counts no step: a question whose steps are used up is cited too."""
-        found: bytes = await self._runtime.point(cite)(evidence, self.ledger.stage(cite.__name__))
-        return found
+        items: bytes = await self._runtime.point(cite)(evidence, self.ledger.stage(cite.__name__))
+        return items
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:
         """Report that the system continues with something simpler, without a usable answer to `prompt`.

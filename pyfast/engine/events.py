@@ -31,9 +31,7 @@ OnEvent = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of a question: of an LLM, or of a function that is batched. It is told when it begins, and when it
-    ends.
-    """
+    """One call of a question: of an LLM, or of a batched function. Reported when it begins and when it ends."""
 
     question: str
     """The question's id"""

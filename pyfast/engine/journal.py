@@ -78,13 +78,13 @@ SET state = excluded.state, reason = excluded.reason, line = excluded.line, trac
 def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
     """The row of one completion, or of the error in its place. Raises `CallError` if it cannot be stored."""
     if isinstance(outcome, CallError):
-        said: tuple[object, ...] = (type(outcome).__name__, str(outcome))
+        fields: tuple[object, ...] = (type(outcome).__name__, str(outcome))
     else:
         tokens = (outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens)
         reasoning = (outcome.reasoning_tokens,) if outcome.reasoning_tokens else ()  # of most there are none
-        said = (None, outcome.text, outcome.finish_reason, *tokens, *reasoning)
+        fields = (None, outcome.text, outcome.finish_reason, *tokens, *reasoning)
     try:
-        entry = orjson.dumps((number, *key, *said))
+        entry = orjson.dumps((number, *key, *fields))
     except orjson.JSONEncodeError as error:
         raise CallError(f"the LLM's answer is not valid text: {error}") from None
     return b"%b,%d]" % (entry[:-1], crc32(entry))
@@ -164,21 +164,21 @@ class Journal:
             if not self._indexed:  # only a run that goes on looks for them
                 self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
                 self._indexed = True
-            found = self._database.execute("SELECT entry FROM completions WHERE question = ?", (number,))
-            outcomes = (_outcome(entry, number) for (entry,) in found.fetchall())
+            rows = self._database.execute("SELECT entry FROM completions WHERE question = ?", (number,))
+            outcomes = (_outcome(entry, number) for (entry,) in rows.fetchall())
             return dict(outcome for outcome in outcomes if outcome is not None)
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
         """The questions that failed, or only those with a call that failed on its way."""
         with self._told():
-            found = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
-            if only_of_transport and found:  # most runs have none, and need not look through all completions
-                numbers = orjson.dumps([number for (number,) in found]).decode()
+            rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
+            if only_of_transport and rows:  # most runs have none, and need not look through all completions
+                numbers = orjson.dumps([number for (number,) in rows]).decode()
                 lost = f"SELECT DISTINCT question FROM completions WHERE {_LOST}"
-                found = self._database.execute(
+                rows = self._database.execute(
                     f"{lost} AND question IN (SELECT value FROM json_each(?))", (numbers,)
                 ).fetchall()
-            return [number for (number,) in found]
+            return [number for (number,) in rows]
 
     def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
         """Delete failed questions together with their completions, so that they are tried again.
@@ -214,8 +214,8 @@ class Journal:
         """Tokens, in and out, of all completions."""
         total = "coalesce(sum((entry ->> 6) + (entry ->> 8)), 0)"
         with self._told():
-            found = self._database.execute(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL")
-            return int(found.fetchone()[0])
+            rows = self._database.execute(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL")
+            return int(rows.fetchone()[0])
 
     def is_empty(self) -> bool:
         """Whether no LLM call is recorded yet."""
@@ -398,5 +398,5 @@ def row_of_question(
     trace: str | None = None,
 ) -> bytes:
     """The row of a question that has ended; `line` and `trace` are the digests of its lines."""
-    told = ledger.as_row() if isinstance(ledger, Ledger) else ledger
-    return orjson.dumps((number, id, state, reason, told, line, trace))
+    row = ledger.as_row() if isinstance(ledger, Ledger) else ledger
+    return orjson.dumps((number, id, state, reason, row, line, trace))

@@ -57,7 +57,7 @@ class LLMCall:
 
 def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> None:
     """Store requests, by their digests, within the open transaction. Raises `sqlite3.Error`."""
-    every = {_digest(said): said for request in asked.values() for said in request.messages}
+    every = {_digest(message): message for request in asked.values() for message in request.messages}
     known = database.execute(
         "SELECT digest FROM messages WHERE digest IN (SELECT value FROM json_each(?))", (_json(list(every)),)
     )
@@ -69,7 +69,7 @@ def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> Non
         database.execute("INSERT INTO messages SELECT value, ?, key FROM json_each(?)", (number, _json(new)))
     rows = []
     for digest, request in asked.items():
-        entry = orjson.dumps((digest, request.name, [_digest(said) for said in request.messages]))
+        entry = orjson.dumps((digest, request.name, [_digest(message) for message in request.messages]))
         rows.append((digest, (b"%b,%d]" % (entry[:-1], crc32(entry))).decode()))
     database.execute(
         "INSERT OR IGNORE INTO prompts SELECT value ->> 0, value ->> 1 FROM json_each(?)", (_json(rows),)
@@ -121,8 +121,8 @@ class KeptPrompts:
         try:
             content = zstandard.ZstdDecompressor().stream_reader(row[0]).read(_LARGEST) if row else b"[]"
             # Whatever stands there: what is no message has not the digest of one.
-            said = [Message(*map(str, each)) for each in orjson.loads(content)]  # type: ignore[arg-type]
-            return dict(enumerate(said))
+            messages = [Message(*map(str, each)) for each in orjson.loads(content)]  # type: ignore[arg-type]
+            return dict(enumerate(messages))
         except (zstandard.ZstdError, ValueError, TypeError) as error:
             raise DamagedError(f"prompts that were kept are damaged: {error}") from None
 
@@ -131,9 +131,9 @@ def _damaged(digest: str) -> DamagedError:
     return DamagedError(f"prompts that were kept are damaged: {digest} is not what was written")
 
 
-def _digest(said: Message) -> str:
-    made = blake2b(said.role.encode(), digest_size=16, person=b"message")
-    text = said.content.encode()
+def _digest(message: Message) -> str:
+    made = blake2b(message.role.encode(), digest_size=16, person=b"message")
+    text = message.content.encode()
     for start in range(0, len(text), AT_ONCE):
         made.update(text[start : start + AT_ONCE])
     return made.hexdigest()

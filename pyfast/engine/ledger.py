@@ -17,7 +17,7 @@ class Stage:
     running_us: int = 0
     """Microseconds of the work: for batched work, those of the whole batch"""
     batches: list[int] = field(default_factory=list)
-    """How many calls were worked on together, for each call; for the LLM, how many it had in work"""
+    """How many calls were worked on together, for each call; for the LLM, how many it had in progress"""
     role: str = ""
     """Of a prompt; empty where the LLM is not asked"""
     prompt_tokens: int = 0

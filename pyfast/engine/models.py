@@ -50,10 +50,10 @@ class Models:
 
     def of(self, role: Role) -> Model:
         """The model that answers the prompts of a role. Raises `InputError` if there is none, and no default."""
-        found = self._by_role.get(role) or self._by_role.get(DEFAULT_ROLE)
-        if found is None:
+        model = self._by_role.get(role) or self._by_role.get(DEFAULT_ROLE)
+        if model is None:
             raise InputError(f"there is no LLM for the role {role!r}, and no default")
-        return found
+        return model
 
     async def over(self) -> None:
         """Wait until no model has an outage. Raises `LLMUnavailableError` as `Outages` does."""

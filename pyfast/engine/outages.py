@@ -154,7 +154,7 @@ class Outages:
         self._waited = 0.0  # seconds in outages since then: a server that only probes can reach is out
         self._looking: asyncio.Task[_Met] | None = None
         self._latest = OutageError("")
-        self._passed = asyncio.Event()  # a call that was in work was answered
+        self._passed = asyncio.Event()  # a call in progress was answered
         self._clocks = clocks or Clocks()
         self._name = name
 
@@ -225,8 +225,8 @@ class Outages:
             met = "others" if others else await self._met(fault, began)
             felled += met == "outage" and fault.kind == "down" and alone and self._begun == number
             if felled >= _FELLED:
-                told = f"{fault}; each of {felled} times that the LLM worked on this alone it went down"
-                self._raise(OutageError(told), _FELLED, False)
+                reason = f"{fault}; each of {felled} times that the LLM worked on this alone it went down"
+                self._raise(OutageError(reason), _FELLED, False)
             late += met == "late"
             faults += met == "others" or late > _LATE
             if faults >= allowed:
@@ -241,7 +241,7 @@ class Outages:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # The LLM's own: it would end whoever asks without a word.
+            # The LLM's own: it would end the caller silently.
             raise CallError("the LLM cancelled the call") from None
 
     def _raise(self, fault: OutageError, allowed: int, is_last: bool) -> NoReturn:
@@ -284,7 +284,7 @@ class Outages:
                 await self._wait(began_to_wait + self._patience_s - self._waited)
                 self._waited += loop.time() - began_to_wait
             except LLMUnavailableError:
-                self._waited = 0.0  # who asks next finds out anew
+                self._waited = 0.0  # the next caller tries again
                 raise
             finally:
                 self._tell(None)
@@ -308,7 +308,7 @@ class Outages:
                 await _first(wait, ends)
             finally:
                 await _cancel(ends)
-            self._passed.clear()  # it may have begun before the outage: a reason to probe, and no more
+            self._passed.clear()  # it may have started before the outage: a reason to probe, and no more
             if await self._is_answered(self._stop):
                 return
             if self._stop.is_set():

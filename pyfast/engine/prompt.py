@@ -107,9 +107,11 @@ class Prompt(Generic[M]):
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
         """The request for one call; `fields` must fill every place, and count as plain text."""
         user = _joined([plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)])
-        said = dialogue(user, self.system)
+        messages = dialogue(user, self.system)
         check = self.parse if self.reusable else None
-        return Request(said, self.max_tokens, self.schema, temperature, seed, reusable=self.reusable, check=check)
+        return Request(
+            messages, self.max_tokens, self.schema, temperature, seed, reusable=self.reusable, check=check
+        )
 
     def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:
         """The request for another attempt: the conversation so far, and what is wrong with the answer.
@@ -118,9 +120,9 @@ class Prompt(Generic[M]):
         """
         if isinstance(fault, CutOffError) and _still_reasoned(completion):
             return replace(request, max_tokens=request.max_tokens + _REASONING_TOKENS)
-        said = Message("assistant", plain(completion.text[:_SHOWN]))
+        reply = Message("assistant", plain(completion.text[:_SHOWN]))
         wish = Message("user", f"That answer cannot be used: {plain(str(fault))}\nReply again, in JSON alone.")
-        return replace(request, messages=(*request.messages, said, wish))
+        return replace(request, messages=(*request.messages, reply, wish))
 
     def parse(self, completion: Completion) -> M:
         """Parse the answer: the whole text, or the last object in it that fits the schema.

@@ -49,8 +49,8 @@ class PromptOverrides:
     @property
     def digest(self) -> str:
         """Names the texts: equal for files with the same texts in any layout."""
-        said = {name: (text.system, text.user) for name, text in self.texts.items()}
-        return blake2b(orjson.dumps(said, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
+        texts = {name: (text.system, text.user) for name, text in self.texts.items()}
+        return blake2b(orjson.dumps(texts, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
     def check(self, system: str, prompts: Iterable[Prompt[Any]]) -> None:
         """Check all texts before a run starts.
@@ -94,13 +94,13 @@ class PromptOverrides:
                 raise InputError(f"{where}: leave_out names {_listed([place])}, which is no place of it; {has}")
         if text.user is None:
             return
-        found = prompt.overridden(user=text.user).places
-        for place in found:
+        own = prompt.overridden(user=text.user).places
+        for place in own:
             if place not in places:
                 raise InputError(f"{where}: user has the unknown place {_listed([place])}; {has}")
             if place in text.leave_out:
                 raise InputError(f"{where}: user has {_listed([place])}, which leave_out names")
-        missing = [place for place in places if place not in found and place not in text.leave_out]
+        missing = [place for place in places if place not in own and place not in text.leave_out]
         if missing:
             named = orjson.dumps(missing).decode()
             raise InputError(f"{where}: user lacks {_listed(missing)}: add it, or say leave_out = {named}")

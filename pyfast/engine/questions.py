@@ -141,8 +141,8 @@ def write_questions(questions: Questions, path: Path) -> Questions:
         if conversation is None:
             lines += [{"id": turn.id, "question": turn.text} for turn in turns]
         else:
-            told = [{"id": turn.id, "question": turn.text, "answers": turn.answers} for turn in turns]
-            lines.append({"id": conversation, "turns": told})
+            described = [{"id": turn.id, "question": turn.text, "answers": turn.answers} for turn in turns]
+            lines.append({"id": conversation, "turns": described})
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, b"".join(_said(line) + b"\n" for line in lines))
     return replace(questions, place=str(path))

@@ -63,17 +63,17 @@ class Evidence:
         return row_line("", "", header, self.snippet.split("\t")) if header and in_row else fold(self.snippet)
 
     @classmethod
-    def read(cls, found: Mapping[str, Any]) -> Self:
+    def read(cls, fields: Mapping[str, Any]) -> Self:
         """Read an object of answers.jsonl or of a trace."""
         known = {"uri", "snippet", "offsets", "segment", "score", "id"}
-        first, last = found.get("offsets", (-1, -1))
+        first, last = fields.get("offsets", (-1, -1))
         return cls(
-            uri=found["uri"],
-            snippet=found.get("snippet", ""),
+            uri=fields["uri"],
+            snippet=fields.get("snippet", ""),
             offsets=(first, last),
-            segment=found.get("segment") or found.get("id", ""),
-            score=found.get("score"),
-            metadata={name: value for name, value in found.items() if name not in known},
+            segment=fields.get("segment") or fields.get("id", ""),
+            score=fields.get("score"),
+            metadata={name: value for name, value in fields.items() if name not in known},
         )
 
 
@@ -123,15 +123,15 @@ class Record:
     def evidence(self) -> tuple[Evidence, ...]:
         """What the answer rests on, best first where the system ranks it."""
         try:
-            return tuple(Evidence.read(found) for found in self._details["evidence"])
+            return tuple(Evidence.read(fields) for fields in self._details["evidence"])
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"the evidence of {self.id!r} is not as it was written") from None
 
     @cached_property
     def trace(self) -> dict[str, Any]:
         """How the system got there: its steps in JSON types, see the system's page."""
-        found: dict[str, Any] = self._details["trace"]
-        return found
+        trace: dict[str, Any] = self._details["trace"]
+        return trace
 
     @cached_property
     def _details(self) -> dict[str, Any]:
@@ -165,25 +165,25 @@ class Record:
     def read(cls, line: bytes, beside: Callable[[], bytes] | None = None) -> Self:
         """Read what `line` wrote; `beside` reads what `details` wrote. Raises `InputError` for anything else."""
         try:
-            found = orjson.loads(line)
-            usage = Usage(*(found["usage"][name] for name in _USAGE))
-            texts = found["id"], found["answer"] or "", found.get("reason") or ""
+            fields = orjson.loads(line)
+            usage = Usage(*(fields["usage"][name] for name in _USAGE))
+            texts = fields["id"], fields["answer"] or "", fields.get("reason") or ""
             if (
-                found["state"] in _STATES
+                fields["state"] in _STATES
                 and all(isinstance(text, str) for text in texts)
                 and all(type(getattr(usage, name)) is int for name in _USAGE)
-                and isinstance(found["evidence"], list)
-                and all(isinstance(one, dict) for one in found["evidence"])
+                and isinstance(fields["evidence"], list)
+                and all(isinstance(one, dict) for one in fields["evidence"])
             ):
                 return cls(
-                    id=found["id"],
-                    state=found["state"],
-                    answer=found["answer"],
-                    reason=found.get("reason"),
-                    evidence_json=orjson.dumps(found["evidence"]),
-                    trace_json=orjson.dumps(found.get("trace", {})),
+                    id=fields["id"],
+                    state=fields["state"],
+                    answer=fields["answer"],
+                    reason=fields.get("reason"),
+                    evidence_json=orjson.dumps(fields["evidence"]),
+                    trace_json=orjson.dumps(fields.get("trace", {})),
                     usage=usage,
-                    beside=None if "trace" in found else beside,  # before format 3 it stood in the answers
+                    beside=None if "trace" in fields else beside,  # before format 3 it stood in the answers
                 )
         except (ValueError, KeyError, TypeError):
             pass
@@ -191,9 +191,9 @@ class Record:
 
     def as_json(self) -> dict[str, Any]:
         """All of it: its line, with the whole evidence and the trace."""
-        found: dict[str, Any] = orjson.loads(self.line())
-        usage = found.pop("usage")
-        return {**found, **self._details, "usage": usage}
+        fields: dict[str, Any] = orjson.loads(self.line())
+        usage = fields.pop("usage")
+        return {**fields, **self._details, "usage": usage}
 
     def __eq__(self, other: object) -> bool:
         return self.as_json() == other.as_json() if isinstance(other, Record) else NotImplemented
@@ -206,8 +206,8 @@ def _named(evidence: bytes) -> list[dict[str, Any]]:
     """What names each piece of evidence."""
     if evidence == b"[]":
         return []
-    found = orjson.loads(evidence)
+    items = orjson.loads(evidence)
     try:
-        return [{"segment": one["segment"], "uri": one["uri"]} for one in found]  # of most systems, and quick
+        return [{"segment": one["segment"], "uri": one["uri"]} for one in items]  # of most systems, and quick
     except KeyError:
-        return [{name: one[name] for name in _NAMES if name in one} for one in found]
+        return [{name: one[name] for name in _NAMES if name in one} for one in items]

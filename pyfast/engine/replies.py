@@ -14,7 +14,7 @@ _DECODER = json.JSONDecoder()
 def objects_in(text: str) -> Iterator[str]:
     """The JSON objects in a text, none of them inside another, the last one first."""
     text = text[-_LONGEST:]
-    found: list[str] = []
+    objects: list[str] = []
     at = text.find("{")
     for _ in range(_TRIES):
         if at < 0:
@@ -25,6 +25,6 @@ def objects_in(text: str) -> Iterator[str]:
             end = at + 1
         else:
             if isinstance(value, dict):
-                found.append(text[at:end])
+                objects.append(text[at:end])
         at = text.find("{", end)
-    yield from reversed(found)
+    yield from reversed(objects)

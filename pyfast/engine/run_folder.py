@@ -77,12 +77,12 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
     if changed := differences(recorded, described, unknown):
         if code := [value for value in changed if value.startswith("code.")]:
             raise InputError(
-                f"{path}: was begun by other code: {'; '.join(code)}. It can be read, evaluated and judged,"
-                " but only that code goes on with it; give another folder, or --restart"
+                f"{path}: was started by other code: {'; '.join(code)}. You can read, evaluate and judge it,"
+                " but only that code resumes it; give another folder, or --restart"
             )
         raise InputError(
-            f"{path}: was begun with something else: {'; '.join(changed)}. Give what it was begun with, or another"
-            " folder, or --restart"
+            f"{path}: was started with something else: {'; '.join(changed)}. Give what it was started with, or"
+            " another folder, or --restart"
         )
     if version < FORMAT:
         raise InputError(f"{path}: run of format {version}: `pyfast upgrade {path}` makes it one of today's")
@@ -371,8 +371,7 @@ class RunFolder:
                 there = False
             if not there:
                 raise RunError(
-                    f"{self._path}: {name} was deleted or moved while the run was in work; what was done is"
-                    " where it went"
+                    f"{self._path}: {name} was deleted or moved during the run; what was done is where it went"
                 )
 
 

@@ -36,7 +36,7 @@ class StageStatus:
     """Mean of a question's waiting for it"""
     running_ms: float
     batch: float
-    """Mean size of the batches that a call was worked on in; for the LLM, calls in work"""
+    """Mean size of the batches that a call was worked on in; for the LLM, calls in progress"""
     role: str = ""
     """Of a prompt: the role of the LLM that answered it; empty for other work"""
     prompt_tokens: int = 0
@@ -66,19 +66,19 @@ class Status:
     fall_backs: Mapping[str, int] = field(default_factory=dict)
     """How often the system went on without an answer of the right form, by the name of the prompt"""
     altered: int = 0
-    """Lines of answers.jsonl that are not what was written there; the run, gone on with, writes them again"""
+    """Lines of answers.jsonl that are not as pyfast wrote them; a resumed run writes them again"""
     waiting: Waiting | None = None
     """The outage that it waits for"""
 
     @property
     def tokens_by_role(self) -> dict[str, tuple[int, int]]:
         """Tokens in and out, by the role of the LLM that answered; empty for runs of earlier releases."""
-        found: dict[str, tuple[int, int]] = {}
+        tokens: dict[str, tuple[int, int]] = {}
         for stage in self.stages:
             if stage.prompt_tokens or stage.completion_tokens:
-                before = found.get(stage.role, (0, 0))
-                found[stage.role] = before[0] + stage.prompt_tokens, before[1] + stage.completion_tokens
-        return found
+                before = tokens.get(stage.role, (0, 0))
+                tokens[stage.role] = before[0] + stage.prompt_tokens, before[1] + stage.completion_tokens
+        return tokens
 
     @property
     def ended(self) -> int:
@@ -129,7 +129,7 @@ _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC 
 
 
 def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[str, StageTotals]]:
-    """What is no ledger, in a journal that is not as it was written, is told, and not counted."""
+    """What is no ledger, in an edited journal, is reported and not counted."""
     used, stages, odd = UsageTotals(), dict[str, StageTotals](), 0
     for ledger in _loaded(ledgers):
         try:
@@ -240,8 +240,8 @@ def read_status(folder: Path) -> Status:
 
 def _waiting(folder: Path) -> Waiting | None:
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
-        said = orjson.loads((folder / OUTAGE).read_bytes())
-        return Waiting(float(said["since"]), str(said["reason"]), str(said.get("llm", THE_LLM)))
+        fields = orjson.loads((folder / OUTAGE).read_bytes())
+        return Waiting(float(fields["since"]), str(fields["reason"]), str(fields.get("llm", THE_LLM)))
     return None
 
 

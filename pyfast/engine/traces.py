@@ -146,10 +146,10 @@ def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from read_lines(answers)
         return
     missing = object()
-    for found, line in zip_longest(read_lines(answers), read_traces(beside), fillvalue=missing):
-        if not isinstance(found, tuple):
+    for fields, line in zip_longest(read_lines(answers), read_traces(beside), fillvalue=missing):
+        if not isinstance(fields, tuple):
             return  # answers are written behind their traces
-        place, record = found
+        place, record = fields
         if not isinstance(line, bytes):
             raise InputError(f"{beside}: damaged: it has nothing for {place}")
         yield place, {**record, **details_of(line, record.get("id"), beside)}
@@ -158,14 +158,14 @@ def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def details_of(line: bytes, id: Any, place: Path | str) -> dict[str, Any]:
     """`evidence` and `trace` of a line. Raises `InputError` if the line is not that of the question `id`."""
     with suppress(orjson.JSONDecodeError):
-        found = orjson.loads(line)
+        details = orjson.loads(line)
         if (
-            isinstance(found, dict)
-            and found.get("id") == id
-            and isinstance(found.get("evidence"), list)
-            and isinstance(found.get("trace"), dict)
+            isinstance(details, dict)
+            and details.get("id") == id
+            and isinstance(details.get("evidence"), list)
+            and isinstance(details.get("trace"), dict)
         ):
-            return {"evidence": found["evidence"], "trace": found["trace"]}
+            return {"evidence": details["evidence"], "trace": details["trace"]}
     raise InputError(f"{place}: damaged: what it has for {id!r} is not that question's")
 
 
@@ -200,9 +200,9 @@ def _decoded(path: Path, first: int, end: int) -> list[bytes]:
     decoder = zstandard.ZstdDecompressor().stream_reader(content)
     lines: list[bytes] = []
     with suppress(zstandard.ZstdError):
-        said = decoder.read(_LARGEST_FRAME + 1)
-        if len(said) <= _LARGEST_FRAME:
-            lines = said.splitlines(keepends=True)
+        unpacked = decoder.read(_LARGEST_FRAME + 1)
+        if len(unpacked) <= _LARGEST_FRAME:
+            lines = unpacked.splitlines(keepends=True)
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     return lines

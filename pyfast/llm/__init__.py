@@ -58,16 +58,16 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
         return _checked(spec, plugins.load("llms", kind)(rest, **options))
     if "://" in spec:  # a server, under a name that nobody has; its URL may hold a password
         raise InputError(f"unknown LLM {kind!r}; there are: {', '.join(plugins.names('llms'))}, or MODULE:NAME")
-    found = plugins.load("llms", spec)
-    if not callable(found):
+    opener = plugins.load("llms", spec)
+    if not callable(opener):
         if options:
             raise InputError(f"{spec}: an object, which takes no options")
-        return _checked(spec, found)
+        return _checked(spec, opener)
     try:
-        inspect.signature(found).bind(**options)
+        inspect.signature(opener).bind(**options)
     except TypeError as error:  # an unknown option: Python's own message names it
         raise InputError(f"option not known to the LLM {spec!r}: {error}") from None
-    return _checked(spec, found(**options))
+    return _checked(spec, opener(**options))
 
 
 def _checked(spec: str, llm: Any) -> FullLLM:

@@ -92,16 +92,16 @@ def plain(text: str) -> str:
 
 def count_marks(text: str) -> int:
     """How many marks `plain` would break."""
-    return sum(_is_mark(found) for found in _MARK.finditer(text)) if may_have_marks(text) else 0
+    return sum(_is_mark(match) for match in _MARK.finditer(text)) if may_have_marks(text) else 0
 
 
-def _is_mark(found: re.Match[str]) -> bool:
-    angle, square = found["angle"], found["square"]
+def _is_mark(match: re.Match[str]) -> bool:
+    angle, square = match["angle"], match["square"]
     return (angle is None or angle in _NAMES_IN_ANGLES) and (square is None or square in _NAMES_IN_SQUARES)
 
 
-def _broken(found: re.Match[str]) -> str:
-    return f"{found[0]} " if _is_mark(found) else found[0]
+def _broken(match: re.Match[str]) -> str:
+    return f"{match[0]} " if _is_mark(match) else match[0]
 
 
 def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
@@ -119,8 +119,8 @@ def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
 
     def broken(text: str) -> str:
         pieces, end = [], 0
-        for found in begins.finditer(text):
-            at = found.start()
+        for match in begins.finditer(text):
+            at = match.start()
             if any(text[at : at + size] in marks for size in sizes):
                 pieces.append(text[end : at + 1])
                 end = at + 1

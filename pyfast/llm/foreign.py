@@ -66,7 +66,7 @@ def without_controls_in(completion: Completion) -> Completion:
 
 def check_size(request: Request, context_window: int) -> None:
     """Raises `CallError` where the prompt is beyond all doubt too large for the window."""
-    size = sum(len(said.content) for said in request.messages)
+    size = sum(len(message.content) for message in request.messages)
     if size > CHARACTERS_PER_TOKEN * context_window:
         raise CallError(
             f"a prompt of {size:,} characters was not sent: the context window has {context_window:,} tokens"

@@ -15,7 +15,7 @@ _LARGEST = 1 << 28  # bytes of a string, entries of an array: more is a damaged 
 
 def control_tokens(path: Path) -> list[str]:
     """The control and added tokens of the model's vocabulary; none where the header cannot be read."""
-    found: dict[bytes, Any] = {}
+    fields: dict[bytes, Any] = {}
     try:
         with path.open("rb") as file:
             magic, version, _, count = struct.unpack("<4sIQQ", file.read(24))
@@ -26,10 +26,10 @@ def control_tokens(path: Path) -> list[str]:
                 (kind,) = struct.unpack("<I", file.read(4))
                 value = _value(file, kind)
                 if name in _WANTED:
-                    found[name] = value
-                if len(found) == len(_WANTED):
+                    fields[name] = value
+                if len(fields) == len(_WANTED):
                     break
-            tokens, types = (found[name] for name in _WANTED)
+            tokens, types = (fields[name] for name in _WANTED)
             marked = [token for token, kind in zip(tokens, types, strict=True) if kind in (_CONTROL, _ADDED)]
             return [token.decode(errors="replace") for token in marked]
     except (OSError, struct.error, ValueError, LookupError, TypeError, AttributeError):

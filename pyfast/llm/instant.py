@@ -58,7 +58,7 @@ class Instant:
         else:
             text = _compiled(request.schema)(words, number)
         return Completion(
-            text, "stop", sum([len(said.content) for said in request.messages]) // 4, 0, len(text) // 4 + 1
+            text, "stop", sum([len(message.content) for message in request.messages]) // 4, 0, len(text) // 4 + 1
         )
 
 

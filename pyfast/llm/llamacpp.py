@@ -77,7 +77,7 @@ _FIELDS = {"stream": True, "stream_options": {"include_usage": True}, "cache_pro
 def _grammar(schema: Schema) -> str:
     """The schema as an llguidance grammar.
 
-    The field `response_format` would make a GBNF grammar of it anew for each request: 20 ms for a nested
+    The field `response_format` would make a GBNF grammar of it for each request: 20 ms for a nested
     schema, and a fifth of the decoding speed. A schema that llguidance cannot read is not enforced.
     """
     return str(import_runtime().json_schema_to_grammar(compact(schema)))
@@ -135,8 +135,8 @@ class LlamaCpp:
         fields = _FIELDS
         if request.schema is not None:
             fields = {**fields, "grammar": _grammar(request.schema)}
-        said = tuple(replace(each, content=self._broken(each.content)) for each in request.messages)
-        body = request_body(replace(request, messages=said), fields)
+        messages = tuple(replace(each, content=self._broken(each.content)) for each in request.messages)
+        body = request_body(replace(request, messages=messages), fields)
         dropped = threading.Event()
         loop = asyncio.get_running_loop()
         try:

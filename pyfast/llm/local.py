@@ -51,8 +51,8 @@ def folder_digest(folder: Path) -> str:
 
 def digest(value: Any) -> str:
     """16 hexadecimal digits for a value of JSON types."""
-    said = orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str)
-    return hashlib.blake2b(said, digest_size=8).hexdigest()
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str)
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def sample_hash(path: Path) -> str:

@@ -91,8 +91,8 @@ def _proxy_for(base_url: URL) -> str | None:
     if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(f"{host}:{base_url.port}"):
         return None
     proxies = getproxies()
-    found = proxies.get(base_url.scheme) or proxies.get("all") or ""
-    proxy = found if "://" in found or not found else f"http://{found}"
+    url = proxies.get(base_url.scheme) or proxies.get("all") or ""
+    proxy = url if "://" in url or not url else f"http://{url}"
     return proxy if proxy.startswith(("http://", "https://")) else None  # aiohttp speaks no SOCKS
 
 
@@ -276,8 +276,8 @@ class OpenAI:
                 self._rate.pause(last.retry_after)
                 raise
             self._answered = clock()
-            told = bounded(answer, len(body), max_tokens)
-            self._rate.correct(told.prompt_tokens + told.completion_tokens - tokens)
+            completion = bounded(answer, len(body), max_tokens)
+            self._rate.correct(completion.prompt_tokens + completion.completion_tokens - tokens)
             return answer
 
         def late(state: tenacity.RetryCallState) -> bool:
@@ -326,8 +326,8 @@ class OpenAI:
             data = orjson.loads(answer)
             return self._completion(data["choices"][0], data.get("usage"))
         except (ValueError, LookupError, TypeError, AttributeError):
-            said = error_text(self._hidden(answer.decode(errors="replace")).encode())
-            raise CallError(f"{self._base_url} answered with no chat completion: {said}") from None
+            complaint = error_text(self._hidden(answer.decode(errors="replace")).encode())
+            raise CallError(f"{self._base_url} answered with no chat completion: {complaint}") from None
 
     def _completion(self, choice: Any, usage: object) -> Completion:
         """What the server says, without the key."""
@@ -345,17 +345,17 @@ class OpenAI:
         )
         return completion(text, reason, usage, reasoning)
 
-    def _counted(self, told: Completion, sent: int, request: Request) -> Completion:
+    def _counted(self, completion: Completion, sent: int, request: Request) -> Completion:
         """The completion with counts that can be; says so when one could not, once."""
-        counted = bounded(told, sent, request.max_tokens)
-        if counted != told and not self._miscounted:
+        counted = bounded(completion, sent, request.max_tokens)
+        if counted != completion and not self._miscounted:
             self._miscounted = True
             _log.warning(
                 "%s counts %d tokens in and %d out where %d bytes were sent: not believed, counted as %d and %d at"
                 " most; so is what it says from now on",
                 self._base_url,
-                told.prompt_tokens,
-                told.completion_tokens,
+                completion.prompt_tokens,
+                completion.completion_tokens,
                 sent,
                 counted.prompt_tokens,
                 counted.completion_tokens,
@@ -369,15 +369,15 @@ class OpenAI:
         if status in _REFUSALS:
             # Not the server's own words: some repeat the key.
             return LLMUnavailableError(f"{self._base_url} answered {status}: {_REFUSALS[status]} ({self._model})")
-        said = error_text(answer)
+        complaint = error_text(answer)
         if status < 400:
             return LLMUnavailableError(f"{self._base_url} answered {status} with no completion; check the URL")
-        message = f"{self._base_url} answered {status}: {said}"
+        message = f"{self._base_url} answered {status}: {complaint}"
         if status in (408, 425, 429) or status >= 500:
             pause = _seconds(response.headers.get("Retry-After"))
             return _Again(OutageError(message, "busy" if status == 429 else "down", pause))
         error = CallError(message)
-        return _Refused(error, f"{error_field(answer, 'param')} {said}") if status in (400, 422) else error
+        return _Refused(error, f"{error_field(answer, 'param')} {complaint}") if status in (400, 422) else error
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

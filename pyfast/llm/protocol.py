@@ -31,14 +31,34 @@ class Message:
 
 
 def dialogue(user: str, system: str = "") -> tuple[Message, ...]:
-    """The messages that open a conversation: the system's, if there is one, and the user's."""
+    """The messages that open a conversation.
+
+    Args:
+        user: The user's message.
+        system: The system message; empty: none.
+
+    Returns:
+        One or two messages, for `Request.messages`.
+
+    Example:
+        >>> from pyfast.llm import dialogue
+        >>> [message.role for message in dialogue("Who discovered Titan?", "Answer in one word.")]
+        ['system', 'user']
+    """
     asked = Message("user", user)
     return (Message("system", system), asked) if system else (asked,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """One call of the LLM. A backend uses nothing but these fields."""
+    """One call of the LLM. A backend uses only these fields.
+
+    Example:
+        >>> from pyfast.llm import Request, dialogue
+        >>> request = Request(dialogue("Who discovered Titan?"), max_tokens=20)
+        >>> request.temperature, request.schema
+        (0.0, None)
+    """
 
     messages: tuple[Message, ...]
     max_tokens: int
@@ -60,12 +80,12 @@ class Request:
         Raises `CallError` if the text is not valid Unicode.
         """
         digest = sha256(repr((self.max_tokens, self.temperature, self.seed)).encode())
-        for said in self.messages:
+        for message in self.messages:
             try:
-                text = said.content.encode()
+                text = message.content.encode()
             except UnicodeEncodeError as error:
                 raise CallError(f"the prompt is not valid Unicode: {error.reason}") from None
-            digest.update(f"\n{said.role} {len(text)}\n".encode())
+            digest.update(f"\n{message.role} {len(text)}\n".encode())
             for start in range(0, len(text), AT_ONCE):
                 digest.update(text[start : start + AT_ONCE])
         if self.schema is not None:
@@ -78,7 +98,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer to one request. Counts are tokens; 0 where the backend does not tell."""
+    """The answer to one request. Counts are tokens; 0 if the backend does not report them.
+
+    Example:
+        >>> from pyfast.llm import Completion
+        >>> Completion("Huygens", "stop", prompt_tokens=12, completion_tokens=3).completion_tokens
+        3
+    """
 
     text: str
     finish_reason: str
@@ -111,8 +137,8 @@ class LLM(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Which model this is, whatever the machine or the day; cheap, and known before `start`. A run that was
-        begun with another one is not resumed.
+        """Which model this is, the same on any machine and any day; cheap, and known before `start`. A run
+        resumes only with the same one.
         """
         ...
 
@@ -152,23 +178,40 @@ _MEMBERS = ("fingerprint", "spec", "context_window", "slots", "start", "close")
 
 
 def with_defaults(llm: LLM) -> FullLLM:
-    """The LLM itself if it has every member of `FullLLM`, else one in front of it that adds what is missing."""
+    """Add the defaults of the optional members.
+
+    Args:
+        llm: An LLM with `fingerprint` and `complete`, and perhaps more.
+
+    Returns:
+        The LLM itself if it has every member of `FullLLM`; otherwise a wrapper that adds the missing ones.
+
+    Example:
+        >>> from pyfast.llm import Completion, with_defaults
+        >>> class Parrot:
+        ...     fingerprint = "parrot-1"
+        ...
+        ...     async def complete(self, request):
+        ...         return Completion(request.messages[-1].content, "stop")
+        >>> with_defaults(Parrot()).context_window
+        8192
+    """
     known = {*dir(type(llm)), *getattr(llm, "__dict__", {})}  # not by `hasattr`: a fingerprint may take its time
     full: Any = llm if known.issuperset(_MEMBERS) else _WithDefaults(llm)
-    found: FullLLM = full
-    return found
+    complete: FullLLM = full
+    return complete
 
 
 def weights_of(llm: LLM) -> str:
     """A digest of the folder that an LLM was loaded from; empty where it is not known, as behind a server."""
-    found: str = getattr(llm, "weights", "")
-    return found
+    weights: str = getattr(llm, "weights", "")
+    return weights
 
 
 def device_of(llm: LLM) -> str:
     """Where an LLM computes, as far as this process may do so too: `cuda` or `cpu`."""
-    found: str = getattr(llm, "device", "cpu")
-    return found
+    device: str = getattr(llm, "device", "cpu")
+    return device
 
 
 class InFront:
@@ -196,13 +239,13 @@ class _WithDefaults(InFront):
 
     @property
     def context_window(self) -> int:
-        found: int = getattr(self._llm, "context_window", CONTEXT_WINDOW)
-        return found
+        window: int = getattr(self._llm, "context_window", CONTEXT_WINDOW)
+        return window
 
     @property
     def slots(self) -> int:
-        found: int = getattr(self._llm, "slots", SLOTS)
-        return found
+        slots: int = getattr(self._llm, "slots", SLOTS)
+        return slots
 
     @property
     def fingerprint(self) -> str:
@@ -212,8 +255,8 @@ class _WithDefaults(InFront):
                 f"{name} has no fingerprint, so a run could be resumed with another model: add the line"
                 f' `fingerprint = "{name.lower()}-1"` to the class, and change it when its answers change'
             )
-        found: str = self._llm.fingerprint
-        return found
+        fingerprint: str = self._llm.fingerprint
+        return fingerprint
 
     async def start(self) -> None:
         if hasattr(self._llm, "start"):
@@ -227,8 +270,8 @@ class _WithDefaults(InFront):
         answering = self._llm.complete(request)
         completion = await answering if isawaitable(answering) else answering
         if not isinstance(completion, Completion):
-            found = type(completion).__name__
-            raise CallError(f"{self.spec}: its `complete` must be async and return a Completion, not {found}")
+            kind = type(completion).__name__
+            raise CallError(f"{self.spec}: its `complete` must be async and return a Completion, not {kind}")
         return completion
 
 
@@ -241,12 +284,12 @@ def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:
     known: dict[int, tuple[Schema, T]] = {}
 
     def remembered(schema: Schema) -> T:
-        found = known.get(id(schema))
-        if found is None:
+        entry = known.get(id(schema))
+        if entry is None:
             if len(known) >= 1024:  # a caller that makes a schema per call must not fill the memory
                 known.clear()
-            found = known[id(schema)] = (schema, build(schema))
-        return found[1]
+            entry = known[id(schema)] = (schema, build(schema))
+        return entry[1]
 
     return remembered
 

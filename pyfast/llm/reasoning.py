@@ -25,8 +25,8 @@ def without_reasoning(completion: Completion) -> Completion:
     if "<" not in text or text.lstrip()[:1] in ("{", "["):
         return completion
     end = 0
-    for found in _CLOSED.finditer(text):
-        end = found.end()
+    for thought in _CLOSED.finditer(text):
+        end = thought.end()
     if end == 0:
         if _OPENED.match(text) is None:
             return completion

@@ -91,22 +91,22 @@ def _forms(secret: str) -> set[str]:
 
 def _meaning(escape: re.Match[str]) -> str:
     """What an escape stands for; nothing for what is not seen."""
-    said = escape[0]
-    if said[0] == "%":
-        return unquote(said, errors="replace")
-    if said[0] == "&":
-        return html.unescape(said)
-    if said[0] == "=":
-        return chr(int(said[1:], 16))
-    if said[0] != "\\":
+    text = escape[0]
+    if text[0] == "%":
+        return unquote(text, errors="replace")
+    if text[0] == "&":
+        return html.unescape(text)
+    if text[0] == "=":
+        return chr(int(text[1:], 16))
+    if text[0] != "\\":
         return ""
-    said = said.lstrip("\\")
-    if not said or said[0] in "nrtbf":
+    text = text.lstrip("\\")
+    if not text or text[0] in "nrtbf":
         return ""
-    if said[0] in "ux":
-        number = int(said[1:].strip("{}"), 16)
+    if text[0] in "ux":
+        number = int(text[1:].strip("{}"), 16)
         return chr(number) if number < 0x110000 else ""
-    return chr(int(said, 8)) if said[0].isdigit() else said
+    return chr(int(text, 8)) if text[0].isdigit() else text
 
 
 def _without(text: str, wanted: re.Pattern[str]) -> str:
@@ -114,7 +114,7 @@ def _without(text: str, wanted: re.Pattern[str]) -> str:
     spans: list[tuple[int, int]] = []
     decoded, starts, ends = text, list(range(len(text))), list(range(1, len(text) + 1))
     for _ in range(_ROUNDS + 1):
-        spans += [(starts[found.start()], ends[found.end() - 1]) for found in wanted.finditer(decoded)]
+        spans += [(starts[match.start()], ends[match.end() - 1]) for match in wanted.finditer(decoded)]
         pieces, first, last, end = [], [], [], 0
         for escape in _ESCAPE.finditer(decoded):
             meaning = _meaning(escape)
@@ -139,7 +139,7 @@ def api_key() -> str:
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
         raise InputError(
-            "OPENAI_API_KEY holds a character that no HTTP header takes, such as a line break; set it anew"
+            "OPENAI_API_KEY holds a character that no HTTP header takes, such as a line break; set it again"
         )
     return key
 
@@ -151,8 +151,8 @@ def keys_in(path: str) -> list[str]:
 
 def proxy_passwords() -> list[str]:
     """The passwords in the proxy variables: aiohttp may name a proxy in an error."""
-    found = (re.search(r"//[^/@:]*:([^@]+)@", url) for url in getproxies().values())
-    return [match[1] for match in found if match]
+    matches = (re.search(r"//[^/@:]*:([^@]+)@", url) for url in getproxies().values())
+    return [match[1] for match in matches if match]
 
 
 def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> None:

@@ -55,7 +55,7 @@ _TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties
 def strict(schema: Any) -> Any:
     """The schema in the words of the strict mode alone: closed objects, all of whose fields are required.
 
-    It allows more texts and fewer objects than the schema does; whoever asked holds the answer against the
+    It allows more texts and fewer objects than the schema does; the caller checks the answer against the
     schema itself.
     """
     if not isinstance(schema, Mapping):

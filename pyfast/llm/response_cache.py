@@ -73,8 +73,8 @@ class CachedLLM(InFront):
 
 def _entry(completion: Completion, digest: str) -> bytes:
     """A file of the cache: what was asked, the completion, and a checksum of both."""
-    said = {"format": _FORMAT, "request": digest, "completion": asdict(completion)}
-    return orjson.dumps({**said, "blake2b": blake2b(orjson.dumps(said), digest_size=16).hexdigest()})
+    entry = {"format": _FORMAT, "request": digest, "completion": asdict(completion)}
+    return orjson.dumps({**entry, "blake2b": blake2b(orjson.dumps(entry), digest_size=16).hexdigest()})
 
 
 def _read(entry: bytes, digest: str, request: Request) -> Completion:

@@ -20,7 +20,19 @@ L = TypeVar("L", bound=LLM)
 
 
 def by_role(llm: L | Mapping[Role, L]) -> Mapping[Role, L]:
-    """The models by role; one alone is the default's."""
+    """The models by role.
+
+    Args:
+        llm: One model, or a mapping from roles to models.
+
+    Returns:
+        The mapping; one model alone has the role `default`.
+
+    Example:
+        >>> from pyfast.llm import by_role
+        >>> by_role("embedded")
+        {'default': 'embedded'}
+    """
     return llm if isinstance(llm, Mapping) else {DEFAULT_ROLE: llm}
 
 

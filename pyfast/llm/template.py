@@ -15,7 +15,7 @@ from pyfast.llm.protocol import Message
 def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
     """The messages in the model's chat template, up to where the model speaks; `options` are the template's own.
 
-    What is said is text: the tokenizer's own control tokens are broken in it (`control_tokens.breaker`).
+    A message is text: the tokenizer's own control tokens are broken in it (`control_tokens.breaker`).
     Where the template has no role for the system, its words stand before the user's. Raises `InputError` where
     there is no template, or none of this can be said in it.
     """
@@ -51,6 +51,6 @@ def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
 
 def _without_system(messages: Sequence[Message]) -> list[Message]:
     """What the system says stands before what the user says first."""
-    said = [each.content for each in messages if each.role == "system"]
+    contents = [each.content for each in messages if each.role == "system"]
     left = [each for each in messages if each.role != "system"]
-    return [replace(left[0], content="\n\n".join([*said, left[0].content])), *left[1:]] if left else []
+    return [replace(left[0], content="\n\n".join([*contents, left[0].content])), *left[1:]] if left else []

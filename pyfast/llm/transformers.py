@@ -100,12 +100,12 @@ class Transformers:
         hot = {"do_sample": True, "temperature": request.temperature, "top_k": 0, "top_p": 1.0}
         torch.manual_seed(request.seed)
         with torch.inference_mode():
-            said = self._model.generate(
+            generated = self._model.generate(
                 **prompt,
                 max_new_tokens=request.max_tokens,
                 **(hot if request.temperature else {"do_sample": False, "temperature": None, "top_p": None}),
             )[0]
-        tokens = said[size:] if "input_ids" in prompt else said  # of embeddings nothing is repeated
+        tokens = generated[size:] if "input_ids" in prompt else generated  # of embeddings nothing is repeated
         ends = self._model.generation_config.eos_token_id
         ended = len(tokens) > 0 and int(tokens[-1]) in (ends if isinstance(ends, list) else [ends])
         text = self._tokenizer.decode(tokens, skip_special_tokens=True)

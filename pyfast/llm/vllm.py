@@ -164,7 +164,7 @@ class Vllm:
         await self._shared.enter()
         window = self._shared.window
         if self._options["max_model_len"] != window:
-            # What the memory holds differs a little from start to start, and a run goes on with one window only.
+            # What fits the memory differs a little from start to start; a run resumes with the same window only.
             window = window - window % 1024 or window
         self.context_window = window
         self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")

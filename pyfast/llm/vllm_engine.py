@@ -169,8 +169,8 @@ def _first_error(scratch: Path) -> str:
     """The first exception in the log of vLLM's processes: what came later came of it. Empty if there is none."""
     with contextlib.suppress(OSError):
         log = (scratch / "errors.log").read_text(errors="replace")
-        if found := re.search(r"^[\w.]*(?:Error|Exception): .+", log, re.MULTILINE):
-            return one_line(found[0])
+        if match := re.search(r"^[\w.]*(?:Error|Exception): .+", log, re.MULTILINE):
+            return one_line(match[0])
     return ""
 
 

@@ -15,7 +15,13 @@ PRESET = "preset"
 
 @dataclass(frozen=True, slots=True)
 class Inert:
-    """Settings that change nothing where the setting `where` has one of `values`: there they are refused."""
+    """Settings that have no effect if the setting `where` has one of `values`. pyfast refuses them there.
+
+    Example:
+        >>> from pyfast.systems import Inert
+        >>> Inert(("beta",), "graph", (False,))  # beta needs a graph
+        Inert(names=('beta',), where='graph', values=(False,))
+    """
 
     names: tuple[str, ...]
     where: str
@@ -24,7 +30,13 @@ class Inert:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Settings under one name, in place of the defaults; such as a row of a paper's table."""
+    """Settings under one name, in place of the defaults; such as a row of a paper's table.
+
+    Example:
+        >>> from pyfast.systems import Preset
+        >>> Preset({"k": 8}, "table 2, row 1").values["k"]
+        8
+    """
 
     values: Mapping[str, Any]
     meaning: str

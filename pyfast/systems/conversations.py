@@ -99,20 +99,20 @@ async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
             return text
         return fields.question.strip() or text
     try:
-        found = await ctx.generate(RESOLVE_TURN, turns=_shown(turns, text, RESOLVE_TURN, ctx), question=text)
+        reply = await ctx.generate(RESOLVE_TURN, turns=_shown(turns, text, RESOLVE_TURN, ctx), question=text)
     except AnswerError as error:
         ctx.fell_back(RESOLVE_TURN, error)
         return text
-    said = " ".join(word for turn in turns for word in turn).casefold()
-    wanted = (term.strip() for term in found.terms)
+    words = " ".join(word for turn in turns for word in turn).casefold()
+    wanted = (term.strip() for term in reply.terms)
     # Only what was said: a model that makes terms up would lead the search astray.
-    terms = [it for it in dict.fromkeys(wanted) if it and it.casefold() in said and it not in text]
+    terms = [it for it in dict.fromkeys(wanted) if it and it.casefold() in words and it not in text]
     return f"{text} ({', '.join(terms)})" if terms else text
 
 
 def earlier(past: Past) -> list[tuple[str, str]]:
     """(question, answer) of each earlier turn; no answer where it failed or abstained."""
-    return [(turn.text, (said.text if said is not None else None) or "") for turn, said in past]
+    return [(turn.text, (answer.text if answer is not None else None) or "") for turn, answer in past]
 
 
 def _shown(turns: Sequence[tuple[str, str]], text: str, prompt: Prompt[Any], ctx: Context) -> str:

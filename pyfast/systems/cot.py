@@ -10,8 +10,8 @@ from pyfast.systems.system import Answering, System
 async def answer(question: Question, ctx: Context, settings: Answering) -> Answer:
     """Ask for steps, then for the answer."""
     if settings.long_answer:
-        told = await ctx.generate(LONG_COT, question=question.text)
-        return Answer(long_text(told.paragraphs), trace={"reasoning": told.reasoning})
+        long = await ctx.generate(LONG_COT, question=question.text)
+        return Answer(long_text(long.paragraphs), trace={"reasoning": long.reasoning})
     reply = await ctx.generate(unless_known(COT, settings.abstain), question=question.text)
     return Answer(final_text(reply.answer), trace={"reasoning": reply.reasoning})
 

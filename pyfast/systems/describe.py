@@ -72,32 +72,40 @@ def describe_system(system: str | System) -> SystemDescription:
         system: A system, its name, or `MODULE:NAME`. Without a `summary`, the first line of what the docstring of
             its `answer` says is taken.
 
+    Returns:
+        Its name, summary, paper, prompts, roles and presets.
+
     Raises:
         InputError: There is no such system.
 
     Example:
         >>> from pyfast.systems import describe_system
         >>> describe_system("rag").prompts
-        ('answer',)
+        ('answer', 'long_answer')
         >>> describe_system("hseq").roles
         {'plan': ('guide',), 'pick': ('select',), 'answer': ('head',), 'judge': ('verify',)}
     """
-    found = load_system(system) if isinstance(system, str) else system
-    summary = found.summary or (inspect.getdoc(found.answer) or "").partition("\n")[0]
-    prompts = tuple(dict.fromkeys(prompt.name for prompt in found.prompts))
+    loaded = load_system(system) if isinstance(system, str) else system
+    summary = loaded.summary or (inspect.getdoc(loaded.answer) or "").partition("\n")[0]
+    prompts = tuple(dict.fromkeys(prompt.name for prompt in loaded.prompts))
     presets = tuple(
         PresetDescription(
             name,
             " ".join(f"{setting}={as_text(value)}" for setting, value in preset.values.items()),
             preset.meaning,
         )
-        for name, preset in found.presets.items()
+        for name, preset in loaded.presets.items()
     )
-    return SystemDescription(found.name, summary, found.needs_index, found.paper, prompts, found.roles, presets)
+    return SystemDescription(
+        loaded.name, summary, loaded.needs_index, loaded.paper, prompts, loaded.roles, presets
+    )
 
 
 def describe_systems() -> list[SystemDescription]:
-    """All installed systems; one that cannot be loaded says why in place of its summary.
+    """Describe all installed systems.
+
+    Returns:
+        The descriptions by name. For a system that cannot load, the summary says why.
 
     Example:
         >>> from pyfast.systems import describe_systems
@@ -125,15 +133,27 @@ def describe_settings(system: str | System) -> list[SettingDescription]:
         >>> k.name, k.type, k.default, k.range
         ('k', 'whole number', '10', '1 to 10000')
     """
-    found = load_system(system) if isinstance(system, str) else system
-    settings = found.settings
+    loaded = load_system(system) if isinstance(system, str) else system
+    settings = loaded.settings
     return [_described(name, field, settings.inert) for name, field in settings.model_fields.items()]
 
 
 def settings_table(system: str | System) -> str:
-    """The settings of a system, and its presets, as Markdown tables; a sentence where it has none.
+    """The settings of a system, and its presets, as Markdown tables.
 
-    Raises `InputError`.
+    Args:
+        system: A system, its name, or `MODULE:NAME`.
+
+    Returns:
+        One or two tables; a sentence for a system without settings.
+
+    Raises:
+        InputError: There is no such system.
+
+    Example:
+        >>> from pyfast.systems import settings_table
+        >>> print(settings_table("direct").splitlines()[0])
+        | setting | values | default | meaning | paper |
     """
     rows: list[tuple[str, ...]] = [("setting", "values", "default", "meaning", "paper"), ("---",) * 5]
     for setting in describe_settings(system):
@@ -206,12 +226,12 @@ def _one_of(values: list[str]) -> str:
 
 def _bounds(field: FieldInfo) -> str:
     """The bounds of a number in words."""
-    found = dict(_each_bound(field))
-    low, high = found.get("ge"), found.get("le")
+    bounds = dict(_each_bound(field))
+    low, high = bounds.get("ge"), bounds.get("le")
     if low is not None and high is not None:
         return f"{low} to {high}"
     words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
-    return ", ".join(f"{words[name]} {bound}" for name, bound in found.items())
+    return ", ".join(f"{words[name]} {bound}" for name, bound in bounds.items())
 
 
 def _each_bound(field: FieldInfo) -> Iterator[tuple[str, Any]]:

@@ -156,7 +156,7 @@ def history_of(past: Past, settings: Settings) -> History:
     """The earlier turns; a turn that failed or abstained has no answer of its own."""
     if settings.history == "gold":
         return tuple((turn.text, turn.answers[0] if turn.answers else "") for turn, _ in past)
-    return tuple((turn.text, (said.text if said is not None else None) or "") for turn, said in past)
+    return tuple((turn.text, (answer.text if answer is not None else None) or "") for turn, answer in past)
 
 
 async def with_graph(

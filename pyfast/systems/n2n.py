@@ -195,17 +195,17 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         entity_type = plan.entity_type if hop == 0 else ANYTHING
         path[-1] |= {"type": entity_type, **traced(ctx.index, kept)}
         try:
-            found = await ctx.generate(
+            extracted = await ctx.generate(
                 EXTRACT, context=await ctx.narrative(kept, EXTRACT), entity_type=entity_type, question=query
             )
         except AnswerError as error:
             ctx.fell_back(EXTRACT, error)
             path[-1]["stopped"] = str(error)
             break
-        if not found.entity.strip():
+        if not extracted.entity.strip():
             path[-1]["stopped"] = "no entity found"
             break
-        entities.append(found.entity.strip())
+        entities.append(extracted.entity.strip())
         path[-1]["entity"] = entities[-1]
 
     # Final context curation and answer synthesis
@@ -250,8 +250,8 @@ async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
 
 def fill(template: str, entities: list[str]) -> str:
     """The query of a hop, with what earlier hops found in place of `{entity1}`, `{entity2}`; in one pass."""
-    found = {str(number): entity for number, entity in enumerate(entities, start=1)}
-    return _PLACE.sub(lambda place: found.get(place[1], place[0]), template)
+    known = {str(number): entity for number, entity in enumerate(entities, start=1)}
+    return _PLACE.sub(lambda place: known.get(place[1], place[0]), template)
 
 
 async def reranked(

@@ -280,9 +280,9 @@ def unless_known(prompt: Prompt[M], abstain: bool) -> Prompt[M]:
 
 @cache
 def _guessing(prompt: Prompt[M]) -> Prompt[M]:
-    said, places = _MAY_ABSTAIN.subn("If that is not told, give the likeliest answer.", prompt.system)
+    text, places = _MAY_ABSTAIN.subn("If that is not told, give the likeliest answer.", prompt.system)
     assert places == 1, prompt.name
-    return prompt.overridden(system=said)
+    return prompt.overridden(system=text)
 
 
 _REFUSAL = re.compile(

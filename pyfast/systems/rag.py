@@ -21,8 +21,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     ctx.so_far(lambda: Answer(None, ctx.evidence(pool)))
     if settings.long_answer:
         context = await ctx.narrative(pool, LONG_ANSWER)
-        told = await ctx.generate(LONG_ANSWER, context=context, question=question.text)
-        return Answer(long_text(told.paragraphs), ctx.evidence(pool))
+        long = await ctx.generate(LONG_ANSWER, context=context, question=question.text)
+        return Answer(long_text(long.paragraphs), ctx.evidence(pool))
     prompt = unless_known(answer_prompt(ctx, pool), settings.abstain)
     context = await ctx.narrative(pool, prompt)
     reply = await ctx.generate(prompt, context=context, path="", question=question.text)

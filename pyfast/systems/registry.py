@@ -10,6 +10,9 @@ from pyfast.systems.system import System
 def names() -> list[str]:
     """The names of all installed systems.
 
+    Returns:
+        The names, sorted.
+
     Example:
         >>> from pyfast import systems
         >>> "n2n" in systems.names()
@@ -19,8 +22,23 @@ def names() -> list[str]:
 
 
 def load_system(name: str) -> System:
-    """The system of that name, or `MODULE:NAME`. Raises `InputError` for an unknown one."""
-    found = plugins.load("systems", name)
-    if not isinstance(found, System):
-        raise InputError(f"{name}: expected a pyfast.systems.System, got {type(found).__name__}")
-    return found
+    """Load a system.
+
+    Args:
+        name: The name of an installed system, or `MODULE:NAME`.
+
+    Returns:
+        The system.
+
+    Raises:
+        InputError: There is no such system, or the object is not a `System`.
+
+    Example:
+        >>> from pyfast.systems import load_system
+        >>> load_system("n2n").roles
+        {'plan': ('plan',), 'extract': ('extract',), 'answer': ('answer',)}
+    """
+    system = plugins.load("systems", name)
+    if not isinstance(system, System):
+        raise InputError(f"{name}: expected a pyfast.systems.System, got {type(system).__name__}")
+    return system

@@ -24,10 +24,18 @@ from pyfast.systems.combinations import PRESET, Inert, Preset, as_text, inert_fa
 
 
 class Settings(BaseModel):
-    """Base of the settings of systems; as it stands, those of a system that has none.
+    """Base class of a system's settings. A system without settings uses it as it is.
 
-    A setting is a `pydantic.Field` with bounds and a `description`. Where it is a paper's, `json_schema_extra`
-    says where it stands there: `{"paper": "section 2.3, equation 4"}`. `pyfast systems NAME` shows all of it.
+    A setting is a `pydantic.Field` with bounds and a `description`. If it comes from a paper, `json_schema_extra`
+    says where: `{"paper": "section 2.3, equation 4"}`. `pyfast systems NAME` shows all of it.
+
+    Example:
+        >>> from pydantic import Field
+        >>> from pyfast.systems import Settings
+        >>> class MySettings(Settings):
+        ...     k: int = Field(default=5, ge=1, description="Passages of the search.")
+        >>> MySettings(k=8).k
+        8
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,7 +85,16 @@ def opens(index: Index, settings: WithKnowledge, run: Path | None) -> Session:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class System:
-    """One system, in one file or folder."""
+    """A method that answers questions: a coroutine, its settings and its prompts.
+
+    Example:
+        >>> from pyfast.engine import Answer
+        >>> from pyfast.systems import Settings, System
+        >>> async def answer(question, ctx, settings):
+        ...     return Answer(question.text.upper())
+        >>> System("shout", answer, Settings, ()).configure({}).model_dump()
+        {}
+    """
 
     name: str
     answer: Callable[..., Coroutine[Any, Any, Answer]]
@@ -102,11 +119,11 @@ class System:
     @property
     def roles(self) -> Mapping[Role, tuple[str, ...]]:
         """The roles that it asks in, with the names of their prompts; the default where it declares nothing."""
-        found: dict[Role, dict[str, None]] = {}
+        roles: dict[Role, dict[str, None]] = {}
         asked = [(prompt.name, prompt.role) for prompt in self.prompts]
         for name, role in (*asked, *self.requests.items()):
-            found.setdefault(role, {})[name] = None
-        return {role: tuple(names) for role, names in found.items()} or {DEFAULT_ROLE: ()}
+            roles.setdefault(role, {})[name] = None
+        return {role: tuple(names) for role, names in roles.items()} or {DEFAULT_ROLE: ()}
 
     @property
     def code(self) -> str:
@@ -116,10 +133,10 @@ class System:
             return ""
         path = inspect.getsourcefile(self.answer)
         if path is not None and Path(path).is_file():
-            said = Path(path).read_bytes()
+            code = Path(path).read_bytes()
         else:  # typed into an interpreter
-            said = self.answer.__code__.co_code + repr(self.answer.__code__.co_consts).encode()
-        return blake2b(said, digest_size=8).hexdigest()
+            code = self.answer.__code__.co_code + repr(self.answer.__code__.co_consts).encode()
+        return blake2b(code, digest_size=8).hexdigest()
 
     def configure(self, given: Mapping[str, Any]) -> Settings:
         """The settings: the defaults, but for those of the preset, and those `given` by name.

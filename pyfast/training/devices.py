@@ -50,8 +50,8 @@ class Devices:
         gradients = [(torch.zeros_like(it) if it.grad is None else it.grad).flatten().float() for it in learnt]
         added = self.total(torch.cat([flags, *gradients]))
         sums = added[len(flags) :].split([it.numel() for it in learnt])
-        for it, found, own in zip(learnt, added[1 : len(flags)].tolist(), sums, strict=True):
-            it.grad = own.view_as(it).to(it.dtype).clone() if found else None
+        for it, summed, own in zip(learnt, added[1 : len(flags)].tolist(), sums, strict=True):
+            it.grad = own.view_as(it).to(it.dtype).clone() if summed else None
         return added[0].item()
 
 

@@ -109,8 +109,8 @@ def train(
     save_merged(model, tokenizer, out / MODEL)
     if recipe.graph:
         save_encoder(encoder, out, folder_digest(out / MODEL))
-    said = {"recipe": asdict(recipe), "schedule": asdict(schedule), "steps": len(curve), "turns": len(turns)}
-    (out / "recipe.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    summary = {"recipe": asdict(recipe), "schedule": asdict(schedule), "steps": len(curve), "turns": len(turns)}
+    (out / "recipe.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     return curve
 
 
@@ -184,12 +184,12 @@ def _prepared(turns: Sequence[Question]) -> Iterator[tuple[Question, History]]:
 
 
 def _with_memory(
-    index: Index, prepared: Sequence[tuple[Question, History]], found: Sequence[ScoredSegments], recipe: Recipe
+    index: Index, prepared: Sequence[tuple[Question, History]], pools: Sequence[ScoredSegments], recipe: Recipe
 ) -> list[ScoredSegments]:
     """What each turn reads: one round of `apply_memory` for all first turns, one for all second ones, and so
     on.
     """
-    evidence = list(found)
+    evidence = list(pools)
     if recipe.memory == "off":
         return evidence
     for depth in range(1, max((len(history) for _, history in prepared), default=0) + 1):

@@ -59,14 +59,14 @@ class Recipe:
 
     def as_json(self) -> dict[str, Any]:
         """As JSON types."""
-        told = {name: value for name, value in asdict(self).items() if name != "guidance"}
-        return {**told, "settings": self.settings.model_dump(mode="json")}
+        fields = {name: value for name, value in asdict(self).items() if name != "guidance"}
+        return {**fields, "settings": self.settings.model_dump(mode="json")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
     """How it is computed, which changes what is learnt by rounding and by what dropout draws, and no more: a
-    training may go on with another.
+    training may resume with another.
     """
 
     batch: int = 1
@@ -113,7 +113,7 @@ def train(
 
     Started by `accelerate launch`, each process learns from its share, on its own device. `out` gets the
     checkpoint, the curve, `adapter` in peft's format and `recipe.json`. The examples come in the order of the
-    curriculum, whatever the schedule's `order`. Raises as `fit` and `open_model` do.
+    curriculum, at any `order` of the schedule. Raises as `fit` and `open_model` do.
     """
     schedule = replace(schedule, order="given")
     devices = open_devices()
@@ -131,13 +131,13 @@ def train(
     if not devices.first:
         return curve
     save_adapter(model, out / ADAPTER)
-    said = {
+    summary = {
         "recipe": recipe.as_json(),
         "schedule": asdict(schedule),
         "steps": len(curve),
         "examples": len(examples),
     }
-    (out / "recipe.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    (out / "recipe.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     return curve
 
 
@@ -174,8 +174,8 @@ def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[
     """All steps that the questions of one source teach."""
     passages = candidate_passages(index, [gold.question for gold in golds], recipe.settings.prior)
     positives = [
-        weak_positives(gold, found, recipe.max_positives, recipe.lexical_weight)
-        for gold, found in zip(golds, passages, strict=True)
+        weak_positives(gold, passages_of_one, recipe.max_positives, recipe.lexical_weight)
+        for gold, passages_of_one in zip(golds, passages, strict=True)
     ]
     for steps in trajectories(index, golds, positives, recipe.settings, recipe.guidance):
         yield from steps

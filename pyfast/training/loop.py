@@ -248,7 +248,7 @@ def _restore(
                     moments = {part: state[part].to(parameter.device) for part in _STATE[1:]}
                     optimizer.state[parameter] = state | moments
     except (SafetensorError, KeyError, ValueError) as error:
-        raise InputError(f"{path}: damaged: {error}; remove it to begin anew") from None
+        raise InputError(f"{path}: damaged: {error}; remove it to start again") from None
     return step
 
 
@@ -275,5 +275,5 @@ def _write_curve(path: Path, curve: Sequence[Point]) -> None:
 
 
 def _digest(described: Mapping[str, Any]) -> str:
-    said = json.dumps(described, sort_keys=True, default=str)
-    return blake2b(said.encode(), digest_size=16).hexdigest()
+    text = json.dumps(described, sort_keys=True, default=str)
+    return blake2b(text.encode(), digest_size=16).hexdigest()

@@ -11,7 +11,7 @@ import torch
 from pyfast.errors import InputError, ModelNotFoundError
 
 Precision = Literal["float32", "bfloat16"]
-"""Of the weights that stay as they are; what learns is in float32, whatever the others are"""
+"""Of the weights that stay as they are; what learns is always in float32"""
 TARGETS = ("q_proj", "k_proj", "v_proj")
 ALL_PROJECTIONS = (*TARGETS, "o_proj", "gate_proj", "up_proj", "down_proj")
 """Of attention and MLP (HSEQ, A.3.4)"""
@@ -83,20 +83,20 @@ def completion_losses(
     """
     table = model.get_input_embeddings()
     inputs = torch.nn.utils.rnn.pad_sequence(
-        [torch.cat([prompt, table(said[:-1])]) for prompt, said in zip(prompts, completions, strict=True)],
+        [torch.cat([prompt, table(target[:-1])]) for prompt, target in zip(prompts, completions, strict=True)],
         batch_first=True,
     )
     places = [
-        torch.arange(len(prompt) - 1, len(prompt) - 1 + len(said), device=inputs.device)
-        for prompt, said in zip(prompts, completions, strict=True)
+        torch.arange(len(prompt) - 1, len(prompt) - 1 + len(target), device=inputs.device)
+        for prompt, target in zip(prompts, completions, strict=True)
     ]
     kept = torch.cat(places).unique()
     logits = model(inputs_embeds=inputs, logits_to_keep=kept).logits
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     losses = []
-    for row, place, said, weight in zip(logits, places, completions, weights, strict=True):
+    for row, place, target, weight in zip(logits, places, completions, weights, strict=True):
         own = row[torch.searchsorted(kept, place)]
-        losses.append((torch.nn.functional.cross_entropy(own, said, reduction="none") * weight).mean())
+        losses.append((torch.nn.functional.cross_entropy(own, target, reduction="none") * weight).mean())
     return torch.stack(losses)
 
 
@@ -106,7 +106,7 @@ def save_adapter(model: Any, folder: Path) -> None:
 
 
 def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
-    """Write a model with an adapter's updates taken in, for whoever loads whole models only.
+    """Write a model with an adapter's updates taken in, for programs that load whole models only.
 
     Raises `ModelNotFoundError` where there is no model or adapter, and `InputError` where they do not fit, or
     `out` is in use.

@@ -65,7 +65,7 @@ def trajectories(
     limits = settings.limits()
     texts = [gold.question for gold in golds]
     views = open_window(index, texts, limits.width, settings.prior, limits.priority)
-    found: list[list[Target]] = [[] for _ in golds]
+    targets: list[list[Target]] = [[] for _ in golds]
     walks = {
         at: Progress("" if settings.guidance == "off" else head.get(texts[at]) or template(texts[at]), view)
         for at, view in enumerate(views)
@@ -75,7 +75,7 @@ def trajectories(
         moves: dict[int, Move] = {}
         for at, walk in walks.items():
             aim = target(golds[at].id, t, state_of(walk), positives[at], limits.k)
-            found[at].append(aim)
+            targets[at].append(aim)
             walks[at] = step(walk, Decision(aim.labels, float(aim.sufficient)), limits.k)
             if not aim.sufficient and (move := walks[at].next):
                 moves[at] = move
@@ -85,4 +85,4 @@ def trajectories(
             for at, view in zip(moves, seen, strict=True)
             if view.window
         }
-    return found
+    return targets

@@ -48,16 +48,16 @@ Positives = Mapping[int, float]
 
 def read_gold(path: Path) -> list[Gold]:
     """The questions of a file. Raises `InputError`, naming the line."""
-    found: dict[str, Gold] = {}
+    golds: dict[str, Gold] = {}
     for place, line in read_question_records(path):
         try:
             gold = Gold.model_validate(tidy(line))
         except ValidationError as error:
             name, fault = first_fault(error)
             raise InputError(f"{place}: `{name}`: {fault}") from None
-        if found.setdefault(gold.id, gold) is not gold:
+        if golds.setdefault(gold.id, gold) is not gold:
             raise InputError(f"{place}: the id {gold.id!r} came before")
-    return list(found.values())
+    return list(golds.values())
 
 
 def candidate_passages(index: Index, questions: Sequence[str], prior: int) -> list[list[Candidate]]:
@@ -84,16 +84,16 @@ def weak_positives(
     marked, the passage of the named documents (of all, if none is among the candidates) that has the greatest
     Jaccard overlap with the question is, with the weight `lexical_weight`; where that is 0 nothing is.
     """
-    found = list(passages)
+    candidates = list(passages)
     near = partial(jaccard, words(gold.question))
     named = set(gold.supporting)
     answers = [words(answer) for answer in gold.answers]
-    held = [it for it in found if (not named or it.uri in named) and holds(it.text, answers, bool(named))]
+    held = [it for it in candidates if (not named or it.uri in named) and holds(it.text, answers, bool(named))]
     if len(named) <= _MOST_NAMED:
-        held += [it for it in found if it.uri in named and it.alone and it not in held]
+        held += [it for it in candidates if it.uri in named and it.alone and it not in held]
     if held:
         return {it.position: 1.0 for it in sorted(held, key=lambda it: -near(words(it.text)))[:max_positives]}
-    left = ([it for it in found if it.uri in named] or found) if lexical_weight else []
+    left = ([it for it in candidates if it.uri in named] or candidates) if lexical_weight else []
     best = max(left, key=lambda it: near(words(it.text)), default=None)
     return {} if best is None else {best.position: lexical_weight}
 
@@ -105,9 +105,9 @@ def words(text: str) -> str:
 
 def holds(text: str, answers: Iterable[str], named: bool) -> bool:
     """Whether one of the answers, as `words`, stands in the text; yes and no never do, short ones if `named`."""
-    said = words(text)
+    present = words(text)
     telling = (it for it in answers if it.strip() and it not in _VERDICTS)
-    return any(it in said for it in telling if named or len(it) >= _SHORTEST + 2)
+    return any(it in present for it in telling if named or len(it) >= _SHORTEST + 2)
 
 
 def jaccard(one: str, other: str) -> float:

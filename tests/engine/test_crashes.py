@@ -204,7 +204,7 @@ def test_a_server_that_dies(place: Path, whole: tuple[bytes, dict[str, Any]]) ->
         assert session.ended() == 1
         told = [line for line in session.told.splitlines() if "going on" not in line]
         assert len(told) == 1, session.told
-        assert "nothing answers at" in told[0] and f"the same command goes on with {folder}" in told[0]
+        assert "nothing answers at" in told[0] and f"the same command resumes {folder}" in told[0]
         session = Session(folder, *arguments(place, url, *at_once))  # still dead
         assert session.ended() == 1 and "is the server up?" in session.told
         assert session.told.count("\n") == 1
@@ -264,7 +264,7 @@ def test_files_that_may_not_grow(place: Path, whole: tuple[bytes, dict[str, Any]
     with hostile() as url:
         session = Session(folder, *arguments(place, url), prepare=no_room)
         assert session.ended() == 1 and session.told.count("\n") == 1, session.told
-        assert "the same command goes on" in session.told
+        assert "the same command resumes" in session.told
         finish(folder, place, url)
     assert (
         answers(folder) == whole[0]
@@ -343,8 +343,8 @@ def test_asked_to_stop_it_finishes_what_is_in_work(
         allow(url, 10**6)
         assert session.ended() == 130
         told = session.told.splitlines()
-        assert told[0] == "pyfast: finishing what is in work; once more to stop at once"
-        assert told[1] == f"pyfast: stopped; the same command goes on with {folder}" and len(told) == 2
+        assert told[0] == "pyfast: finishing the questions in progress; press Ctrl-C again to stop at once"
+        assert told[1] == f"pyfast: stopped; the same command resumes {folder}" and len(told) == 2
         written = answers(folder)
         assert whole[0].startswith(written) and 10 < session.lines() < QUESTIONS  # in order, without a gap
         assert len(set(written.splitlines())) == session.lines()
@@ -372,14 +372,14 @@ def test_asked_twice_it_stops_at_once(
             time.sleep(0.5)
             assert session.process.is_alive(), session.told
         session.send(sent)
-        session.until(lambda: "finishing what is in work" in session.told)
+        session.until(lambda: "finishing the questions in progress" in session.told)
         time.sleep(0.2)
         assert session.process.is_alive()
         session.send(sent)
         asked = time.monotonic()
         assert session.ended() == 130
         assert time.monotonic() - asked < 30
-        assert "Traceback" not in session.told and "goes on with" in session.told
+        assert "Traceback" not in session.told and "the same command resumes" in session.told
     with hostile() as url:
         finish(folder, place, url)
     assert (
@@ -407,7 +407,7 @@ def test_asked_twice_while_the_embedded_model_works(place: Path) -> None:
     options = ["--system", "direct", "--llm", "embedded"]
     session = Session(place / "embedded", place / "q.jsonl", *options)
     session.until(lambda: session.lines() > 0)
-    for words in ("finishing what is in work", "goes on with"):
+    for words in ("finishing the questions in progress", "the same command resumes"):
         asked = time.monotonic()
         session.send(signal.SIGINT)
         session.until(lambda words=words: words in session.told)

@@ -97,7 +97,9 @@ def test_an_edited_line_is_noticed_and_written_again(
     command = subprocess.run(
         [sys.executable, "-m", "pyfast", "status", str(tmp_path)], capture_output=True, text=True
     )
-    assert command.returncode == 0 and "1 line of " in command.stdout and "not what was written" in command.stdout
+    assert (
+        command.returncode == 0 and "1 line of " in command.stdout and "not as pyfast wrote it" in command.stdout
+    )
     go(tmp_path, winding, llm := Watched(moody), ask_about(9))
     assert (answers(tmp_path), traces(tmp_path), llm.given) == (before, beside, 0)
     assert "answers.jsonl, line 5: not what was written there" in caplog.text
@@ -153,7 +155,7 @@ def test_a_folder_that_goes_away_ends_the_run(tmp_path: Path, how: str) -> None:
     def go_elsewhere() -> None:
         shutil.copytree(elsewhere, folder)
 
-    with pytest.raises(RunError, match=r"was deleted or moved while the run was in work") as error:
+    with pytest.raises(RunError, match=r"was deleted or moved during the run") as error:
         go(folder, winding, Watched(moody, lose), ask_about(9), concurrency=2)
     assert "\n" not in str(error.value)
     if how == "moved":
@@ -173,7 +175,7 @@ def test_the_command_says_so(tmp_path: Path) -> None:
         (tmp_path / "run").rename(tmp_path / "moved")
         allow(url, 10**6)
         assert session.ended() == 1
-    assert session.told.count("\n") == 1 and "deleted or moved while the run was in work" in session.told
+    assert session.told.count("\n") == 1 and "deleted or moved during the run" in session.told
     written = (tmp_path / "moved" / "answers.jsonl").read_bytes().count(b"\n")
     assert 10 < written < 300 and read_status(tmp_path / "moved").ended >= written
 

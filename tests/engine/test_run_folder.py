@@ -88,7 +88,7 @@ def test_it_goes_on_with_nothing_else(
     check_run(tmp_path, begun_with(small))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for attempt in (check_run, RunFolder):
-        with pytest.raises(InputError, match="was begun with something else") as error:
+        with pytest.raises(InputError, match="was started with something else") as error:
             attempt(tmp_path, begun_with(small, **change))
         assert all(words in str(error.value) for words in told) and "\n" not in str(error.value)
         changed = str(error.value).split(": ", 2)[2].split("; ")
@@ -136,7 +136,7 @@ BROKEN |= {"Latin-1": b"a = '\xe9'", "deep": "a=" + "[" * 9999}
 def test_a_broken_configuration_is_told_in_one_line(tmp_path: Path, content: str | bytes) -> None:
     go(tmp_path, direct, Watched(), ask_about(1))
     (tmp_path / "run.toml").write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(InputError, match=r"run\.toml|begun with") as error:
+    with pytest.raises(InputError, match=r"run\.toml|started with") as error:
         RunFolder(tmp_path, DESCRIBED)
     assert "--restart" in str(error.value) and "\n" not in str(error.value)
 

@@ -239,7 +239,7 @@ def test_a_run_of_other_code_is_not_gone_on_with(old: Path) -> None:
         assert not upgraded or upgrade_run(old)
         with pytest.raises(
             InputError,
-            match=r"begun by other code: code\.digest was old, is new\. It can be read, evaluated and judged, but",
+            match=r"started by other code: code\.digest was old, is new\. You can read, evaluate and judge it",
         ):
             check_run(old, described)
 

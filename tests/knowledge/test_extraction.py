@@ -666,7 +666,7 @@ def test_an_extraction_that_nobody_can_go_on_with_is_dropped(place: Callable[[],
         return session.told
 
     other = ["--llm", "openai:m@http://127.0.0.1:9/v1"]
-    assert "was begun with something else" in told(1, *command(index)[:3], *other)
+    assert "was started with something else" in told(1, *command(index)[:3], *other)
     assert "unknown" in told(1, *command(index)[:3], "--llm", "nobody", "--restart").lower()
     assert not (home / "extraction.old-1").exists()
     told(0, *command(index, 80), "--restart")

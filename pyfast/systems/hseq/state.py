@@ -47,14 +47,14 @@ def excerpt(text: str, words: Sequence[str], characters: int) -> str:
     head = characters // 3
     width = characters - head - 2
     lower = text.lower()
-    found = [(at, len(word)) for word in words if (at := lower.find(word, head)) >= 0]
-    if all(at + size < characters for at, size in found):
+    places = [(at, len(word)) for word in words if (at := lower.find(word, head)) >= 0]
+    if all(at + size < characters for at, size in places):
         return f"{text[: characters - 1]}…"
 
     def held(first: int) -> int:
-        return sum(size for at, size in found if first <= at and at + size <= first + width)
+        return sum(size for at, size in places if first <= at and at + size <= first + width)
 
-    first = max(sorted(at for at, _ in found), key=held)
+    first = max(sorted(at for at, _ in places), key=held)
     first = min(max(first - width // 8, head), len(text) - width)
     last = "…" if first + width < len(text) else ""
     return f"{text[:head]}…{text[first : first + width]}{last}"
