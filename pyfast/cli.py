@@ -22,6 +22,7 @@ from pyfast.commands.index import index
 from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import app as knowledge
 from pyfast.commands.prompts import prompts
+from pyfast.commands.questions import questions
 from pyfast.commands.status import status
 from pyfast.commands.systems import systems
 from pyfast.commands.terminal import OnStderr, plain
@@ -69,7 +70,21 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (index, answer, ask, status, prompts, evaluate, judge, systems, check, verify, upgrade, doctor):
+for command in (
+    index,
+    answer,
+    ask,
+    status,
+    prompts,
+    evaluate,
+    questions,
+    judge,
+    systems,
+    check,
+    verify,
+    upgrade,
+    doctor,
+):
     app.command()(command)
 app.add_typer(train, name="train")
 app.add_typer(knowledge, name="knowledge")

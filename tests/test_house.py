@@ -15,11 +15,13 @@ import pyfast
 from pyfast import ops
 from pyfast.api.judging import judge_runs
 from pyfast.api.knowledge import merge_knowledge
+from pyfast.api.open_questions import write_questions
 from pyfast.api.training import train_graph_convqa, train_hseq_iterator
 from pyfast.commands.answer import answer
 from pyfast.commands.ask import ask
 from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import build, merge
+from pyfast.commands.questions import questions
 from pyfast.commands.train_graph_convqa import graph_convqa
 from pyfast.commands.train_hseq_iterator import hseq_iterator
 from pyfast.extras import EXTRAS
@@ -206,6 +208,7 @@ def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callab
         (build, pyfast.build_knowledge),
         (merge, merge_knowledge),
         (judge, judge_runs),
+        (questions, write_questions),
         (graph_convqa, train_graph_convqa),
         (hseq_iterator, train_hseq_iterator),
     ],

@@ -8,6 +8,7 @@ import pytest
 
 from pyfast.engine import Prompt
 from pyfast.evaluation.judge import JUDGE
+from pyfast.evaluation.open_questions import OPEN_QUESTIONS, OPEN_USERS
 from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH, EXTRACT_TRIPLES
 from pyfast.systems import describe_systems
 from pyfast.systems.conversations import RESOLVE_TURN, REWRITE_TURN
@@ -21,6 +22,7 @@ PROMPTS = {
     if prompt.name not in ("select", "head")  # sized by what is filled in
 }
 PROMPTS |= {prompt.name: prompt for prompt in (JUDGE, EXTRACT_GRAPH, EXTRACT_TRIPLES, REWRITE_TURN, RESOLVE_TURN)}
+PROMPTS |= {prompt.name: prompt for prompt in (OPEN_USERS, OPEN_QUESTIONS)}
 PROMPTS |= {"head-8": head_prompt(8), "head-8-800": head_prompt(8, 800)}
 
 

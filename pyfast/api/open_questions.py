@@ -1,0 +1,109 @@
+"""Questions about a corpus as a whole, for judging long answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from pyfast.api.answering import MINUTES, at_least_one, begin, carry_out, not_negative
+from pyfast.api.indexing import index_of
+from pyfast.api.models import GivenLLM, opened
+from pyfast.engine import Budget, Job, OnEvent, Question, Questions
+from pyfast.engine.events import ignore
+from pyfast.errors import InputError, RunError
+from pyfast.evaluation.open_questions import (
+    MAX_QUESTIONS,
+    MAX_TASKS,
+    MAX_USERS,
+    OPEN_QUESTIONS,
+    OPEN_USERS,
+    open_questions,
+)
+from pyfast.files import write_atomically
+from pyfast.llm.roles import check_roles
+from pyfast.retrieval import Index
+
+
+def write_questions(
+    index: Index | str | Path,
+    out: str | Path,
+    *,
+    run: str | Path,
+    users: int = 5,
+    tasks: int = 5,
+    questions: int = 10,
+    llm: GivenLLM,
+    llm_options: Mapping[str, Any] | None = None,
+    concurrency: int = 64,
+    budget: Mapping[str, Any] | None = None,
+    outage: float = MINUTES,
+    sync: Literal["normal", "full"] = "normal",
+    restart: bool = False,
+    retry_failed: bool = False,
+    on_event: OnEvent = ignore,
+    stop: threading.Event | None = None,
+) -> list[dict[str, str]]:
+    """Have a language model write questions about a corpus as a whole, as MTQA's paper does for its long answers.
+
+    The model is shown passages from all over the corpus. It thinks of users, of tasks for each, and of questions
+    for each task. These have no gold answers: `judge_runs` compares what two systems answer.
+
+    Args:
+        index: An index of the corpus, or its folder.
+        out: The file of questions to write, in JSON lines: `id`, `question`, `user`, `task`.
+        run: The folder of the run that writes them; the same call continues one that was interrupted.
+        users: How many users.
+        tasks: How many tasks each user has.
+        questions: How many questions each task has.
+        llm: Who writes them, in the role `plan`; `llm` and all that follows are as in `pyfast.answer`.
+
+    Returns:
+        The questions. They are fewer than `users * tasks * questions` if the model wrote fewer.
+
+    Raises:
+        InputError: A number is out of range; and as `pyfast.answer`.
+        RunError: The model wrote no questions that can be read, or the run was stopped.
+
+    Example:
+        >>> from pyfast.api.open_questions import write_questions
+        >>> asked = write_questions("IDX", "asked.jsonl", run="ASKED", llm="openai:qwen3-8b@http://127.0.0.1:8000")
+        >>> print(len(asked), "questions, such as", asked[0]["question"])
+    """
+    sizes = {"users": users, "tasks": tasks, "questions": questions}
+    for (name, size), most in zip(sizes.items(), (MAX_USERS, MAX_TASKS, MAX_QUESTIONS), strict=True):
+        if at_least_one(name, size) > most:
+            raise InputError(f"{name}: expected at most {most}, got {size}")
+    here = index_of(index)
+    limits = Budget.parse(budget or {})
+    used = opened(llm, llm_options)
+    check_roles("questions", (OPEN_USERS.role,), used.by_role)
+    job = Job(
+        folder=Path(run),
+        questions=Questions(lambda: iter([Question("questions", "")]), 1, "questions about a corpus"),
+        system="questions",
+        ask=partial(open_questions, users=users, tasks=tasks, questions=questions),
+        settings=sizes,
+        prompts=(OPEN_USERS, OPEN_QUESTIONS),
+        index=here,
+        llm=used.full(),
+        places={"index": str(here.folder)},
+        concurrency=at_least_one("concurrency", concurrency),
+        budget=limits,
+        outage_seconds=60 * not_negative("outage", outage),
+        sync=sync,
+        retry_failed=retry_failed,
+    )
+    begin(job, restart)
+    done = carry_out(job, used, on_event=on_event, stop=stop)
+    record = next(iter(done.records), None)
+    if record is None or record.answer is None:
+        reason = "it was stopped" if record is None else record.reason or "the model wrote none"
+        raise RunError(f"{run}: no questions: {reason}")
+    lines: list[dict[str, str]] = orjson.loads(record.answer)
+    write_atomically(Path(out), b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    return lines
