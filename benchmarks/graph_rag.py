@@ -57,8 +57,6 @@ def questions(
     """Milliseconds of processor time a question."""
     index, known = around_questions(folder, limit)
     model = static_model(folder.with_name(f"{folder.name}-static-model")) if static else find_embedder(DEFAULT)
-    if static and not (folder / "knowledge").exists():
-        print("the store is of words' vectors")
     store = opened(index, Embedder(str(model), "cpu"))
     table = Table("", "ms of processor time a question", "in the embedder", "outside")
     with server() as url, tempfile.TemporaryDirectory() as scratch:
@@ -162,7 +160,7 @@ def static_model(folder: Path) -> Path:
     """A static model: the default model's vectors of tokens, a text's their mean."""
     if not folder.exists():
         from sentence_transformers import SentenceTransformer
-        from sentence_transformers.models import StaticEmbedding
+        from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
         whole = SentenceTransformer(str(find_embedder(DEFAULT)), device="cpu", local_files_only=True)
         words = whole[0].auto_model.embeddings.word_embeddings.weight.detach().numpy()

@@ -3,12 +3,14 @@
     python benchmarks/knowledge.py metaqa FOLDER             # the whole graph; FOLDER keeps index and store
     python benchmarks/knowledge.py musique FOLDER --limit 60 # the passages around 60 questions
     python benchmarks/knowledge.py units FOLDER --limit 60   # the same passages, for MTQA's knowledge units
+    python benchmarks/knowledge.py update FOLDER             # what a change costs, in processor time
 
 metaqa: the gold paths are followed by reading facts (tests/gold_paths.py): how many answer sets are found; how
 many searches a second, beside encoding all facts for each sub-question. musique: the published decompositions: how
 many of the gold passages the graph memory rests on, beside BM25's first as many. units: searches
 a second, with vectors of words in place of a model's, beside plain Python (plain_units.py), whose results are
-compared first; its FOLDER is another one.
+compared first; its FOLDER is another one. update: metaqa's store with vectors of words is built, then a triple
+added; and 20,000 statements that a run shares are searched, beside a look at each; its FOLDER is a new one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Annotated, Any
 
 import numpy as np
@@ -36,17 +38,21 @@ from word_vectors import WordVectors
 from pyfast.corpus import TextDocument, read
 from pyfast.engine import Question, answer_all
 from pyfast.knowledge import (
+    Extract,
     Keywords,
     Knowledge,
     Session,
+    Statement,
     add_extracts,
     extract_by_rules,
     has_knowledge,
     knowledge_units,
     open_knowledge,
 )
+from pyfast.knowledge.extracts import LEARNED
 from pyfast.knowledge.fact_retrieval import retrieve_facts
-from pyfast.knowledge.learned import Learned
+from pyfast.knowledge.learned import Learned, encode_statements
+from pyfast.knowledge.names import is_named_in, name_key
 from pyfast.llm import FullLLM
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.embeddings import Embedder
@@ -129,6 +135,44 @@ def units(folder: _Folder, limit: int = 60) -> None:
     peer = best(lambda: [plain(item, *parameters) for item in items])
     for who, seconds in (("batched", took), ("one by one", alone), ("plain Python", peer)):
         print(f"{who}: {len(items) / seconds:.0f} searches a second, {peer / seconds:.1f} times plain Python")
+
+
+@app.command()
+def update(folder: _Folder, shared: int = 20_000) -> None:
+    """Processor time of building a store, of adding one triple, and of a search with much that was learned."""
+    index, vectors = build_index(read([DATA / "metaqa/corpus.jsonl"]), folder), WordVectors()
+    begun = process_time()
+    store = add_extracts(index, vectors, extract_by_rules(index))  # type: ignore[arg-type]
+    whole = process_time() - begun
+    print(f"{len(store)} triples: built in {whole:.2f} s")
+    for number in range(3):
+        said = Statement(f"Nobody {number}", "directed", "Kismet", int(index.corpus.ids[0]))
+        begun = process_time()
+        store = add_extracts(index, vectors, [Extract(str(number), LEARNED, (said,))])  # type: ignore[arg-type]
+        took = process_time() - begun
+        print(f"one more: {took:.2f} s, {took / whole:.0%} of building it; {len(store)} triples")
+    begun = process_time()
+    open_knowledge(index, vectors)  # type: ignore[arg-type]
+    print(f"opened in {process_time() - begun:.2f} s")
+    learned, names = Learned(), store.entities
+    facts = [Statement(names[i % len(names)], "is linked to", names[7 * i % len(names)], i) for i in range(shared)]
+    for pair in zip(facts, encode_statements(facts, store), strict=True):
+        learned.add(*pair)
+    texts = [f"Who directed {name}?" for name in names[:: len(names) // 64]]
+    retrieve_facts([(text, learned) for text in texts], store, 5, 4)  # what is made once
+    for what, given in (("nothing", Learned()), (f"{len(learned.statements)} statements", learned)):
+        begun = process_time()
+        retrieve_facts([(text, given) for text in texts], store, 5, 4)
+        print(f"{what} learned: {1000 * (process_time() - begun) / len(texts):.2f} ms a search")
+    begun = process_time()
+    for text in texts[:4]:
+        key = name_key(text)
+        query = store.encode([text])[0]
+        sorted(
+            (-float(query @ learned.vectors().matrix[i]), is_named_in(name_key(one.head), key))
+            for i, one in enumerate(facts)
+        )
+    print(f"the peer, a look at each: {1000 * (process_time() - begun) / 4:.0f} ms")
 
 
 def best(work: Callable[[], object], rounds: int = 5) -> float:
