@@ -8,6 +8,7 @@ import importlib
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from tiny import tiny_model
 from typer.testing import CliRunner
 
+import pyfast
 from pyfast.cli import app
 from pyfast.engine import read_questions
 from pyfast.errors import InputError
@@ -128,6 +130,8 @@ def test_every_result_has_a_command_or_says_why_not(row: Row) -> None:
 def place(small: Index, examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all that the commands name: DATA, and an index for each of its sets; the examples, in fact."""
     folder = tmp_path_factory.mktemp("papers")
+    index = pyfast.open_index(shutil.copytree(small.folder, folder / "examples.idx"))
+    pyfast.build_knowledge(index)  # else each run that needs it makes it in its own folder
     for words in (words for row in RESULTS for words in row.commands()):
         for name in re.findall(r"DATA/[\w/.-]+\.jsonl", " ".join(words)):
             path = folder / name
@@ -136,7 +140,7 @@ def place(small: Index, examples: Path, tmp_path_factory: pytest.TempPathFactory
             path.write_text(json.dumps(TALK) + "\n" if talks else (examples / "questions.jsonl").read_text())
         for name in re.findall(r"\w+\.idx", " ".join(words)):
             if not (folder / name).exists():
-                (folder / name).symlink_to(small.folder)
+                (folder / name).symlink_to(index.folder)
     return folder
 
 
