@@ -81,6 +81,31 @@ def made(small: Index, golds: list[Gold], tiny: Path, compute: Compute) -> tuple
     return prepared([(small, golds)], tiny, RECIPE, compute, 0, Devices())
 
 
+def test_it_learns_what_a_bare_loop_learns(small: Index, golds: list[Gold], tiny: Path, plain: Path) -> None:
+    """One example after the other through the model's own forward pass, with torch's Adam and a cosine."""
+    model, examples = made(small, golds, tiny, Compute())
+    learning = {name: it for name, it in model.named_parameters() if it.requires_grad}
+    adam = torch.optim.Adam(learning.values())
+    for step, rate in enumerate([1e-2, 1e-2, 5e-3]):  # one step of warmup, then half a wave over two
+        batch = examples[4 * step : 4 * step + 4]
+        curve = 0.0
+        for it in batch:
+            tokens = torch.cat([it.prompt, it.answer])
+            logits = model(input_ids=tokens[None]).logits[0, len(it.prompt) - 1 : -1]
+            told = -logits.log_softmax(-1).gather(1, it.answer[:, None])[:, 0] * it.weights
+            (told.mean() / len(batch)).backward()
+            curve += told.mean().item() / len(batch)
+        assert losses(plain)[step] == pytest.approx(curve, abs=1e-4)
+        torch.nn.utils.clip_grad_norm_(learning.values(), 1.0)
+        adam.param_groups[0]["lr"] = rate
+        adam.step()
+        adam.zero_grad()
+    assert len(losses(plain)) == 3
+    for name, tensor in adapter(plain).items():
+        learnt = learning[name.replace(".weight", ".default.weight")]
+        torch.testing.assert_close(tensor, learnt.detach(), rtol=1e-4, atol=1e-4)
+
+
 def test_a_batch_has_the_losses_of_its_examples(small: Index, golds: list[Gold], tiny: Path) -> None:
     model, examples = made(small, golds, tiny, Compute())
     assert len({it.tokens for it in examples}) > 5
