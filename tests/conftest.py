@@ -46,7 +46,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     seconds: Counter[str] = Counter()
     for report in chain.from_iterable(terminalreporter.stats.values()):
         for name, suite in getattr(report, "user_properties", ()):
-            if name == "suite":
+            if name == "suite" and isinstance(report, pytest.TestReport):  # not an item that was left out
                 seconds[str(suite)] += report.duration
     for suite, took in seconds.most_common():
         terminalreporter.write_line(f"suite {suite}: {took:.0f} s, planned {SUITES[suite].seconds} s")

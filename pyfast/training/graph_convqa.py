@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
@@ -30,6 +30,13 @@ from pyfast.training.lora import completion_loss, learning, open_model, save_mer
 _LOG = logging.getLogger("pyfast")
 
 
+_INERT: Mapping[str, tuple[str, object]] = {
+    **dict.fromkeys(("layers", "heads", "dropout", "residual"), ("graph", False)),
+    "memory_share": ("memory", "off"),
+}
+"""What changes nothing beside which value of another"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """What is learnt from; beside it the `Schedule` says how long."""
@@ -50,6 +57,13 @@ class Recipe:
     residual: bool = True
     lora_rank: int = 128
     lora_alpha: int = 32
+
+    def __post_init__(self) -> None:
+        """Raises `InputError` for a value that would change nothing."""
+        for one in fields(self):
+            where, value = _INERT.get(one.name, ("", None))
+            if where and getattr(self, where) == value and getattr(self, one.name) != one.default:
+                raise InputError(f"{one.name} changes nothing with {where}={value}: leave it out")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

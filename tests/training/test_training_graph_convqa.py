@@ -91,6 +91,20 @@ def test_it_is_cut_as_the_system_cuts_it_and_told(
             )
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"graph": False, "layers": 3}, "layers changes nothing with graph=False: leave it out"),
+        ({"graph": False, "residual": False}, "residual changes nothing with graph=False: leave it out"),
+        ({"memory": "off", "memory_share": 0.5}, "memory_share changes nothing with memory=off: leave it out"),
+    ],
+)
+def test_what_would_change_nothing_is_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError) as error:
+        Recipe(**given)
+    assert str(error.value) == told
+
+
 def test_the_encoder_is_as_it_is_asked_for(
     small: Index, tiny: Path, turns: list[Question], tmp_path: Path
 ) -> None:
