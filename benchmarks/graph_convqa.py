@@ -28,7 +28,7 @@ from rich.table import Table
 from pyfast.corpus import read
 from pyfast.engine import Budget, read_questions
 from pyfast.engine.traces import records_of
-from pyfast.evaluation import bootstrap_interval, evaluate_turns, hits
+from pyfast.evaluation import bootstrap_interval, evaluate, hits
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index
 from pyfast.systems import load_system
@@ -125,17 +125,17 @@ def main(
     table = Table("variant", "turns", "H@1", "95 %", "H@5", "95 %", "H@1 above text-only", "95 %")
     runs = [variant for variant in VARIANTS if (out / variant / "run" / "answers.jsonl").exists()]
     for variant in runs:
-        whole = evaluate_turns(out / variant / "run" / "answers.jsonl", gold)[0]
-        first, five = (
-            f"{low:.3f} to {high:.3f}" for low, high in (whole.first_interval, whole.among_five_interval)
-        )
+        whole = evaluate(out / variant / "run" / "answers.jsonl", gold).rows[0]
+        one, five = whole["h@1"], whole["h@5"]
         difference = ("", "")
         if "text" in runs and variant != "text":
             values, groups = scores(out / variant / "run", gold)
             above = [a - b for a, b in zip(values, scores(out / "text" / "run", gold)[0], strict=True)]
             difference = (f"{fmean(above):+.3f}", "{:+.3f} to {:+.3f}".format(*bootstrap_interval(above, groups)))
         table.add_row(
-            variant, str(whole.turns), f"{whole.first:.3f}", first, f"{whole.among_five:.3f}", five, *difference
+            *(variant, str(whole.questions)),
+            *(said for hit in (one, five) for said in (f"{hit.value:.3f}", f"{hit.low:.3f} to {hit.high:.3f}")),
+            *difference,
         )
     Console(width=140).print(table)
 

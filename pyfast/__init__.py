@@ -16,6 +16,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pyfast import errors, ops, systems
     from pyfast.api.answering import answer
+    from pyfast.api.comparing import compare
+    from pyfast.api.converting import convert
     from pyfast.api.evaluating import evaluate
     from pyfast.api.indexing import build_index, open_index
     from pyfast.api.knowledge import build_knowledge
@@ -38,6 +40,8 @@ __all__ = [
     "answer",
     "build_index",
     "build_knowledge",
+    "compare",
+    "convert",
     "errors",
     "evaluate",
     "open_index",
@@ -50,6 +54,8 @@ __all__ = [
 if not TYPE_CHECKING:  # to a type checker a name that is not above is none
     _PLACES = {
         "pyfast.api.answering": ("answer",),
+        "pyfast.api.comparing": ("compare",),
+        "pyfast.api.converting": ("convert",),
         "pyfast.api.evaluating": ("evaluate",),
         "pyfast.api.indexing": ("build_index", "open_index"),
         "pyfast.api.knowledge": ("build_knowledge",),

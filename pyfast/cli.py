@@ -15,6 +15,8 @@ from pyfast import __version__
 from pyfast.commands.answer import answer
 from pyfast.commands.ask import ask
 from pyfast.commands.check import check
+from pyfast.commands.compare import compare
+from pyfast.commands.data import app as data
 from pyfast.commands.deprecated import renamed_arguments
 from pyfast.commands.doctor import doctor
 from pyfast.commands.evaluate import evaluate
@@ -77,6 +79,7 @@ for command in (
     status,
     prompts,
     evaluate,
+    compare,
     questions,
     judge,
     systems,
@@ -88,6 +91,7 @@ for command in (
     app.command()(command)
 app.add_typer(train, name="train")
 app.add_typer(knowledge, name="knowledge")
+app.add_typer(data, name="data")
 
 
 @app.callback()

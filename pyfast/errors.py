@@ -16,6 +16,10 @@ class InputError(PyfastError):
     """A file or value given by the user cannot be used: a broken line, a missing id, no usable document."""
 
 
+class GoldError(InputError):
+    """A source of a corpus holds questions or gold: their answers would be found in the index."""
+
+
 class IndexFormatError(PyfastError):
     """A folder or file is not a pyfast index, was written by another version, or is damaged."""
 

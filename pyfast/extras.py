@@ -16,6 +16,7 @@ EXTRAS = {
     "embedded": ("xllamacpp",),
     "formats": ("bs4", "docx", "lxml", "markdownify", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),
     "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),
+    "metrics": ("bert_score", "rouge_score"),
     "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),
 }
 """The modules of each extra, by the name that `import` has for them"""

@@ -122,7 +122,7 @@ BAD = {
     "as many in work as there are atoms": (f"{ANSWER} --concurrency 99999999999999999999", "--concurrency"),
     "a broken gold file": ("evaluate run --gold broken.jsonl", "broken.jsonl, line 2"),
     "gold without answers": ("evaluate run --gold no-answers.jsonl", "answers"),
-    "gold of other conversations": ("evaluate run --gold other-talk.jsonl", "none of its turns"),
+    "gold of other conversations": ("evaluate run --gold other-talk.jsonl", "none of its ids"),
     "a training without a model": (f"{TRAIN} talk.jsonl", "no model folder at folder"),
     "a training without conversations": (f"{TRAIN} empty.jsonl", "empty.jsonl"),
     "gold of other questions": ("evaluate run --gold other-ids.jsonl", "none of its ids"),
@@ -161,9 +161,14 @@ def test_the_whole_way_on_the_examples(place: Path, examples: Path) -> None:
         assert {tuple(piece) for piece in record["evidence"]} == {
             ("segment", "uri", "offsets", "snippet", "score")
         }
-    done = pyfast("evaluate", place / "run-1", "--gold", examples / "questions.jsonl")
+    scores = place / "scores.jsonl"
+    done = pyfast("evaluate", place / "run-1", place / "run-512", "--per-question", scores)
     assert (done.returncode, done.stderr) == (0, "")
-    assert all(word in done.stdout for word in ("evidence recall", "1-hop", "25 answered; 0 gold questions"))
+    assert all(word in done.stdout for word in ("evidence_recall", "1-hop", "25 answered"))
+    each = [json.loads(line) for line in scores.read_text().splitlines()]
+    assert len(each) == 50 and {"id", "run", "state", "answer", "type", "figures"} == set(each[0])
+    (found, *_) = json.loads(pyfast("evaluate", place / "run-1", "--json", "--metric", "abstention").stdout)
+    assert found["rows"][0]["figures"]["coverage"]["value"] == 1 and found["not_run"] == []
 
 
 def test_a_limit_and_a_system_without_an_index(place: Path, examples: Path) -> None:
@@ -173,7 +178,7 @@ def test_a_limit_and_a_system_without_an_index(place: Path, examples: Path) -> N
     assert done.stdout.startswith("3 questions: 3 answered; 3 LLM calls")
     assert len((run / "answers.jsonl").read_text().splitlines()) == 3
     done = pyfast("evaluate", run, "--gold", questions)
-    assert "3 answered; 22 gold questions without an answer" in done.stdout
+    assert "3 answered\n22 gold questions were not run and are not scored: " in done.stdout
 
 
 def test_an_index_tells_what_it_left_out(place: Path, tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ def test_every_dependency_has_its_reason() -> None:
 # yarl's URLs are a part of aiohttp's interface; the hub's client comes with vLLM.
 PACKAGE = {
     "ahocorasick_rs": "ahocorasick-rs",
+    "bert_score": "bert-score",
     "bs4": "beautifulsoup4",
     "charset_normalizer": "charset-normalizer",
     "docx": "python-docx",
@@ -136,6 +137,7 @@ PACKAGE = {
     "huggingface_hub": "vllm",
     "markdown_it": "markdown-it-py",
     "pptx": "python-pptx",
+    "rouge_score": "rouge-score",
     "sentence_transformers": "sentence-transformers",
     "sklearn": "scikit-learn",
     "tomli_w": "tomli-w",
@@ -159,7 +161,7 @@ def test_each_extra_has_the_modules_that_errors_name_it_for() -> None:
     for extra, modules in EXTRAS.items():
         asked = {re.split(r"[<>=!~; ]", requirement)[0] for requirement in extras[extra]}
         named = {PACKAGE.get(module, module) for module in modules} - {"vllm"}  # the hub's client comes with it
-        assert named <= asked if extra in ("knowledge", "train") else named == asked, extra
+        assert named <= asked if extra in ("knowledge", "metrics", "train") else named == asked, extra
 
 
 def test_every_hint_names_the_distribution() -> None:

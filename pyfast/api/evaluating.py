@@ -2,52 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyfast.api.run import Run
-from pyfast.engine.configuration import check_format
+from pyfast.engine.configuration import check_format, recorded_value
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import InputError
-from pyfast.evaluation import ConversationReport, Report, evaluate_turns
+from pyfast.evaluation import Metric, Report
 from pyfast.evaluation import evaluate as score
-from pyfast.evaluation.jsonl_records import Lines, placed
+from pyfast.evaluation.data_sets.convert import GOLD
+from pyfast.evaluation.evaluate import Answers
+from pyfast.evaluation.jsonl_records import Lines
+
+GoldLike = str | Path | Iterable[Mapping[str, Any]]
 
 
-def evaluate(run: Run | str | Path, gold: str | Path | Iterable[Mapping[str, Any]]) -> Report | ConversationReport:
+def evaluate(
+    run: Run | str | Path, gold: GoldLike | None = None, *, metrics: Sequence[str | Metric] | None = None
+) -> Report:
     """Score the answers of a run.
+
+    Only questions that the run has answers to are scored (one that failed is wrong); `report.not_run` names the
+    others, so a run with a limit is scored over what it was asked.
 
     Args:
         run: A run, or its folder.
         gold: A file of JSON lines, or such mappings: `id` and `answers` (accepted forms of one answer; with
             `"answer_mode": "all"` a set, all of which is expected), and optionally `type` and `supporting` (the
-            uris of the gold evidence). Mappings with `turns` are conversations.
+            uris of the gold evidence). Mappings with `turns` are conversations. None: gold.jsonl beside the
+            questions that the run was given, or the questions themselves.
+        metrics: Metrics, as functions or by name (`pyfast.plugins.names("metrics")`, or `MODULE:NAME`). None:
+            those that the gold names, else `em_f1` and `evidence`, for conversations `hits`.
 
     Returns:
-        Exact match, F1 and the recall of evidence, by type of question; for conversations H@1 and H@5, by domain,
-        source and turn.
+        Figures with 95 % intervals: of all questions, then by type; for conversations by domain, source, type of
+        answer and turn. `report.questions` has each question by itself.
 
     Raises:
-        InputError: The gold cannot be read, or shares no question with the run.
+        InputError: The gold cannot be read, or shares no question with the run; or there is no such metric.
 
     Example:
         >>> import pyfast
         >>> report = pyfast.evaluate("RUN", "QUESTIONS.jsonl")
-        >>> print(report.rows[0].em, report.rows[0].f1)
+        >>> em = report.rows[0]["em"]
+        >>> print(em.value, em.low, em.high)
     """
+    answers, where = answers_of(run)
+    return score(answers, gold_of(run, gold), metrics, where)
+
+
+def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
+    """(its answers, the run in messages). Raises `InputError` where there is no run."""
     path = run.path if isinstance(run, Run) else Path(run)
-    lines: Lines = Path(gold) if isinstance(gold, str | Path) else list(gold)
     if path is None:
         assert isinstance(run, Run)
-        answers: Lines = [record.as_json() for record in run.records]
-    else:
-        answers = path / ANSWERS
-        if not answers.is_file():
-            raise InputError(f"{path}: not a run folder (it has no {ANSWERS})")
-        check_format(path)
-    where = "the run" if path is None else str(path)
-    first = next(iter(placed(lines)), None)
-    if first is not None and "turns" in first[1]:
-        return ConversationReport(evaluate_turns(answers, lines, where))
-    return score(answers, lines, where)
+        return run.records, "the run"
+    if not (path / ANSWERS).is_file():
+        raise InputError(f"{path}: not a run folder (it has no {ANSWERS})")
+    check_format(path)
+    return path / ANSWERS, str(path)
+
+
+def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
+    """The gold, or the questions that the run was given. Raises `InputError` where the run records none."""
+    if gold is not None:
+        return Path(gold) if isinstance(gold, str | Path) else list(gold)
+    path = run.path if isinstance(run, Run) else Path(run)
+    place = None if path is None else recorded_value(path, "places", "questions")
+    if not place or not Path(place).is_file():
+        raise InputError(f"{path or 'the run'}: its file of questions is not there: give the gold")
+    beside = Path(place).with_name(GOLD)
+    return beside if beside.is_file() else Path(place)

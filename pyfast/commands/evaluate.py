@@ -2,41 +2,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyfast.commands.terminal import console, plain
+from pyfast.commands.terminal import console, json_line, plain
+
+if TYPE_CHECKING:
+    from pyfast.evaluation import Report
+
+Gold = Annotated[
+    Path | None,
+    typer.Option(
+        help="JSON lines with `id` and `answers`, or conversations: `id` and `turns` of those. Without it: the"
+        " questions of the run."
+    ),
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric", help="A metric by name, or MODULE:NAME; repeatable. Without it: those that the gold names."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NAMED = 5  # ids of questions that were not run
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    gold: Annotated[
-        Path,
-        typer.Option(help="JSON lines with `id` and `answers`, or conversations: `id` and `turns` of those."),
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")],
+    gold: Gold = None,
+    metric: Metrics = None,
+    json: Json = False,
+    per_question: Annotated[
+        Path | None, typer.Option(help="Write each question's figures to this file, one JSON object a line.")
+    ] = None,
 ) -> None:
-    """Score the answers of a run: EM and F1, of conversations H@1 and H@5."""
+    """Score the answers of runs, with a 95 % interval on every figure."""
+    import pyfast
+
+    reports = {str(run): pyfast.evaluate(run, gold, metrics=metric or None) for run in runs}
+    if per_question is not None:
+        _write(per_question, reports)
+    if json:
+        print(json_line([{"run": run, **report.as_json()} for run, report in reports.items()]))
+        return
+    for run, report in reports.items():
+        if len(reports) > 1:
+            print(f"\n{plain(run)}")
+        _show(report)
+
+
+def _show(report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    import pyfast
-    from pyfast.evaluation import ConversationReport
-
-    report = pyfast.evaluate(run, gold)
-    if isinstance(report, ConversationReport):
-        table = Table("by", "", "turns", "H@1", "95 %", "H@5", "95 %")
-        for one in report.rows:
-            first, five = ("{:.3f} to {:.3f}".format(*i) for i in (one.first_interval, one.among_five_interval))
-            figures = (str(one.turns), f"{one.first:.3f}", first, f"{one.among_five:.3f}", five)
-            table.add_row(one.by, Text(plain(one.value)), *figures)
-        console(stderr=False).print(table)
-        return
-    table = Table("type", "questions", "EM", "F1", "evidence recall")
-    for row in report.rows:
-        recall = "" if row.recall is None else f"{row.recall:.3f}"
-        table.add_row(Text(plain(row.type)), str(row.questions), f"{row.em:.3f}", f"{row.f1:.3f}", recall)
+    whole, *groups = report.rows
+    table = Table("figure", "value", "95 %", "questions")
+    for name, found in whole.figures.items():
+        figures = (f"{found.value:.3f}", f"{found.low:.3f} to {found.high:.3f}", str(found.questions))
+        table.add_row(Text(plain(name)), *figures)
     console(stderr=False).print(table)
-    states = ", ".join(f"{count} {state}" for state, count in sorted(report.states.items()))
-    print(f"{states}; {report.missing} gold questions without an answer")
+    if groups:
+        table = Table("by", "", "questions", *(plain(name).replace("_", " ") for name in whole.figures))
+        for row in groups:
+            shown = (row.figures.get(name) for name in whole.figures)
+            values = (f"{one.value:.3f}" if one else "" for one in shown)
+            table.add_row(row.by, Text(plain(row.value)), str(row.questions), *values)
+        console(stderr=False).print(table)
+    print(", ".join(f"{count} {state}" for state, count in sorted(report.states.items())))
+    if report.not_run:
+        print(f"{len(report.not_run)} gold questions were not run and are not scored: {some(report.not_run)}")
+
+
+def some(ids: Iterable[str]) -> str:
+    """The first ids, and how many there are beyond."""
+    shown = [plain(id) for id in ids]
+    return ", ".join(shown[:NAMED]) + (f" and {len(shown) - NAMED} more (--json)" if len(shown) > NAMED else "")
+
+
+def _write(path: Path, reports: dict[str, Any]) -> None:
+    import orjson
+
+    from pyfast.files import write_atomically
+
+    lines = (
+        {"run": run, "id": one.id, "state": one.state, "answer": one.answer, **one.groups, "figures": one.figures}
+        for run, report in reports.items()
+        for one in report.questions
+    )
+    write_atomically(path, b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))

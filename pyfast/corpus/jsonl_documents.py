@@ -8,7 +8,7 @@ import orjson
 
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
 from pyfast.corpus.formats.encodings import read_text
-from pyfast.errors import InputError
+from pyfast.errors import GoldError, InputError
 from pyfast.jsonl import read_lines
 
 JsonObject = Mapping[str, Any]
@@ -55,6 +55,11 @@ def documents_of_records(
     flat: list[JsonObject] = []
     for place, record in placed:
         if _kind_of(record) is None:
+            if _is_question(record):
+                raise GoldError(
+                    f"{place}: a question, or its gold, and no document: leave {path.name} out, or give the line a"
+                    ' "kind" if it is one'
+                )
             flat.append(record)
         else:
             line = place.rpartition(" ")[2]
@@ -70,6 +75,18 @@ def documents_of_records(
         except _Fault as fault:
             raise InputError(f"{path}: {fault}") from None
         yield Table(uri, title, "", header, rows)
+
+
+def _is_question(record: JsonObject) -> bool:
+    """Whether a record is a question, a conversation or gold, which would put answers into an index."""
+    answers = record.get("answers", record.get("answer"))
+    asks = isinstance(record.get("question"), str)
+    named = isinstance(record.get("id"), str)
+    return (
+        isinstance(record.get("turns"), list)
+        or (asks and (named or answers is not None))
+        or (named and isinstance(answers, list))
+    )
 
 
 def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:

@@ -23,8 +23,9 @@ from pyfast.corpus.formats.office import read_docx, read_pptx, read_xlsx
 from pyfast.corpus.formats.pdf import read_pdf
 from pyfast.corpus.formats.rdf import read_rdf
 from pyfast.corpus.jsonl_documents import read_json_documents, read_jsonl_documents
+from pyfast.corpus.published import refuse_published
 from pyfast.corpus.wide_tables import COLUMNS, narrow
-from pyfast.errors import InputError, MissingPackageError, PyfastError
+from pyfast.errors import GoldError, InputError, MissingPackageError, PyfastError
 from pyfast.extras import explained
 
 
@@ -85,6 +86,7 @@ def read(
 
     Raises:
         InputError: A source does not exist, two files would have one uri, or there is no such reader.
+        GoldError: A file holds questions or gold, even where `unread` is given.
     """
     chosen = _Readers([it if isinstance(it, Reader) else _load(it) for it in readers])
     try:
@@ -106,9 +108,14 @@ def _documents(
             raise InputError(f"{path}: {_NO_READER}: pyfast reads {', '.join(readers.patterns)}")
         with explained(), unpacked(path) as file:
             place = str(file)
+            refuse_published(file)
             for document in reader.read(uri, file):
+                if isinstance(document, Table):
+                    _refuse_gold(document, path)
                 yield from narrow(document, columns) if isinstance(document, Table) else (document,)
                 given += 1
+    except GoldError as error:
+        raise GoldError(str(error).replace(place, str(path))) from None
     except Exception as error:  # a reader is a plug-in, and a library behind it may raise anything
         reason = _reason(error).replace(place, str(path))
         if unread is None:
@@ -116,6 +123,12 @@ def _documents(
         said = _NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
         kept = f" (the {given} documents before that are in the index)" if given else ""
         unread.append(Unread(path, said + kept))
+
+
+def _refuse_gold(table: Table, path: Path) -> None:
+    """Raise `GoldError` for a file of questions with their answers: what `pyfast evaluate` reads."""
+    if {"question", "answers"} <= {name.strip() for name in table.header}:
+        raise GoldError(f"{path}: questions with their answers, and no corpus: leave the file out")
 
 
 def _reason(error: Exception) -> str:

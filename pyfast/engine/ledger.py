@@ -94,6 +94,10 @@ class Ledger(UsageTotals):
     """What one question used."""
 
     steps: int = 0
+    started: float = 0.0
+    """When work on it began, in seconds since the epoch"""
+    seconds: float = 0.0
+    """From there to its end; of a resumed run in the session that ended it"""
     stages: dict[str, Stage] = field(default_factory=dict)
 
     def stage(self, name: str, role: str = "") -> Stage:
@@ -132,6 +136,8 @@ class Ledger(UsageTotals):
             "cached_tokens": self.cached_tokens,
             "completion_tokens": self.completion_tokens,
             "steps": self.steps,
+            "started": self.started,
+            "seconds": round(self.seconds, 6),
             "stages": {
                 name: (
                     len(stage.batches),

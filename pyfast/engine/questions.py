@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from pyfast.corpus.published import refuse_published
 from pyfast.engine.question_files import read_question_records, tidy
 from pyfast.errors import InputError
 from pyfast.files import write_atomically
@@ -53,6 +54,7 @@ def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
 
 
 def _read(path: Path) -> Iterator[tuple[str, Question]]:
+    refuse_published(path)
     for place, record in read_question_records(path):
         yield from _of_record(record, place)
 

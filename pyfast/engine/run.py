@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
-from time import perf_counter
+from time import perf_counter, time
 
 import orjson
 
@@ -226,6 +226,17 @@ async def answer_question(
         RunError: The run cannot continue.
         InputError: The run cannot work as it is configured. Any other exception fails the question alone.
     """
+    ledger, began = context.ledger, perf_counter()
+    ledger.started = time()
+    try:
+        return await _answered(question, ask, context, seconds)
+    finally:
+        ledger.seconds = perf_counter() - began
+
+
+async def _answered(
+    question: Question, ask: Ask, context: Context, seconds: float | None
+) -> tuple[Record, Answer | None]:
     try:
         async with context.timed(seconds):
             answer = await ask(question, context)

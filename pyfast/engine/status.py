@@ -238,6 +238,23 @@ def read_status(folder: Path) -> Status:
     )
 
 
+def seconds_of(folder: Path) -> dict[str, float]:
+    """How long each question that has ended took, by id; runs of earlier releases do not tell.
+
+    Raises `InputError` if the journal cannot be read.
+    """
+    found: dict[str, float] = {}
+    with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
+        try:
+            rows = database.execute("SELECT id, ledger FROM questions")
+            for id, ledger in rows:
+                with contextlib.suppress(ValueError, TypeError, KeyError):
+                    found[str(id)] = float(orjson.loads(ledger)["seconds"])
+        except sqlite3.Error as error:
+            raise InputError(f"{folder / JOURNAL}: {fault(error)}") from None
+    return found
+
+
 def _waiting(folder: Path) -> Waiting | None:
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         fields = orjson.loads((folder / OUTAGE).read_bytes())

@@ -1,21 +1,26 @@
 """Scores of a run against gold answers."""
 
 from pyfast.evaluation.bootstrap import bootstrap_interval
-from pyfast.evaluation.conversation_metrics import ConversationReport, Hits, TurnsRow, evaluate_turns, hits
-from pyfast.evaluation.evaluate import Report, evaluate
+from pyfast.evaluation.evaluate import Figure, Report, Row, Scored, evaluate
+from pyfast.evaluation.gold import Gold
+from pyfast.evaluation.hits import Hits, hits
+from pyfast.evaluation.metric import Metric, of_each
 from pyfast.evaluation.metrics import Score, exact_match, f1, normalise
 
 __all__ = [
-    "ConversationReport",
+    "Figure",
+    "Gold",
     "Hits",
+    "Metric",
     "Report",
+    "Row",
     "Score",
-    "TurnsRow",
+    "Scored",
     "bootstrap_interval",
     "evaluate",
-    "evaluate_turns",
     "exact_match",
     "f1",
     "hits",
     "normalise",
+    "of_each",
 ]

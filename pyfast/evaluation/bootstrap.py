@@ -1,24 +1,57 @@
-"""How far a mean may be off by the choice of what was asked."""
+"""How far a figure may be off because of which questions were asked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+DRAWS = 2_000
 
 
 def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: float = 0.95) -> tuple[float, float]:
     """A percentile bootstrap of the mean of `values`, by 2,000 draws of whole `groups`.
 
-    What belongs together (turns of one conversation) is drawn together, for its values depend on each other. The
-    same draws for the same input. Raises `ValueError` where there is no value.
+    What belongs together (the turns of one conversation) is drawn together, because its values depend on each
+    other. The same draws for the same input. Raises `ValueError` where there is no value.
     """
+    column = np.asarray(values, np.float64)[:, None]
+    low, high = ratio_intervals(column, np.ones_like(column), groups, level)
+    return float(low[0]), float(high[0])
+
+
+def ratio_intervals(
+    numerators: Float64, denominators: Float64, groups: Sequence[str], level: float = 0.95
+) -> tuple[Float64, Float64]:
+    """(low, high) of sum(numerators) / sum(denominators), for each column: float64 [questions, columns]."""
+    ratios = ratio_draws(numerators, denominators, groups)
+    low, high = np.nanquantile(ratios, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
+
+
+def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[str]) -> Float64:
+    """The ratio of the sums in each draw of whole groups: float64 [draws, columns]; NaN where it divides by 0."""
+    if not len(numerators):
+        raise ValueError("an interval needs at least one value")
     _, place = np.unique(np.asarray(groups), return_inverse=True)
-    sums = np.bincount(place, weights=np.asarray(values, np.float64))
-    counts = np.bincount(place)
-    if not len(sums):
-        raise ValueError("an interval of nothing")
-    drawn = np.random.default_rng(0).integers(0, len(sums), (2_000, len(sums)))
-    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    above, below = (_sums(values, place) for values in (numerators, denominators))
+    found = np.empty((DRAWS, numerators.shape[1]))
+    for number, times in enumerate(_draws(len(above))):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found[number] = (times @ above) / (times @ below)
+    return found
+
+
+def _sums(values: Float64, place: npt.NDArray[np.intp]) -> Float64:
+    sums = np.zeros((place.max() + 1, values.shape[1]))
+    np.add.at(sums, place, values)
+    return sums
+
+
+def _draws(count: int) -> Iterator[Float64]:
+    """How often each of `count` groups is in each draw; the same for the same count."""
+    random = np.random.default_rng(0)
+    for _ in range(DRAWS):
+        yield np.bincount(random.integers(0, count, count), minlength=count).astype(np.float64)

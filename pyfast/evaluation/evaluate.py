@@ -1,102 +1,228 @@
-"""The answers of a run against a file of gold questions."""
+"""The answers of a run against gold: figures with their intervals, by kind of question."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel
+import numpy as np
 
+from pyfast.engine import Record
+from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
-from pyfast.evaluation.jsonl_records import Lines, Named, name_of, read_records
-from pyfast.evaluation.metrics import Score, score, score_set
+from pyfast.evaluation.bootstrap import Float64, ratio_intervals
+from pyfast.evaluation.gold import Gold, read_gold
+from pyfast.evaluation.jsonl_records import Lines, name_of
+from pyfast.evaluation.metric import Metric, Share, measured, open_metric
+
+Answers = Path | Iterable[Record]
+"""answers.jsonl of a run, or its records"""
+AT_ONCE = 1_024  # questions that a metric is given
+CONVERSATIONS, QUESTIONS = ("hits",), ("em_f1", "evidence")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A value over some questions, with its 95 % interval: the bootstrap over questions or conversations."""
+
+    value: float
+    low: float
+    high: float
+    questions: int
+    """How many it counts"""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Means over the questions of one type."""
+    """The figures of some questions."""
 
-    type: str
+    by: str
+    """`all`, or what the questions have in common: type, domain, source, answer type, turn"""
+    value: str
     questions: int
-    em: float
-    f1: float
-    recall: float | None
-    """Share of the gold evidence's uris among the answer's evidence; None where no question names any"""
+    figures: Mapping[str, Figure]
+    """By name; a figure that no question has is not there"""
+
+    def __getitem__(self, name: str) -> Figure:
+        return self.figures[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One question."""
+
+    id: str
+    state: str
+    answer: str | None
+    groups: Mapping[str, str]
+    conversation: str | None
+    shares: Mapping[str, Share] = field(repr=False)
+    """(numerator, denominator) of each figure"""
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """Each figure of this question alone; None where it has nothing to divide by."""
+        return {name: above / below if below else None for name, (above, below) in self.shares.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All questions first, then each type."""
+    """All questions first, then by what they have in common."""
 
     rows: list[Row]
+    questions: Sequence[Scored] = field(repr=False)
     states: dict[str, int]
-    missing: int
-    """Gold questions that the run did not answer: they score 0"""
+    """How many questions ended in which state"""
+    not_run: tuple[str, ...]
+    """Ids of gold questions that the run has no answer to: they are not scored"""
+
+    def as_json(self) -> dict[str, Any]:
+        """All but the single questions, in JSON types."""
+        return {"rows": [asdict(row) for row in self.rows], "states": self.states, "not_run": list(self.not_run)}
 
 
-def evaluate(answers: Lines, gold: Lines, where: str = "the run") -> Report:
-    """Score answers, lines of answers.jsonl. Gold questions that were not asked count as wrong.
+def evaluate(
+    answers: Answers, gold: Lines, metrics: Sequence[str | Metric] | None = None, where: str = "the run"
+) -> Report:
+    """Score answers. Questions that the run has not answered are named, not scored; those that failed are wrong.
 
-    Gold lines hold `id` and `answers` (aliases of one answer; with `answer_mode` "all" a set to give in full),
-    and may hold `type` and `supporting` (uris). Raises `InputError` for files that do not fit.
+    Args:
+        answers: answers.jsonl, with its traces beside it, or records.
+        gold: Lines with `id` and `answers`, or with `turns` of those; see `Gold` for what else they may hold.
+        metrics: Metrics by name or as functions. None: those that the gold names, else `em_f1` and `evidence`, for
+            conversations `hits`.
+        where: The run, in messages.
+
+    Raises:
+        InputError: A file does not fit, or there is no metric of a name.
     """
-    records = {record.id: record for record in read_records(answers, _Answered)}
-    by_type: dict[str, list[tuple[Score, float | None]]] = defaultdict(list)
-    missing, total = 0, 0
-    for question in read_records(gold, _Gold):
-        total += 1
-        record = records.get(question.id)
-        missing += record is None
-        scorer = score_set if question.answer_mode == "all" else score
-        scored = scorer(record.answer if record else None, question.answers)
-        by_type[question.type or ""].append((scored, _recall(record, question.supporting)))
-    if not total:
-        raise InputError(f"{name_of(gold)}: holds no question")
-    if missing == total:
-        raise InputError(f"{name_of(gold)}: none of its ids is among the answers of {where}")
-    everything = [item for items in by_type.values() for item in items]
-    rows = [_row("all", everything)]
-    if len(by_type) > 1:
-        rows += [_row(name or "(none)", by_type[name]) for name in sorted(by_type)]
-    return Report(rows, dict(Counter(r.state for r in records.values())), missing)
+    records = _by_id(answers)
+    asked, not_run = list[tuple[Record, Gold]](), list[str]()
+    for one in read_gold(gold):
+        record = records.get(one.id)
+        if record is None:
+            not_run.append(one.id)
+        else:
+            asked.append((record, one))
+    if not asked:
+        fault = f"none of its ids is among the answers of {where}" if not_run else "holds no question"
+        raise InputError(f"{name_of(gold)}: {fault}")
+    named = _chosen(asked) if metrics is None else metrics
+    shares = _measure(dict(_opened(one) for one in named), asked)
+    scored = [
+        Scored(record.id, record.state, record.answer, one.groups(), one.conversation, values)
+        for (record, one), values in zip(asked, shares, strict=True)
+    ]
+    return Report(rows_of(scored), scored, dict(Counter(one.state for one in scored)), tuple(not_run))
 
 
-def _row(name: str, items: list[tuple[Score, float | None]]) -> Row:
-    recalls = [recall for _, recall in items if recall is not None]
-    return Row(
-        type=name,
-        questions=len(items),
-        em=fmean(s.em for s, _ in items),
-        f1=fmean(s.f1 for s, _ in items),
-        recall=fmean(recalls) if recalls else None,
-    )
+def rows_of(scored: Sequence[Scored]) -> list[Row]:
+    """The row of all questions, then those of each key with more than one value."""
+    rows = [_row("all", "", scored)]
+    for key in dict.fromkeys(chain.from_iterable(one.groups for one in scored)):
+        groups: dict[str, list[Scored]] = defaultdict(list)
+        for one in scored:
+            groups[one.groups.get(key, "(none)")].append(one)
+        if len(groups) > 1:
+            rows += [_row(key, value, groups[value]) for value in sorted(groups)]
+    return rows
 
 
-def _recall(record: _Answered | None, supporting: Sequence[str] | None) -> float | None:
-    if not supporting:
-        return None
-    found = {item.uri for item in record.evidence} if record else set()
-    return len(found & set(supporting)) / len(set(supporting))
+def table_of(scored: Sequence[Scored], names: Sequence[str]) -> tuple[Float64, Float64]:
+    """(numerators, denominators): float64 [questions, names]; 0 and 0 where a question has no such figure."""
+    nothing = (0.0, 0.0)
+    shares = [[one.shares.get(name, nothing) for name in names] for one in scored]
+    table = np.array(shares, np.float64).reshape(len(scored), len(names), 2)
+    return table[..., 0], table[..., 1]
 
 
-class _Piece(BaseModel):
-    uri: str
+def groups_of(scored: Sequence[Scored]) -> list[str]:
+    """What a bootstrap draws together: the turns of a conversation; else each question by itself."""
+    return [f"c{one.conversation}" if one.conversation is not None else f"q{one.id}" for one in scored]
 
 
-class _Answered(Named):
-    """What is needed of a line of answers.jsonl."""
-
-    state: str
-    answer: str | None = None
-    evidence: tuple[_Piece, ...] = ()
+def names_of(scored: Iterable[Scored]) -> list[str]:
+    """The figures that any question has."""
+    return list(dict.fromkeys(chain.from_iterable(one.shares for one in scored)))
 
 
-class _Gold(Named):
-    """What is needed of a line of gold."""
+def _row(by: str, value: str, scored: Sequence[Scored]) -> Row:
+    names = names_of(scored)
+    above, below = table_of(scored, names)
+    sums, totals = above.sum(axis=0), below.sum(axis=0)
+    low, high = ratio_intervals(above, below, groups_of(scored)) if names else (sums, sums)
+    figures = {
+        name: Figure(float(sums[i] / totals[i]), float(low[i]), float(high[i]), int((below[:, i] > 0).sum()))
+        for i, name in enumerate(names)
+        if totals[i]
+    }
+    return Row(by, value, len(scored), figures)
 
-    answers: tuple[str, ...]
-    answer_mode: str = ""
-    type: str | None = None
-    supporting: tuple[str, ...] | None = None
+
+def _chosen(asked: Sequence[tuple[Record, Gold]]) -> list[str]:
+    """What the gold names. A file names only what is installed, never code to import."""
+    found = dict.fromkeys(name for _, one in asked for name in one.metrics)
+    code = next((name for name in found if ":" in name), None)
+    if code is not None:
+        raise InputError(f"the gold names the metric {code!r}: only a command may name MODULE:NAME (--metric)")
+    if found:
+        return list(found)
+    return list(CONVERSATIONS if asked[0][1].conversation is not None else QUESTIONS)
+
+
+def _opened(metric: str | Metric) -> tuple[str, Metric]:
+    """(its name, the metric)."""
+    if isinstance(metric, str):
+        return metric, open_metric(metric)
+    return str(getattr(metric, "__name__", metric)), metric
+
+
+def _measure(metrics: Mapping[str, Metric], asked: Sequence[tuple[Record, Gold]]) -> list[dict[str, Share]]:
+    shares: list[dict[str, Share]] = [{} for _ in asked]
+    owner: dict[str, str] = {}
+    for metric, function in metrics.items():
+        for start in range(0, len(asked), AT_ONCE):
+            for place, values in enumerate(measured(metric, function, asked[start : start + AT_ONCE]), start):
+                for name, share in values.items():
+                    own = owner.setdefault(name, metric) == metric
+                    shares[place][name if own else f"{metric}.{name}"] = share
+    return shares
+
+
+def _by_id(answers: Answers) -> dict[str, Record]:
+    found: dict[str, Record] = {}
+    for number, record in enumerate(read_answers(answers) if isinstance(answers, Path) else answers, start=1):
+        if record.id in found:
+            raise InputError(f"{name_of_answers(answers)}, line {number}: the id {record.id!r} came before")
+        found[record.id] = record
+    return found
+
+
+def name_of_answers(answers: Answers) -> str:
+    """Answers in a message."""
+    return str(answers) if isinstance(answers, Path) else "the run"
+
+
+def read_answers(path: Path) -> Iterator[Record]:
+    """The records of answers.jsonl; evidence and traces are read where a metric looks at them.
+
+    Raises `InputError`, naming the line.
+    """
+    beside = path.with_name(TRACES)
+    traces = Traces(beside) if beside.exists() else None
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    with file:
+        for number, line in enumerate(file):
+            details: Callable[[], bytes] | None = None if traces is None else partial(traces.line, number)
+            try:
+                yield Record.read(line, details)
+            except InputError as error:
+                raise InputError(f"{path}, line {number + 1}: {error}") from None

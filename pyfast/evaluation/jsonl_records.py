@@ -15,14 +15,13 @@ Lines = Path | Iterable[Mapping[str, Any]]
 """A file of JSON lines, or what would stand on them"""
 
 
-Read = Callable[[Path], Iterator[tuple[str, dict[str, Any]]]]
-"""`read_question_records`, or what reads a file as it does"""
+Unfold = Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]
 
 
-def placed(source: Lines, read: Read = read_question_records) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def placed(source: Lines) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(where it stands, the object) of each line."""
     if isinstance(source, Path):
-        return ((place, tidy(line)) for place, line in read(source))
+        return ((place, tidy(line)) for place, line in read_question_records(source))
     return ((f"record {number}", tidy(line)) for number, line in enumerate(source, start=1))
 
 
@@ -35,19 +34,23 @@ class Named(BaseModel):
 L = TypeVar("L", bound=Named)
 
 
-def read_records(source: Lines, kind: type[L], read: Read = read_question_records) -> Iterator[L]:
-    """The records. Raises `InputError`, naming the line, for one of another kind, or with an id twice."""
+def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (line,)) -> Iterator[L]:
+    """The records; `unfold` makes several of a line.
+
+    Raises `InputError`, naming the line, for one of another kind, or with an id twice.
+    """
     seen: set[str] = set()
-    for place, line in placed(source, read):
-        try:
-            record = kind.model_validate(line)
-        except ValidationError as error:
-            name, fault = first_fault(error)
-            raise InputError(f"{place}: `{name}`: {fault}") from None
-        if record.id in seen:
-            raise InputError(f"{place}: the id {record.id!r} came before")
-        seen.add(record.id)
-        yield record
+    for place, line in placed(source):
+        for one in unfold(line):
+            try:
+                record = kind.model_validate(one)
+            except ValidationError as error:
+                name, fault = first_fault(error)
+                raise InputError(f"{place}: `{name}`: {fault}") from None
+            if record.id in seen:
+                raise InputError(f"{place}: the id {record.id!r} came before")
+            seen.add(record.id)
+            yield record
 
 
 def name_of(source: Lines) -> str:

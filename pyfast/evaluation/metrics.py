@@ -1,7 +1,14 @@
-"""Exact match and token F1, as the official scripts of SQuAD, HotpotQA and HybridQA compute them.
+"""Exact match and token F1 as the official scripts define them, and the metrics made of them.
 
-The scripts agree but in two details, where one rule holds here for all sets: `yes` and `no` earn no partial F1
-(HotpotQA, 2Wiki), and two answers of which nothing is left, such as "The" and "A", have F1 1 (SQuAD 2, HybridQA).
+All scripts normalise alike: lower case, no ASCII punctuation, no articles, single blanks. They differ in two
+details:
+
+| | `yes` and `no` earn a part of F1 | two answers of which nothing is left |
+|---|---|---|
+| SQuAD 1.1 (`squad`) | yes | F1 is 0 |
+| HybridQA, MuSiQue (`hybridqa`, `musique`): SQuAD 2's | yes | F1 is 1 |
+| HotpotQA, 2WikiMultihopQA (`hotpotqa`) | no | F1 is 0 |
+| `em_f1`, for all sets alike | no | F1 is 1 |
 """
 
 from __future__ import annotations
@@ -9,8 +16,12 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from pyfast.engine import Record
+from pyfast.evaluation.gold import Gold
+from pyfast.evaluation.metric import Values, of_each
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -25,6 +36,18 @@ class Score:
     f1: float
 
 
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Tokens that an answer shares with gold, each in [0, 1]."""
+
+    f1: float
+    precision: float
+    recall: float
+
+
+NOTHING, EVERYTHING = Overlap(0.0, 0.0, 0.0), Overlap(1.0, 1.0, 1.0)
+
+
 def normalise(answer: str) -> str:
     """Lower case, no punctuation, no articles, single blanks."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
@@ -35,16 +58,28 @@ def exact_match(prediction: str, gold: str) -> float:
     return float(normalise(prediction) == normalise(gold))
 
 
-def f1(prediction: str, gold: str) -> float:
-    """Harmonic mean of token precision and recall; `yes` and `no` must match exactly."""
+def overlap(prediction: str, gold: str, *, verdicts_whole: bool = True, empty_is_right: bool = True) -> Overlap:
+    """Precision, recall and F1 of the normalised tokens.
+
+    Args:
+        prediction: An answer.
+        gold: The right one.
+        verdicts_whole: `yes`, `no` and `noanswer` count only where both are equal.
+        empty_is_right: Two answers of which normalising leaves nothing are equal.
+    """
     p, g = normalise(prediction), normalise(gold)
-    if p != g and (p in _VERDICTS or g in _VERDICTS):
-        return 0.0
+    if verdicts_whole and p != g and (p in _VERDICTS or g in _VERDICTS):
+        return NOTHING
     p_tokens, g_tokens = p.split(), g.split()
     if not p_tokens or not g_tokens:
-        return float(p_tokens == g_tokens)
+        return EVERYTHING if empty_is_right and p_tokens == g_tokens else NOTHING
     common = sum((Counter(p_tokens) & Counter(g_tokens)).values())
-    return 2.0 * common / (len(p_tokens) + len(g_tokens))
+    return Overlap(2.0 * common / (len(p_tokens) + len(g_tokens)), common / len(p_tokens), common / len(g_tokens))
+
+
+def f1(prediction: str, gold: str) -> float:
+    """Harmonic mean of token precision and recall; `yes` and `no` must match exactly."""
+    return overlap(prediction, gold).f1
 
 
 def score(prediction: str | None, answers: Sequence[str]) -> Score:
@@ -56,12 +91,131 @@ def score(prediction: str | None, answers: Sequence[str]) -> Score:
 
 def score_set(prediction: str | None, answers: Sequence[str]) -> Score:
     """For answers that are a set to be given in full, separated by commas or semicolons: EM and F1 of items."""
+    em, found = set_overlap(prediction, answers)
+    return Score(em, found.f1)
+
+
+def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, Overlap]:
+    """(exact match, precision, recall and F1 of items) of a set that is to be given in full."""
     if prediction is None or not answers:
-        return Score(0.0, 0.0)
-    given = {normalise(item) for item in re.split(r"[;,]", prediction)} - {""}
+        return 0.0, NOTHING
+    given = set(items(prediction))
     # A title may hold a comma itself: then its parts stand for it.
     gold = {normalise(a) for a in answers}
-    parts = {normalise(part) for a in answers for part in re.split(r"[;,]", a)} - {""}
+    parts = {part for a in answers for part in items(a)}
     whole = gold if given & gold == given else parts
     common = len(given & whole)
-    return Score(float(given == whole), 2.0 * common / (len(given) + len(whole)) if given else 0.0)
+    if not given or not whole:
+        return float(given == whole), NOTHING
+    return float(given == whole), Overlap(
+        2.0 * common / (len(given) + len(whole)), common / len(given), common / len(whole)
+    )
+
+
+def items(answer: str) -> list[str]:
+    """The normalised items of a list, separated by commas or semicolons."""
+    return [item for part in re.split(r"[;,]", answer) if (item := normalise(part))]
+
+
+def best(prediction: str | None, answers: Sequence[str], compare: Callable[[str, str], Overlap]) -> Overlap:
+    """Of the alias with the best F1."""
+    if prediction is None:
+        return NOTHING
+    return max((compare(prediction, answer) for answer in answers), key=lambda found: found.f1, default=NOTHING)
+
+
+def _values(record: Record, gold: Gold, compare: Callable[[str, str], Overlap]) -> dict[str, float]:
+    em = 0.0 if record.answer is None else max((exact_match(record.answer, a) for a in gold.answers), default=0.0)
+    found = best(record.answer, gold.answers, compare)
+    return {"em": em, "f1": found.f1, "precision": found.precision, "recall": found.recall}
+
+
+@of_each
+def em_f1(record: Record, gold: Gold) -> Values:
+    """Exact match and token F1 by one rule for all sets; sets to be given in full by their items."""
+    if gold.answer_mode == "all":
+        em, found = set_overlap(record.answer, gold.answers)
+        return {"em": em, "f1": found.f1, "precision": found.precision, "recall": found.recall}
+    return _values(record, gold, overlap)
+
+
+@of_each
+def squad(record: Record, gold: Gold) -> Values:
+    """EM and F1 as SQuAD 1.1's script has them."""
+    return _values(record, gold, lambda p, g: overlap(p, g, verdicts_whole=False, empty_is_right=False))
+
+
+def _squad_2(prediction: str, gold: str) -> Overlap:
+    return overlap(prediction, gold, verdicts_whole=False)
+
+
+@of_each
+def hybridqa(record: Record, gold: Gold) -> Values:
+    """EM and F1 as HybridQA's script has them: SQuAD 2's, where `yes` and `no` are words like others."""
+    return _values(record, gold, _squad_2)
+
+
+@of_each
+def musique(record: Record, gold: Gold) -> Values:
+    """Answer EM and F1, best over the aliases, and F1 of the supporting paragraphs."""
+    values = _values(record, gold, _squad_2)
+    if gold.supporting is None:
+        return values
+    found, wanted = {item.uri for item in record.evidence}, set(gold.supporting)
+    total = len(found) + len(wanted)
+    return {**values, "support_f1": 2.0 * len(found & wanted) / total if total else 1.0}
+
+
+@of_each
+def hotpotqa(record: Record, gold: Gold) -> Values:
+    """EM, F1, precision and recall; of supporting facts (sentences) too, and of both together.
+
+    A sentence of the evidence is one that a piece of evidence covers in part. Evidence beside the question's own
+    documents is one wrong sentence for each of its pieces. Supporting facts need `supporting_facts` and
+    `sentence_starts` of the gold: `pyfast data convert` writes them.
+    """
+    values = _values(record, gold, lambda p, g: overlap(p, g, empty_is_right=False))
+    if gold.supporting_facts is None or gold.sentence_starts is None:
+        return values
+    found, wanted = _sentences(record, gold), set(gold.supporting_facts)
+    right = len(found & wanted)
+    precision, recall = (right / len(some) if some else 0.0 for some in (found, wanted))
+    facts = {"em": float(found == wanted), "precision": precision, "recall": recall}
+    joint = {name: values[name] * fact for name, fact in facts.items()}
+    for some in (facts, joint):
+        some["f1"] = _harmonic(some["precision"], some["recall"])
+    sp = {f"sp_{name}": value for name, value in facts.items()}
+    return {**values, **sp, **{f"joint_{name}": value for name, value in joint.items()}}
+
+
+def _sentences(record: Record, gold: Gold) -> set[tuple[str, int]]:
+    found = set()
+    for number, item in enumerate(record.evidence):
+        starts = (gold.sentence_starts or {}).get(item.uri)
+        first, end = item.offsets
+        if not starts or first < 0:
+            found.add((item.uri, -1 - number))
+            continue
+        ends = (*starts[1:], max(end, starts[-1] + 1))
+        sentences = enumerate(zip(starts, ends, strict=True))
+        found |= {(item.uri, n) for n, (a, b) in sentences if a < end and first < b}
+    return found
+
+
+def _harmonic(a: float, b: float) -> float:
+    return 2 * a * b / (a + b) if a + b else 0.0
+
+
+@of_each
+def metaqa(record: Record, gold: Gold) -> Values:
+    """Hits@1: the first item of the answer is right; EM, F1, precision and recall of the set of answers."""
+    em, found = set_overlap(record.answer, gold.answers)
+    first = next(iter(items(record.answer or "")), None)
+    right = {normalise(answer) for answer in gold.answers} | {part for a in gold.answers for part in items(a)}
+    return {
+        "hits@1": float(first is not None and first in right),
+        "em": em,
+        "f1": found.f1,
+        "precision": found.precision,
+        "recall": found.recall,
+    }

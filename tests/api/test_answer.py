@@ -445,4 +445,4 @@ def test_evaluating_values(small: pyfast.Index) -> None:
     report: Any = pyfast.evaluate(
         run, [{"id": "1", "answers": ["Christiaan Huygens"]}, {"id": "2", "answers": ["1655"]}]
     )
-    assert (report.rows[0].em, report.missing) == (0.5, 0)
+    assert (report.rows[0]["em"].value, report.not_run) == (0.5, ())

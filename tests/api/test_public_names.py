@@ -24,7 +24,17 @@ HERE = Path(__file__).parent
 SNAPSHOT = HERE / "public_names.txt"
 # The names of DESIGN's section 3; a name or a parameter that goes, or changes, breaks who embeds pyfast.
 NAMES = ["LLM", "Engine", "Evidence", "Index", "Question", "Record", "Run", "Usage"]
-NAMES += ["answer", "build_index", "build_knowledge", "evaluate", "open_index", "open_llm", "verify"]
+NAMES += [
+    "answer",
+    "build_index",
+    "build_knowledge",
+    "compare",
+    "convert",
+    "evaluate",
+    "open_index",
+    "open_llm",
+    "verify",
+]
 NAMES += ["errors", "ops", "systems"]
 
 
@@ -113,6 +123,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Iterator[
         pyfast.build_knowledge(index)
         pyfast.build_knowledge(pyfast.build_index(folder / "corpus", folder / "OTHER"))
         turn = {"id": "t1", "question": "Who discovered Titan?", "answers": ["Christiaan Huygens"]}
+        (folder / "NQ-open.dev.jsonl").write_text('{"question": "who found titan", "answer": ["Huygens"]}\n')
         (folder / "CONVERSATIONS.jsonl").write_text(json.dumps({"id": "titan", "turns": [turn]}) + "\n")
         tiny_model(folder / "MODEL")
         training.train_hseq_iterator(

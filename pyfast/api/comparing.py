@@ -1,0 +1,91 @@
+"""`pyfast.compare`: which of several runs is better, and at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from pyfast.api.evaluating import GoldLike, answers_of, evaluate, gold_of
+from pyfast.api.run import Run
+from pyfast.engine import Record
+from pyfast.engine.status import seconds_of
+from pyfast.errors import InputError
+from pyfast.evaluation import Metric
+from pyfast.evaluation.compare import Comparison, Cost
+from pyfast.evaluation.compare import compare as differences_of
+from pyfast.evaluation.evaluate import read_answers
+
+
+def compare(
+    runs: Sequence[Run | str | Path],
+    gold: GoldLike | None = None,
+    *,
+    metrics: Sequence[str | Metric] | None = None,
+) -> Comparison:
+    """Compare runs over the questions that all of them have answered.
+
+    Args:
+        runs: Two runs or more, or their folders. Each is compared with each later one.
+        gold: As for `pyfast.evaluate`; None: the questions of the first run.
+        metrics: As for `pyfast.evaluate`.
+
+    Returns:
+        For each figure of each two runs the difference with its 95 % interval (paired bootstrap) and p-value
+        (McNemar's exact test, or the bootstrap), and that after Holm's correction for all of them; the questions
+        that one run alone gets right; calls, tokens and seconds a question of each run.
+
+    Raises:
+        InputError: There are fewer than two runs, they share no question, or the gold does not fit.
+
+    Example:
+        >>> import pyfast
+        >>> comparison = pyfast.compare(["RUN_A", "RUN_B"], "QUESTIONS.jsonl")
+        >>> for one in comparison.differences:
+        ...     print(one.figure, one.difference, one.low, one.high, one.p_holm)
+    """
+    if len(runs) < 2:
+        raise InputError("compare: expected two runs or more")
+    names = _names(runs)
+    lines = gold_of(runs[0], gold)
+    scored = {
+        name: {one.id: one for one in evaluate(run, lines, metrics=metrics).questions}
+        for name, run in zip(names, runs, strict=True)
+    }
+    first, *others = scored.values()
+    shared = [id for id in first if all(id in other for other in others)]
+    if not shared:
+        raise InputError(f"{', '.join(names)}: they have no question in common")
+    every = dict.fromkeys(id for some in scored.values() for id in some)
+    differences, flips = differences_of({name: [some[id] for id in shared] for name, some in scored.items()})
+    costs = [_cost(name, run, shared) for name, run in zip(names, runs, strict=True)]
+    return Comparison(len(shared), tuple(id for id in every if id not in set(shared)), differences, flips, costs)
+
+
+def _names(runs: Sequence[Run | str | Path]) -> list[str]:
+    """Each run in tables: its folder; runs in memory are numbered."""
+    names = [
+        str(path) if path is not None else f"run {number}"
+        for number, path in enumerate((run.path if isinstance(run, Run) else Path(run) for run in runs), start=1)
+    ]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise InputError(f"{repeated.pop()}: given twice")
+    return names
+
+
+def _cost(name: str, run: Run | str | Path, shared: Sequence[str]) -> Cost:
+    answers, _ = answers_of(run)
+    records: dict[str, Record] = {
+        record.id: record for record in (read_answers(answers) if isinstance(answers, Path) else answers)
+    }
+    usages = [records[id].usage for id in shared]
+    path = run.path if isinstance(run, Run) else Path(run)
+    took = {} if path is None else seconds_of(path)
+    seconds = fmean(took[id] for id in shared) if all(id in took for id in shared) else None
+    return Cost(
+        name,
+        llm_calls=fmean(usage.llm_calls for usage in usages),
+        prompt_tokens=fmean(usage.prompt_tokens for usage in usages),
+        completion_tokens=fmean(usage.completion_tokens for usage in usages),
+        seconds=seconds,
+    )

@@ -1,0 +1,57 @@
+"""Files of published question sets, known by how they begin: they hold answers, and are no corpus."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pyfast.errors import GoldError
+
+_HEAD = 1 << 16  # bytes that are looked at
+_SUFFIXES = (".json", ".jsonl", ".txt", ".tsv")
+# Keys that the first record has; the first set whose keys are all there.
+_KEYS = {
+    "2wiki": ("_id", "context", "question", "evidences"),
+    "hotpotqa": ("_id", "context", "question"),
+    "musique": ("paragraphs", "paragraph_text", "question"),
+    "tatqa": ("table", "paragraphs", "questions", "uid"),
+    "convmix": ("conv_id", "questions"),
+    "ottqa": ("question_id", "question", "table_id", "version"),
+    "hybridqa": ("question_id", "question", "table_id"),
+    "triviaqa": ("QuestionId", "Question"),
+}
+_KEY = re.compile(rb'"(\w+)"\s*:')
+_METAQA = re.compile(rb"[^\t\n]*\[[^\]\t\n]+\][^\t\n]*\t[^\t\n]+\r?(\n|$)")
+_METAQA_GRAPH = re.compile(rb"[^|\n]+\|[a-z_]+\|[^|\n]+\r?\n[^|\n]+\|[a-z_]+\|[^|\n]+\r?\n")
+_NQ = re.compile(rb'\s*\{\s*"question"\s*:\s*"[^\n]*"answer"\s*:\s*\[[^\n]*\]\s*\}\s*(\n|$)')
+
+
+def published_set(path: Path) -> str | None:
+    """The data set whose layout a file has, by name; None for any other file."""
+    if path.suffix.lower() not in _SUFFIXES:
+        return None
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD).removeprefix(b"\xef\xbb\xbf")
+    except OSError:
+        return None  # its reader says so
+    if path.suffix.lower() == ".tsv":
+        first = head.partition(b"\n")[0].split(b"\t")
+        return "popqa" if {b"question", b"possible_answers"} <= set(first) else None
+    if path.suffix.lower() == ".txt":
+        return "metaqa" if _METAQA.match(head) or _METAQA_GRAPH.match(head) else None
+    if not head.lstrip().startswith((b"[", b"{")):
+        return None
+    keys = {key.decode() for key in _KEY.findall(head)}
+    found = next((name for name, wanted in _KEYS.items() if keys.issuperset(wanted)), None)
+    return found or ("nq" if _NQ.match(head) else None)
+
+
+def refuse_published(path: Path) -> None:
+    """Raise `GoldError`, naming the converter, for a file of a published set."""
+    name = published_set(path)
+    if name is not None:
+        raise GoldError(
+            f"{path}: a file of {name} as it is published: `pyfast data convert {name} {path} --out DIR` makes a"
+            " corpus, questions and gold of it"
+        )

@@ -1,0 +1,157 @@
+"""Runs over the same questions: which differences are more than chance, and what each run cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from scipy.stats import binomtest
+
+from pyfast.evaluation.bootstrap import DRAWS, Float64, ratio_draws
+from pyfast.evaluation.evaluate import Scored, groups_of, names_of, table_of
+
+Test = Literal["mcnemar", "bootstrap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One figure of two runs, over the questions of both."""
+
+    a: str
+    b: str
+    """The runs"""
+    figure: str
+    of_a: float
+    of_b: float
+    difference: float
+    """Of b above a"""
+    low: float
+    high: float
+    """Its 95 % interval, a paired bootstrap"""
+    test: Test
+    """McNemar's exact test, if all values are 0 or 1 and no two questions are of one conversation"""
+    p: float
+    p_holm: float
+    """After Holm's correction for all differences of the comparison"""
+    questions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """Questions that one run gets right and the other does not, by a figure of 0 and 1."""
+
+    a: str
+    b: str
+    figure: str
+    gained: tuple[str, ...]
+    """Right in b alone"""
+    lost: tuple[str, ...]
+    """Right in a alone"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a run used, means over the questions that are compared."""
+
+    run: str
+    llm_calls: float
+    prompt_tokens: float
+    completion_tokens: float
+    seconds: float | None
+    """From the beginning of a question to its end; None where the run does not tell"""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What `pyfast.compare` returns."""
+
+    questions: int
+    """How many all runs have answered"""
+    left_out: tuple[str, ...]
+    """Ids that some run has not answered"""
+    differences: list[Difference]
+    flips: list[Flips]
+    costs: list[Cost]
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it in JSON types."""
+        return asdict(self)
+
+
+def compare(scored: Mapping[str, Sequence[Scored]]) -> tuple[list[Difference], list[Flips]]:
+    """The differences of each two runs, in their order, with their flips. All runs have the same questions."""
+    found, flips = list[Difference](), list[Flips]()
+    for a, b in combinations(scored, 2):
+        both = [name for name in names_of(scored[a]) if name in names_of(scored[b])]
+        found += _differences(a, b, scored[a], scored[b], both)
+        flips += [_flips(a, b, scored[a], scored[b], name) for name in both[:1] if _is_binary(scored[a], name)]
+    corrected = holm([one.p for one in found])
+    return [_corrected(one, p) for one, p in zip(found, corrected, strict=True)], flips
+
+
+def _corrected(one: Difference, p: float) -> Difference:
+    return Difference(**{**asdict(one), "p_holm": p})
+
+
+def _differences(
+    a: str, b: str, of_a: Sequence[Scored], of_b: Sequence[Scored], names: Sequence[str]
+) -> list[Difference]:
+    if not names:
+        return []
+    tables = [table_of(scored, names) for scored in (of_a, of_b)]
+    groups = groups_of(of_a)
+    draws = [ratio_draws(above, below, groups) for above, below in tables]  # the same draws of both
+    apart = draws[1] - draws[0]
+    alone = len(set(groups)) == len(groups)
+    found = []
+    for place, name in enumerate(names):
+        (above_a, below_a), (above_b, below_b) = ((t[0][:, place], t[1][:, place]) for t in tables)
+        if not below_a.sum() or not below_b.sum():
+            continue
+        values = float(above_a.sum() / below_a.sum()), float(above_b.sum() / below_b.sum())
+        low, high = np.nanquantile(apart[:, place], [0.025, 0.975])
+        exact = alone and _is_binary(of_a, name) and _is_binary(of_b, name)
+        p = mcnemar(above_a, above_b) if exact else bootstrap_p(apart[:, place])
+        found.append(
+            Difference(
+                *(a, b, name, *values, values[1] - values[0], float(low), float(high)),
+                *("mcnemar" if exact else "bootstrap", p, p, int(((below_a > 0) | (below_b > 0)).sum())),
+            )
+        )
+    return found
+
+
+def mcnemar(a: Float64, b: Float64) -> float:
+    """McNemar's exact test of two columns of 0 and 1: the binomial test of those that differ."""
+    gained, lost = int((b > a).sum()), int((a > b).sum())
+    return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+
+
+def bootstrap_p(apart: Float64) -> float:
+    """Twice the share of draws on the rarer side of no difference; at least one draw's share."""
+    apart = apart[~np.isnan(apart)]
+    rarer = min((apart <= 0).sum(), (apart >= 0).sum())
+    return float(min(1.0, 2 * (rarer + 1) / (DRAWS + 1)))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: the k-th smallest of n times n - k + 1, never below a smaller one's."""
+    values = np.asarray(p, np.float64)
+    order = np.argsort(values, kind="stable")
+    steps = np.maximum.accumulate(values[order] * (len(values) - np.arange(len(values))))
+    corrected = np.empty_like(values)
+    corrected[order] = np.minimum(steps, 1.0)
+    return [float(value) for value in corrected]
+
+
+def _is_binary(scored: Sequence[Scored], name: str) -> bool:
+    return all(one.shares.get(name) in ((0.0, 1.0), (1.0, 1.0)) for one in scored)
+
+
+def _flips(a: str, b: str, of_a: Sequence[Scored], of_b: Sequence[Scored], name: str) -> Flips:
+    values = [(one.id, one.shares[name][0], other.shares[name][0]) for one, other in zip(of_a, of_b, strict=True)]
+    gained = tuple(id for id, before, after in values if after > before)
+    return Flips(a, b, name, gained, tuple(id for id, before, after in values if after < before))

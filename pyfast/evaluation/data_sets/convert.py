@@ -1,0 +1,77 @@
+"""A published data set, as its authors distribute it, into corpus.jsonl, questions.jsonl and gold.jsonl."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from pyfast.errors import InputError
+from pyfast.evaluation.data_sets import convmix, hotpotqa, hybridqa, metaqa, musique, open_domain, tatqa
+from pyfast.evaluation.data_sets.layout import Kind, Pieces
+from pyfast.files import built_aside
+
+CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"
+_FILES: dict[Kind, str] = {"document": CORPUS, "question": QUESTIONS, "gold": GOLD}
+_CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
+    "hotpotqa": hotpotqa.read,
+    "2wiki": hotpotqa.read,
+    "musique": musique.read,
+    "hybridqa": hybridqa.hybridqa,
+    "metaqa": metaqa.read,
+    "tatqa": tatqa.read,
+    "convmix": convmix.read,
+    "ottqa": hybridqa.ottqa,
+    "nq": open_domain.nq,
+    "triviaqa": open_domain.triviaqa,
+    "popqa": open_domain.popqa,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What `pyfast.convert` has made."""
+
+    corpus: Path | None
+    """None where the set brings no corpus"""
+    questions: Path
+    gold: Path | None
+    """None where the file has no answers, as test sets have none"""
+    documents: int
+    count: int
+    """Questions; every turn of a conversation is one"""
+
+
+def names() -> list[str]:
+    """The data sets that can be converted."""
+    return list(_CONVERTERS)
+
+
+def convert(name: str, source: Path, out: Path) -> Converted:
+    """Convert a set into the new folder `out`. Raises `InputError`; then there is no folder."""
+    converter = _CONVERTERS.get(name)
+    if converter is None:
+        raise InputError(f"unknown data set {name!r}; there are: {', '.join(names())}")
+    if not source.exists():
+        raise InputError(f"{source}: there is no such file or folder")
+    if out.exists():
+        raise InputError(f"{out}: exists already; choose another folder")
+    counts: Counter[Kind] = Counter()
+    with built_aside(out) as aside, ExitStack() as opened:
+        files = {kind: opened.enter_context((aside / file).open("wb")) for kind, file in _FILES.items()}
+        for kind, line in converter(source):
+            kept = {key: value for key, value in line.items() if value is not None}
+            files[kind].write(orjson.dumps(kept, option=orjson.OPT_APPEND_NEWLINE))
+            counts[kind] += len(kept.get("turns", (None,)))
+        opened.close()
+        if not counts["question"]:
+            raise InputError(f"{source}: holds no question")
+        for kind in ("document", "gold"):
+            if not counts[kind]:
+                (aside / _FILES[kind]).unlink()
+    made = {kind: out / file if counts[kind] else None for kind, file in _FILES.items()}
+    return Converted(made["document"], out / QUESTIONS, made["gold"], counts["document"], counts["question"])

@@ -1,0 +1,62 @@
+"""HotpotQA and 2WikiMultihopQA: each question with its paragraphs, as lists of sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+
+from pyfast.evaluation.data_sets.layout import Documents, Pieces, one_file, records
+
+
+class _Record(BaseModel):
+    id: str = Field(alias="_id")
+    question: str
+    context: tuple[tuple[str, tuple[str, ...]], ...]
+    answer: str | None = None
+    aliases: tuple[str, ...] = Field((), alias="answer_aliases")
+    type: str | None = None
+    level: str | None = None
+    supporting_facts: tuple[tuple[str, int], ...] | None = None
+    evidences: tuple[tuple[str, ...], ...] | None = None
+
+
+def read(source: Path) -> Pieces:
+    """Pieces of a file of either set. Titles are uris; a test set without answers has no gold."""
+    documents = Documents()
+    path = one_file(source, "*.json", "questions")
+    for record in records(path, _Record):
+        uris, starts = {}, {}
+        for title, sentences in record.context:
+            joint = "" if any(sentence.startswith(" ") for sentence in sentences) else " "
+            text = joint.join(sentences)
+            uri, is_new = documents.place(title, text)
+            uris[title], starts[uri] = uri, _starts(sentences, len(joint))
+            if is_new and text.strip():
+                yield "document", {"id": uri, "kind": "text", "title": title, "text": text}
+        yield (
+            "question",
+            {"id": record.id, "question": record.question, "documents": [*dict.fromkeys(uris.values())]},
+        )
+        if record.answer is not None:
+            facts = [(uris.get(title, title), sentence) for title, sentence in record.supporting_facts or ()]
+            yield (
+                "gold",
+                {
+                    "id": record.id,
+                    "answers": [record.answer, *record.aliases],
+                    "type": record.type,
+                    "level": record.level,
+                    "supporting": [*dict.fromkeys(uri for uri, _ in facts)],
+                    "supporting_facts": facts,
+                    "sentence_starts": starts,
+                    "evidences": record.evidences,
+                    "metrics": ["hotpotqa"],
+                },
+            )
+
+
+def _starts(sentences: Sequence[str], joint: int) -> list[int]:
+    return [0, *accumulate(len(sentence) + joint for sentence in sentences[:-1])]

@@ -1,0 +1,118 @@
+"""HybridQA and OTT-QA: questions over tables whose cells link to passages of Wikipedia."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from pyfast.errors import InputError
+from pyfast.evaluation.data_sets.layout import Pieces, beside, checked, load, one_file, records, title_of
+
+_Cell = tuple[str, tuple[str, ...]]
+
+
+class _Table(BaseModel):
+    uid: str | None = None
+    title: str = ""
+    section_title: str = ""
+    header: tuple[_Cell | str, ...]
+    data: tuple[tuple[_Cell | str, ...], ...]
+
+
+class _Question(BaseModel):
+    id: str = Field(alias="question_id")
+    question: str
+    table_id: str | None = None
+    answer: str | None = Field(None, alias="answer-text")
+
+
+def hybridqa(source: Path) -> Pieces:
+    """Pieces of released_data/*.json and of the folder WikiTables-WithLinks beside it.
+
+    A question's documents are its table and the passages that the table links to.
+    """
+    path = one_file(source, "released_data/*.json", "questions")
+    folder = beside(path, "WikiTables-WithLinks", "it holds the tables and passages")
+    tables = ((file.stem, load(file), str(file)) for file in sorted((folder / "tables_tok").glob("*.json")))
+    passages = (load(file) for file in sorted((folder / "request_tok").glob("*.json")))
+    links = yield from _corpus(tables, passages)
+    yield from _questions(path, links)
+
+
+def ottqa(source: Path) -> Pieces:
+    """The same of OTT-QA, whose tables and passages are one file each; questions are about the whole corpus."""
+    path = one_file(source, "released_data/*.json", "questions")
+    tables = _object(beside(path, "*/*tables*.json", "the tables"))
+    passages = _object(beside(path, "*/*request_tok*.json", "the passages"))
+    yield from _corpus(((uid, table, f"table {uid}") for uid, table in tables.items()), iter([passages]))
+    yield from _questions(path, None)
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    found = load(path)
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: expected an object")
+    return found
+
+
+def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> Any:
+    """Yield the documents; return the uris of each table and of what it links to."""
+    known: dict[str, list[str]] = {}
+    linked: dict[str, None] = {}
+    for name, found, place in tables:
+        table = checked(found, _Table, place)
+        uri = table.uid or name
+        links: dict[str, list[str]] = {}
+        for r, row in enumerate(table.data):
+            for c, cell in enumerate(row):
+                if isinstance(cell, tuple) and cell[1]:
+                    links[f"{r},{c}"] = [*dict.fromkeys(cell[1])]
+        known[uri] = [uri, *dict.fromkeys(to for some in links.values() for to in some)]
+        linked |= dict.fromkeys(known[uri])
+        yield (
+            "document",
+            {
+                "id": uri,
+                "kind": "table",
+                "title": table.title,
+                "section": table.section_title,
+                "header": [_said(cell) for cell in table.header],
+                "rows": [[_said(cell) for cell in row] for row in table.data],
+                "links": links,
+            },
+        )
+    written: set[str] = set()
+    for some in passages:
+        if not isinstance(some, dict):
+            raise InputError("request_tok: expected objects, uri to text")
+        for uri, text in some.items():
+            if uri not in written and isinstance(text, str) and text.strip():
+                written.add(uri)
+                yield "document", {"id": uri, "kind": "text", "title": title_of(uri), "text": text}
+    return {table: [uri for uri in uris if uri in written or uri == table] for table, uris in known.items()}
+
+
+def _said(cell: _Cell | str) -> str:
+    return cell if isinstance(cell, str) else cell[0]
+
+
+def _questions(path: Path, links: Mapping[str, list[str]] | None) -> Pieces:
+    for one in records(path, _Question):
+        asked: dict[str, Any] = {"id": one.id, "question": one.question}
+        if links is not None and one.table_id is not None and one.table_id in links:
+            asked["documents"] = links[one.table_id]
+        yield "question", asked
+        if one.answer is not None:
+            supporting = [one.table_id] if one.table_id is not None else None
+            yield (
+                "gold",
+                {
+                    "id": one.id,
+                    "answers": [one.answer],
+                    "supporting": supporting,
+                    "metrics": ["hybridqa", "evidence"],
+                },
+            )

@@ -1,0 +1,100 @@
+"""What the converters share: the pieces that they make, and files of published records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from urllib.parse import unquote
+
+import orjson
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from pyfast.errors import InputError, first_fault
+
+Kind = Literal["document", "question", "gold"]
+Piece = tuple[Kind, dict[str, Any]]
+"""A line of corpus.jsonl, questions.jsonl or gold.jsonl"""
+Pieces = Iterator[Piece]
+R = TypeVar("R", bound=BaseModel)
+
+
+def load(path: Path) -> Any:
+    """The JSON of a file. Raises `InputError` where it cannot be read."""
+    try:
+        return orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path}: not JSON: {error}") from None
+
+
+def records(path: Path, kind: type[R], found: Any = None) -> Iterator[R]:
+    """The records of a JSON list. Raises `InputError`, naming the record, for one of another layout."""
+    found = load(path) if found is None else found
+    if not isinstance(found, list):
+        raise InputError(f"{path}: expected a list of records")
+    for number, record in enumerate(found, start=1):
+        yield checked(record, kind, f"{path}, record {number}")
+
+
+def checked(record: Any, kind: type[R], place: str) -> R:
+    """A record of a layout. Raises `InputError`, naming the place."""
+    try:
+        return TypeAdapter(kind).validate_python(record)
+    except ValidationError as error:
+        name, fault = first_fault(error)
+        raise InputError(f"{place}: `{name}`: {fault}") from None
+
+
+def one_file(source: Path, pattern: str, what: str) -> Path:
+    """The source itself, or the only such file below it. Raises `InputError` where there is none, or several."""
+    if source.is_file():
+        return source
+    found = sorted(source.rglob(pattern))
+    if len(found) != 1:
+        listed = "none" if not found else ", ".join(path.name for path in found[:5])
+        raise InputError(f"{source}: expected one file of {what} ({pattern}), found {listed}: name the file")
+    return found[0]
+
+
+def beside(path: Path, pattern: str, what: str) -> Path:
+    """The file or folder of that pattern in the nearest folder above. Raises `InputError` where there is none."""
+    for folder in list(path.resolve().parents)[:3]:
+        found = next(iter(sorted(folder.glob(pattern))), None)
+        if found is not None:
+            return found
+    raise InputError(f"{path}: there is no {pattern} beside it or above it: {what}")
+
+
+def named(text: str, *more: str) -> str:
+    """16 hexadecimal digits that name a text."""
+    return blake2b("\0".join((text, *more)).encode(), digest_size=8).hexdigest()
+
+
+def title_of(uri: str) -> str:
+    """The title of a Wikipedia page, `/wiki/Titan_(moon)`."""
+    return unquote(uri.rpartition("/wiki/")[2]).replace("_", " ")
+
+
+class Documents:
+    """Documents that several records share: each is written once.
+
+    A second document of the same uri with another content gets a uri of its own.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def place(self, uri: str, content: str) -> tuple[str, bool]:
+        """(the uri of this content, whether it is new)."""
+        digest = named(content)
+        number = 1
+        name = uri
+        while name in self._known and self._known[name] != digest:
+            number += 1
+            name = f"{uri} ({number})"
+        is_new = name not in self._known
+        self._known[name] = digest
+        return name, is_new

@@ -1,0 +1,68 @@
+"""MetaQA: a knowledge graph of films, and questions with all their answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from pyfast.errors import InputError
+from pyfast.evaluation.data_sets.layout import Pieces, beside
+
+_TOPIC = re.compile(r"\[([^\]]*)\]")
+_HOPS = re.compile(r"([123])-?hop")
+
+
+def read(source: Path) -> Pieces:
+    """Pieces of a file of questions (qa_test.txt), or of all in a folder, and of kb.txt beside or above them."""
+    files = [source] if source.is_file() else sorted(source.rglob("*qa*.txt"))
+    if not files:
+        raise InputError(f"{source}: expected files of questions (*qa*.txt)")
+    yield from _graph(beside(files[0], "kb.txt", "the knowledge graph"))
+    for path in files:
+        hops = _HOPS.search(str(path))
+        kind = f"{hops[1]}-hop" if hops else None
+        for number, line in _lines(path):
+            marked, tab, answers = line.partition("\t")
+            topic = _TOPIC.search(marked)
+            if not tab or topic is None:
+                raise InputError(
+                    f"{path}, line {number}: expected a question with a [topic], a tab, and its answers"
+                )
+            id = f"{kind or 'metaqa'}-{path.stem}-{number}"
+            yield "question", {"id": id, "question": marked.replace("[", "").replace("]", "")}
+            yield (
+                "gold",
+                {
+                    "id": id,
+                    "answers": answers.split("|"),
+                    "answer_mode": "all",
+                    "type": kind,
+                    "topic_entity": topic[1],
+                    "metrics": ["metaqa"],
+                },
+            )
+
+
+def _graph(path: Path) -> Pieces:
+    """A graph for each head."""
+    triples = []
+    for number, line in _lines(path):
+        triple = line.split("|")
+        if len(triple) != 3:
+            raise InputError(f"{path}, line {number}: expected head|relation|tail")
+        triples.append(triple)
+    triples.sort(key=lambda triple: triple[0])  # stable: the rest stays in its order
+    for head, some in groupby(triples, key=lambda triple: triple[0]):
+        yield "document", {"id": f"kb/{head}", "kind": "kg", "title": head, "triples": list(some)}
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None

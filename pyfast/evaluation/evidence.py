@@ -1,0 +1,39 @@
+"""What an answer rests on against the gold evidence, and when a system abstains."""
+
+from __future__ import annotations
+
+from pyfast.engine import Record
+from pyfast.evaluation.gold import Gold
+from pyfast.evaluation.metric import Values, of_each
+from pyfast.evaluation.metrics import exact_match
+from pyfast.evaluation.selection_metrics import counts
+
+
+@of_each
+def evidence(record: Record, gold: Gold) -> Values | None:
+    """Precision and recall of the gold evidence's documents, means over the questions that name any."""
+    if not gold.supporting:
+        return None
+    both, picked, wanted = counts([item.uri for item in record.evidence], gold.supporting)
+    return {"evidence_precision": both / picked if picked else 0.0, "evidence_recall": both / wanted}
+
+
+@of_each
+def selection(record: Record, gold: Gold) -> Values | None:
+    """Micro precision, recall and F1 of the selected documents (HSEQ, A.2): sums over all questions."""
+    if not gold.supporting:
+        return None
+    both, picked, wanted = counts([item.uri for item in record.evidence], gold.supporting)
+    return {
+        "selection_precision": (both, picked),
+        "selection_recall": (both, wanted),
+        "selection_f1": (2 * both, picked + wanted),
+    }
+
+
+@of_each
+def abstention(record: Record, gold: Gold) -> Values:
+    """Coverage, the share of questions that were answered, and risk, the share of those that are wrong (by EM)."""
+    answered = record.answer is not None
+    wrong = answered and not any(exact_match(record.answer or "", answer) for answer in gold.answers)
+    return {"coverage": float(answered), "risk": (float(wrong), float(answered))}

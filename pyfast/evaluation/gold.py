@@ -1,0 +1,95 @@
+"""Gold: what is known to be right of each question, from JSON lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict
+
+from pyfast.corpus.published import refuse_published
+from pyfast.evaluation.jsonl_records import Lines, Named, read_records
+
+
+class Gold(Named):
+    """The gold of one question. Keys that are not here are in `model_extra`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    answers: tuple[str, ...]
+    """Accepted forms of one answer; with `answer_mode` "all" a set, all of which is expected"""
+    answer_mode: str = ""
+    type: str | None = None
+    supporting: tuple[str, ...] | None = None
+    """Uris of the documents of the gold evidence"""
+    supporting_facts: tuple[tuple[str, int], ...] | None = None
+    """(uri, number of the sentence from 0)"""
+    sentence_starts: Mapping[str, tuple[int, ...]] | None = None
+    """Where each sentence of the question's documents begins, in characters, by uri"""
+    scale: str | None = None
+    """Of a number: thousand, million, billion, percent or nothing"""
+    metrics: tuple[str, ...] = ()
+    """The metrics that the data set is scored with, by name"""
+    domain: str | None = None
+    answer_src: str | None = None
+    conversation: str | None = None
+    """The id of its conversation"""
+    turn: int | None = None
+
+    @property
+    def answer_type(self) -> str:
+        """date, number or string, by the form of its first answer."""
+        return answer_type(self.answers[0]) if self.answers else "string"
+
+    def groups(self) -> dict[str, str]:
+        """The tables that it counts in, beside the one of all questions: its value by key."""
+        found = {"type": self.type}
+        if self.conversation is not None or self.domain is not None:
+            found |= {
+                "domain": self.domain,
+                "source": self.answer_src,
+                "answer type": self.answer_type,
+                "turn": None if self.turn is None else str(self.turn),
+            }
+        return {key: value or "(none)" for key, value in found.items()}
+
+
+_MONTH = "(january|february|march|april|may|june|july|august|september|october|november|december)"
+_DAY = r"\d{1,2}(st|nd|rd|th)?"
+_YEAR = r"\d{3,4}"
+_DATE = re.compile(
+    rf"(({_DAY} )?{_MONTH},? {_YEAR}|{_MONTH} {_DAY}(,? {_YEAR})?|{_DAY} {_MONTH}|{_YEAR}-\d\d-\d\d|(1\d|20)\d\d)",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"[-+$€£]?\s*[\d.,]*\d\s*%?")
+
+
+def answer_type(answer: str) -> str:
+    """date, number or string: a month with a day or a year, an ISO date, or a year from 1000 to 2099 is a date."""
+    text = answer.strip()
+    if _DATE.fullmatch(text):
+        return "date"
+    return "number" if _NUMBER.fullmatch(text) else "string"
+
+
+def read_gold(source: Lines) -> Iterator[Gold]:
+    """The gold of each question, turns of conversations one by one.
+
+    Raises `InputError`, naming the line, for what is no gold, and for an id that came before.
+    """
+    if isinstance(source, Path):
+        refuse_published(source)
+    return read_records(source, Gold, unfold=_turns)
+
+
+def _turns(line: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The line itself, or each turn of a conversation as a line."""
+    turns = line.get("turns")
+    if not isinstance(turns, list):
+        yield line
+        return
+    for number, turn in enumerate(turns, start=1):
+        shared = {"conversation": line.get("id"), "domain": line.get("domain")}
+        yield {**shared, **turn, "turn": number} if isinstance(turn, dict) else {}

@@ -1,0 +1,61 @@
+"""H@1, H@5 and MRR: an answer among the entities of its evidence, as ConvMix counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyfast.engine import Record
+from pyfast.errors import InputError
+from pyfast.evaluation.gold import Gold
+from pyfast.evaluation.metric import Values, of_each
+from pyfast.evaluation.metrics import normalise
+
+NEAREST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Of one answer, each in [0, 1]."""
+
+    first: float
+    among_five: float
+    reciprocal_rank: float
+
+
+def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]) -> Hits:
+    """H@1, H@5 and the reciprocal rank (graph_convqa, section 5.2).
+
+    An answer that is right as it stands has rank 1. Any other is taken for that of the `entities` (those of the
+    turn's evidence) whose name is nearest to it by Levenshtein distance; its rank is that of the first entity that
+    is right. Ties go by their order.
+    """
+    gold = {normalise(answer) for answer in answers} - {""}
+    if prediction is None or not gold:
+        return Hits(0.0, 0.0, 0.0)
+    if normalise(prediction) in gold:
+        return Hits(1.0, 1.0, 1.0)
+    ranks = (rank for rank, entity in enumerate(by_distance(prediction, entities), 1) if normalise(entity) in gold)
+    rank = next(ranks, None)
+    if rank is None:
+        return Hits(0.0, 0.0, 0.0)
+    return Hits(float(rank == 1), float(rank <= NEAREST), 1 / rank)
+
+
+def by_distance(prediction: str, entities: Sequence[str]) -> list[str]:
+    """The entities, nearest to the answer first; upper and lower case are the same."""
+    from rapidfuzz import process
+    from rapidfuzz.distance import Levenshtein
+
+    found = process.extract(prediction, entities, scorer=Levenshtein.distance, processor=str.casefold, limit=None)
+    return [entity for entity, _, _ in found]
+
+
+@of_each
+def hits_at(record: Record, gold: Gold) -> Values:
+    """H@1, H@5 and MRR. What the system noted as `entities` in its trace makes the ranking."""
+    entities = record.trace.get("entities", [])
+    if not isinstance(entities, list) or not all(isinstance(entity, str) for entity in entities):
+        raise InputError(f"the record of {record.id!r}: `entities` of its trace is not a list of strings")
+    found = hits(record.answer, gold.answers, entities)
+    return {"h@1": found.first, "h@5": found.among_five, "mrr": found.reciprocal_rank}

@@ -1,0 +1,73 @@
+"""What a metric is, and the metrics by name.
+
+A metric takes questions, each a record with its gold, and returns for each the values by name: a number in [0, 1],
+or (numerator, denominator) of a share whose sums are divided over all questions, such as a micro average. None
+leaves a question out. Packages offer metrics as entry points of the group `pyfast.metrics`; what no package offers
+is named as `MODULE:NAME`.
+
+    >>> from pyfast.evaluation import of_each
+    >>> @of_each
+    ... def letters(record, gold):
+    ...     return {"letters": min(len(record.answer or "") / 100, 1)}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Protocol
+
+from pyfast import plugins
+from pyfast.engine import Record
+from pyfast.errors import InputError
+from pyfast.evaluation.gold import Gold
+
+Share = tuple[float, float]
+"""Numerator and denominator"""
+Values = Mapping[str, float | Share]
+
+
+class Metric(Protocol):
+    """A function of questions."""
+
+    def __call__(self, questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | None]:
+        """The values of each question; None leaves it out."""
+        ...
+
+
+def of_each(score: Callable[[Record, Gold], Values | None]) -> Metric:
+    """The metric that scores each question by itself."""
+
+    @wraps(score)
+    def metric(questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | None]:
+        return [score(record, gold) for record, gold in questions]
+
+    return metric
+
+
+def open_metric(name: str) -> Metric:
+    """The metric of a name, or of `MODULE:NAME`. Raises `InputError` if there is none."""
+    found: object = plugins.load("metrics", name)
+    if not callable(found):
+        raise InputError(f"the metric {name!r} is not a function")
+    return found
+
+
+def measured(name: str, metric: Metric, questions: Sequence[tuple[Record, Gold]]) -> list[dict[str, Share]]:
+    """The shares of each question, by name. Raises `InputError`, naming the metric, for what are none."""
+    found = metric(questions)
+    if len(found) != len(questions):
+        raise InputError(f"the metric {name!r} returned {len(found)} results for {len(questions)} questions")
+    return [{key: _share(name, key, value) for key, value in (values or {}).items()} for values in found]
+
+
+def _share(metric: str, key: str, value: object) -> Share:
+    above, below = value if isinstance(value, tuple) and len(value) == 2 else (value, 1.0)
+    try:
+        share = float(above), float(below)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        share = math.nan, math.nan
+    if not (math.isfinite(share[0]) and math.isfinite(share[1])) or share[1] < 0:
+        raise InputError(f"the metric {metric!r}: {key} is {value!r}, not a number or (numerator, denominator)")
+    return share

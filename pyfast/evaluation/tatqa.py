@@ -1,0 +1,145 @@
+"""TAT-QA's exact match and F1: numbers are compared as numbers, with their scale.
+
+Follows the set's own script, which takes an answer as (value or spans, scale). An answer here is one text: it is
+read as it stands, and with its last word as its scale ("58.2 million"), and the better of both counts. Spans of
+an answer to a multi-span question are separated by semicolons or line ends; where there is none, by commas with a
+blank behind.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Sequence
+
+from pyfast.engine import Record
+from pyfast.evaluation.gold import Gold
+from pyfast.evaluation.metric import Values, of_each
+
+_SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000, "percent": 0.01}
+_NO_FIGURE = str.maketrans("", "", "'\"\\$€£¥%(),[]")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_FIGURE = re.compile(r"[+-]?\d+(\.\d+)?|[+-]?\.\d+")
+_WITH_WORD = re.compile(r"[\d.]+\s?[a-zA-Z]+")
+_NEGATIVE = re.compile(r"\([\d.\s]+\)")
+_PERCENT = re.compile(r"[\d.\s]+%")
+_SPANS = re.compile(r"[;\n]")
+_COUNTED = ("arithmetic", "count")
+_MOST = 300  # characters of a number; a longer one is a text
+
+Number = int | float
+
+
+@of_each
+def tatqa(record: Record, gold: Gold) -> Values:
+    """EM and F1 with scale and arithmetic; F1 is EM where the answer is counted or calculated."""
+    em, f1 = tatqa_score(record.answer, gold.answers, gold.scale or "", gold.type or "")
+    return {"em": em, "f1": f1}
+
+
+def tatqa_score(prediction: str | None, answers: Sequence[str], scale: str, kind: str) -> tuple[float, float]:
+    """(exact match, F1) of an answer.
+
+    Args:
+        prediction: The answer.
+        answers: All spans of a `multi-span` question; else forms of one answer, each as good.
+        scale: The gold's: thousand, million, billion, percent or nothing.
+        kind: `span`, `multi-span`, `arithmetic` or `count`.
+    """
+    if not prediction or not prediction.strip() or not answers:
+        return 0.0, 0.0
+    spans = _spans(prediction, kind == "multi-span")
+    given = [_joined(spans, ""), _joined(*_with_scale(spans))]
+    if len(spans) == 1 and "%" not in spans[0] and is_number(spans[0]):
+        given.append(_plain(to_number(spans[0])))  # 0.2342 for 23.42 percent
+    right = [_joined(answers, scale)] if kind == "multi-span" else [_joined([a], scale) for a in answers]
+    em, f1 = max(_compared(one, other) for one in given for other in right)
+    return em, em if kind in _COUNTED else f1
+
+
+def _spans(prediction: str, many: bool) -> list[str]:
+    spans = _SPANS.split(prediction) if many else [prediction]
+    if many and len(spans) == 1:
+        spans = prediction.split(", ")
+    return [span.strip() for span in spans if span.strip()]
+
+
+def _with_scale(spans: list[str]) -> tuple[list[str], str]:
+    """(the spans without it, the scale that their last words name)."""
+    parts = [_without_scale(span) for span in spans]
+    scales = {scale for _, scale in parts if scale}
+    if len(scales) != 1 or not parts[-1][1]:
+        return spans, ""
+    return [value for value, _ in parts], scales.pop()
+
+
+def _without_scale(span: str) -> tuple[str, str]:
+    """("58.2", "million") of "58.2 million"; no scale where a text is not a number with one."""
+    value, _, scale = span.rpartition(" ")
+    scale = scale.lower()
+    return (value, scale) if scale in _SCALES and scale != "hundred" and is_number(value) else (span, "")
+
+
+def _joined(spans: Sequence[str], scale: str) -> str:
+    """The spans, sorted, as one text in which numbers have their scale."""
+    return " ".join(_scaled(span, scale) for span in sorted(spans))
+
+
+def _scaled(span: str, scale: str) -> str:
+    if not is_number(span):
+        return f"{span} {scale}" if scale else span
+    number = to_number(span)
+    return _plain(number if "%" in span else round(number, 2) * _factor(scale))
+
+
+def _plain(number: Number) -> str:
+    return f"{number:.4f}"
+
+
+def _factor(words: str) -> Number:
+    return next((factor for name, factor in _SCALES.items() if name in words.lower()), 1)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number, perhaps with a currency, brackets, a percent sign or a word of scale."""
+    words = " ".join(word.translate(_NO_FIGURE) for word in text.split()).split()
+    if not words or len(text) > _MOST or _FIGURE.search(text.translate(_NO_FIGURE)) is None:
+        return False
+    try:
+        float(words[0])
+    except ValueError:
+        return False
+    return len(words) < 2 or _factor(words[1]) != 1
+
+
+def to_number(text: str) -> Number:
+    """The value of what `is_number`; in brackets it is negative."""
+    found = _FIGURE.search(text.translate(_NO_FIGURE))
+    assert found is not None
+    number: Number = float(found[0]) if "." in found[0] else int(found[0])
+    word = _WITH_WORD.search(text)
+    factor = 1 if word is None else _factor(word[0])
+    sign = -1 if _NEGATIVE.search(text) else 1
+    percent = 0.01 if _PERCENT.search(text) else 1
+    return round(number * factor * sign * percent, 4) + 0  # no negative zero
+
+
+def _compared(given: str, right: str) -> tuple[float, float]:
+    a, b = _normalised(given), _normalised(right)
+    bags = set(a.split()), set(b.split())
+    common = len(bags[0] & bags[1])
+    precision, recall = (common / len(bag) if bag else 1.0 for bag in bags)
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return float(a == b), round(f1, 2)
+
+
+def _normalised(text: str) -> str:
+    return " ".join(filter(None, (_token(token) for token in text.split(" "))))
+
+
+def _token(token: str) -> str:
+    token = token.lower()
+    if is_number(token):
+        return str(to_number(token))
+    return " ".join(_ARTICLES.sub(" ", token.translate(_PUNCTUATION)).split())

@@ -1,0 +1,68 @@
+"""Long answers against reference texts, by the libraries that define these metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pyfast.engine import Record
+from pyfast.evaluation.gold import Gold
+from pyfast.evaluation.metric import Metric, Values
+from pyfast.extras import explained
+
+Questions = Sequence[tuple[Record, Gold]]
+
+
+def rouge_l(questions: Questions, /) -> Sequence[Values | None]:
+    """ROUGE-L of `rouge-score` without stemming: F1 of the longest common subsequence, best over the answers."""
+    scorer = _library("rouge_score.rouge_scorer").RougeScorer(["rougeL"])
+    return [
+        {"rouge_l": scorer.score_multi(gold.answers, record.answer)["rougeL"].fmeasure}
+        if record.answer is not None and gold.answers
+        else {"rouge_l": 0.0}
+        for record, gold in questions
+    ]
+
+
+def bertscore(questions: Questions, /) -> Sequence[Values | None]:
+    """BERTScore's F1 with the library's model for English, from the hub's cache; best over the answers."""
+    return bertscore_of(None)(questions)
+
+
+def bertscore_of(model: str | Path | None) -> Metric:
+    """The metric with a model of one's own: a folder, or a name that bert-score knows.
+
+    Example:
+        >>> from pyfast.evaluation.texts import bertscore_of
+        >>> metric = bertscore_of("MODEL")
+    """
+
+    def metric(questions: Questions, /) -> Sequence[Values | None]:
+        library = _library("bert_score")
+        scored = [(i, r.answer, g.answers) for i, (r, g) in enumerate(questions) if r.answer and g.answers]
+        values = [0.0] * len(questions)
+        if scored:
+            which: dict[str, Any] = {"lang": "en"}
+            if model is not None:
+                which = {"model_type": str(model), **_layers(model)}
+            _, _, found = library.score([text for _, text, _ in scored], [list(a) for *_, a in scored], **which)
+            for (place, _, _), value in zip(scored, found.tolist(), strict=True):
+                values[place] = value
+        return [{"bertscore": value} for value in values]
+
+    return metric
+
+
+def _layers(model: str | Path) -> dict[str, int]:
+    """Of a folder: its last layer, since the library knows best layers of named models only."""
+    if not Path(model).is_dir():
+        return {}
+    config = _library("transformers").AutoConfig.from_pretrained(str(model), trust_remote_code=False)
+    return {"num_layers": config.num_hidden_layers}
+
+
+@explained()
+def _library(name: str) -> Any:
+    return import_module(name)

@@ -1,0 +1,119 @@
+"""Differences of runs: against statsmodels, on drawn answers; flips, costs."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from test_evaluate import lines
+
+import pyfast
+from pyfast.errors import InputError
+from pyfast.evaluation import Scored
+from pyfast.evaluation.compare import compare, holm, mcnemar
+
+
+def scored(values: list[float], conversations: bool = False) -> list[Scored]:
+    return [
+        Scored(str(i), "answered", "x", {}, str(i // 5) if conversations else None, {"em": (value, 1.0)})
+        for i, value in enumerate(values)
+    ]
+
+
+def test_the_tests_are_statsmodels() -> None:
+    tables = pytest.importorskip("statsmodels.stats.contingency_tables")
+    multiple = pytest.importorskip("statsmodels.stats.multitest")
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        a, b = (draw.integers(0, 2, 60).astype(float) for _ in "ab")
+        table = [[int(((a == x) & (b == y)).sum()) for y in (0, 1)] for x in (0, 1)]
+        assert mcnemar(a, b) == pytest.approx(tables.mcnemar(table, exact=True).pvalue)
+        p = draw.random(7).tolist()
+        assert holm(p) == pytest.approx(multiple.multipletests(p, method="holm")[1].tolist())
+    assert mcnemar(np.ones(3), np.ones(3)) == 1 and holm([]) == []
+
+
+@pytest.mark.parametrize("conversations", [False, True])
+def test_equal_systems_rarely_differ_and_better_ones_do(conversations: bool) -> None:
+    """At 0.05 one of 20 pairs of equal systems differs; a system that is 15 points better is found."""
+    draw = random.Random(1)
+    false, found = 0, 0
+    for _ in range(10):
+        a, b = ([float(draw.random() < 0.5) for _ in range(150)] for _ in "ab")
+        better = [max(value, float(draw.random() < 0.3)) for value in a]
+        runs = {name: scored(values, conversations) for name, values in zip("abc", (a, b, better), strict=True)}
+        (first, second, _), _ = compare(runs)
+        assert first.test == ("bootstrap" if conversations else "mcnemar")
+        assert first.low <= first.difference <= first.high and first.p_holm >= first.p
+        false += first.p < 0.05
+        found += second.p < 0.05
+    assert false <= 3 and found == 10
+
+
+def in_memory(answers: dict[str, str]) -> pyfast.Run:
+    """A run of a scripted LLM, which says what it is to say."""
+
+    class Says:
+        fingerprint = "says"
+        context_window = 4096
+
+        async def complete(self, request: Any) -> Any:
+            from pyfast.llm import Completion
+
+            text = request.messages[-1].content
+            said = next((answer for question, answer in answers.items() if question in text), "")
+            return Completion(orjson.dumps({"answer": said}).decode(), "stop")
+
+    questions = [{"id": question, "question": f"{question}?"} for question in answers]
+    return pyfast.answer(questions, llm=Says(), system="direct")
+
+
+GOLD = [{"id": name, "answers": [name]} for name in ("Titan", "Rhea", "Dione", "Io")]
+
+
+def test_runs(tmp_path: Path) -> None:
+    """Of three questions that both have answered, one is won and one lost."""
+    a = in_memory({"Titan": "Titan", "Rhea": "Rhea", "Dione": "no", "Io": "Io"})
+    b = in_memory({"Titan": "Titan", "Rhea": "no", "Dione": "Dione"})
+    found = pyfast.compare([a, b], GOLD)
+    assert found.questions == 3 and found.left_out == ("Io",)
+    (flips,) = found.flips
+    assert (flips.gained, flips.lost, flips.figure) == (("Dione",), ("Rhea",), "em")
+    em = next(one for one in found.differences if one.figure == "em")
+    assert (em.of_a, em.of_b, em.difference, em.p) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 0, 1)
+    assert [(cost.run, cost.llm_calls) for cost in found.costs] == [("run 1", 1.0), ("run 2", 1.0)]
+    assert orjson.loads(orjson.dumps(found.as_json()))["flips"][0]["lost"] == ["Rhea"]
+
+
+def test_folders_tell_their_seconds(tmp_path: Path) -> None:
+    gold = lines(tmp_path / "gold.jsonl", *({**one, "question": "?"} for one in GOLD))
+    runs = [
+        pyfast.answer(gold, llm="instant", system=system, run=tmp_path / system) for system in ("direct", "cot")
+    ]
+    found = pyfast.compare([tmp_path / "direct", runs[1]])  # the gold is what the first run was asked
+    assert [Path(cost.run).name for cost in found.costs] == ["direct", "cot"]
+    assert all(cost.seconds is not None and 0 < cost.seconds < 60 for cost in found.costs)
+    assert found.questions == 4 and not found.left_out
+
+
+def test_what_cannot_be_compared() -> None:
+    a, b = in_memory({"Titan": "x"}), in_memory({"Rhea": "x"})
+    with pytest.raises(InputError, match="two runs or more"):
+        pyfast.compare([a], GOLD)
+    with pytest.raises(InputError, match="no question in common"):
+        pyfast.compare([a, b], GOLD)
+    with pytest.raises(InputError, match="not a run folder"):
+        pyfast.compare([a, Path("/nowhere")], GOLD)
+    with pytest.raises(InputError, match="its file of questions is not there"):
+        pyfast.compare([a, b])
+
+
+def test_a_figure_with_parts_is_not_mcnemars() -> None:
+    a = scored([0.5, 1, 0, 1])
+    (one,), flips = compare({"a": a, "b": [replace(x, shares={"em": (1.0, 1.0)}) for x in a]})
+    assert one.test == "bootstrap" and flips == [] and one.difference == pytest.approx(0.375)

@@ -1,0 +1,271 @@
+"""Published layouts become corpus, questions and gold: by hand, and against the normalised data."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyfast
+from pyfast.corpus.published import published_set
+from pyfast.engine import read_questions
+from pyfast.errors import InputError
+from pyfast.evaluation.data_sets import names
+
+HOTPOT = {
+    "_id": "h1",
+    "question": "Who discovered Titan?",
+    "answer": "Huygens",
+    "type": "bridge",
+    "level": "easy",
+    "supporting_facts": [["Titan", 1]],
+    "context": [["Titan", ["A moon.", " Found by Huygens."]], ["Rhea", ["Another moon."]]],
+}
+WIKI = {
+    **HOTPOT,
+    "evidences": [["Titan", "found by", "Huygens"]],
+    "context": [["Titan", ["A moon.", "By Huygens."]]],
+}
+MUSIQUE = {
+    "id": "2hop__1_2",
+    "question": "Who?",
+    "answer": "Huygens",
+    "answer_aliases": ["C. Huygens"],
+    "answerable": True,
+    "paragraphs": [
+        {"idx": 0, "title": "Titan", "paragraph_text": "Found by Huygens.", "is_supporting": True},
+        {"idx": 1, "title": "Titan", "paragraph_text": "A moon.", "is_supporting": False},
+    ],
+    "question_decomposition": [{"id": 1, "question": "Who?", "answer": "Huygens", "paragraph_support_idx": 0}],
+}
+TATQA = {
+    "table": {"uid": "t", "table": [["", "2019"], ["Sales", "$1,452"]]},
+    "paragraphs": [{"uid": "p", "order": 1, "text": "In millions."}],
+    "questions": [
+        {
+            "uid": "q",
+            "question": "Sales?",
+            "answer": ["$1,452"],
+            "answer_type": "span",
+            "answer_from": "table-text",
+        }
+        | {"scale": "million", "derivation": "", "rel_paragraphs": ["1"]},
+        {"uid": "r", "question": "Twice?", "answer": 2904, "answer_type": "arithmetic", "answer_from": "table"}
+        | {"scale": "million", "derivation": "2*1,452", "rel_paragraphs": []},
+    ],
+}
+CONVMIX = {
+    "conv_id": 7,
+    "domain": "books",
+    "questions": [
+        {
+            "question_id": "7-1",
+            "question": "Who wrote it?",
+            "answers": [{"id": "Q1", "label": "Ann Author"}],
+            "answer_text": "A. Author",
+            "answer_src": "kb",
+        }
+    ],
+}
+HYBRID = {"question_id": "h", "question": "Who?", "table_id": "Moons_0", "answer-text": "Huygens"}
+TABLE = {
+    "uid": "Moons_0",
+    "url": "u",
+    "title": "Moons",
+    "section_title": "Saturn",
+    "header": [["Moon", []], ["Found by", []]],
+    "data": [[["Titan", ["/wiki/Titan_(moon)"]], ["Huygens", []]]],
+}
+PASSAGES = {"/wiki/Titan_(moon)": "Titan is a moon."}
+
+
+def write(path: Path, content: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def layout(name: str, folder: Path) -> Path:
+    """The source of a set, in little, as its authors lay it out."""
+    match name:
+        case "hotpotqa":
+            return write(folder / "hotpot_dev_distractor_v1.json", [HOTPOT])
+        case "2wiki":
+            return write(folder / "dev.json", [WIKI])
+        case "musique":
+            return write(folder / "musique_ans_v1.0_dev.jsonl", json.dumps(MUSIQUE) + "\n")
+        case "tatqa":
+            return write(folder / "tatqa_dataset_dev.json", [TATQA])
+        case "convmix":
+            return write(folder / "dev_set.json", [CONVMIX])
+        case "hybridqa":
+            write(folder / "WikiTables-WithLinks" / "tables_tok" / "Moons_0.json", TABLE)
+            write(folder / "WikiTables-WithLinks" / "request_tok" / "Moons_0.json", PASSAGES)
+            return write(folder / "released_data" / "dev.json", [HYBRID])
+        case "ottqa":
+            write(folder / "data" / "traindev_tables.json", {"Moons_0": TABLE})
+            write(folder / "data" / "traindev_request_tok.json", PASSAGES)
+            return write(folder / "released_data" / "dev.json", [{**HYBRID, "version": "dev"}])
+        case "metaqa":
+            write(folder / "kb.txt", "Alien|directed_by|Ridley Scott\nAlien|release_year|1979\n")
+            return write(folder / "1-hop" / "vanilla" / "qa_dev.txt", "who directed [Alien]\tRidley Scott\n")
+        case "nq":
+            return write(folder / "NQ-open.dev.jsonl", '{"question": "who found titan", "answer": ["Huygens"]}\n')
+        case "triviaqa":
+            answer = {"Value": "Huygens", "Aliases": ["C. Huygens", "Huygens"]}
+            record = {"QuestionId": "tc_1", "Question": "Who found Titan?", "Answer": answer}
+            return write(folder / "unfiltered-web-dev.json", {"Data": [record], "Version": 1})
+        case _:
+            line = '1\tauthor\tWho wrote it?\t"[""Ann"", ""A.""]"\n'
+            return write(folder / "test.tsv", f"id\tprop\tquestion\tpossible_answers\n{line}")
+
+
+def lines(path: Path | None) -> list[dict[str, Any]]:
+    return [] if path is None else [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+WITHOUT_CORPUS = {"convmix", "nq", "triviaqa", "popqa"}
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_set_becomes_an_index_a_run_and_its_scores(name: str, tmp_path: Path) -> None:
+    """And what it is made of is refused as a corpus and as questions, with the command that it takes."""
+    source = layout(name, tmp_path / "published")
+    made = pyfast.convert(name, source, tmp_path / "out")
+    assert (made.corpus is None) == (name in WITHOUT_CORPUS) and made.gold is not None
+    if made.corpus is not None:
+        index = pyfast.build_index(made.corpus, tmp_path / "index")
+        uris = {document["id"] for document in lines(made.corpus)}
+        asked = {uri for line in lines(made.questions) for uri in line.get("documents", ())}
+        supporting = {uri for line in lines(made.gold) for uri in line.get("supporting", ())}
+        assert asked <= uris and supporting <= uris and index.manifest["documents"] == len(uris)
+    run = pyfast.answer(made.questions, llm="instant", system="direct", run=tmp_path / "run")
+    report = pyfast.evaluate(run)  # gold.jsonl lies beside the questions
+    assert report.rows[0].questions == made.count == len(list(read_questions(made.questions)))
+    assert published_set(source) == name
+    for refused in (source, source.parent):
+        with pytest.raises(InputError, match=f"`pyfast data convert {name} "):
+            pyfast.build_index([write(tmp_path / "a.txt", "A text."), refused], tmp_path / "other")
+    with pytest.raises(InputError, match=f"`pyfast data convert {name} "):
+        pyfast.answer(source, llm="instant", system="direct")
+    with pytest.raises(InputError, match=f"`pyfast data convert {name} "):
+        pyfast.evaluate(run, source)
+    for gold in (made.questions, made.gold, made.questions.parent):  # the folder has the corpus too
+        with pytest.raises(InputError, match="a question, or its gold, and no document"):
+            pyfast.build_index(gold, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_by_hand(tmp_path: Path) -> None:
+    def made(name: str) -> tuple[list[dict[str, Any]], ...]:
+        found = pyfast.convert(name, layout(name, tmp_path / name), tmp_path / f"{name}-out")
+        return lines(found.corpus), lines(found.questions), lines(found.gold)
+
+    corpus, questions, gold = made("hotpotqa")
+    assert corpus[0] == {"id": "Titan", "kind": "text", "title": "Titan", "text": "A moon. Found by Huygens."}
+    assert questions == [{"id": "h1", "question": "Who discovered Titan?", "documents": ["Titan", "Rhea"]}]
+    assert gold[0]["supporting_facts"] == [["Titan", 1]] and gold[0]["sentence_starts"]["Titan"] == [0, 7]
+    corpus, _, gold = made("2wiki")
+    assert corpus[0]["text"] == "A moon. By Huygens." and gold[0]["sentence_starts"]["Titan"] == [0, 8]
+    corpus, questions, gold = made("musique")
+    assert len({document["id"] for document in corpus}) == 2
+    assert gold[0]["supporting"] == questions[0]["documents"][:1] and gold[0]["type"] == "2hop"
+    assert gold[0]["answers"] == ["Huygens", "C. Huygens"]
+    corpus, questions, gold = made("tatqa")
+    assert corpus[0]["header"] == ["", "2019"] and corpus[0]["rows"] == [["Sales", "$1,452"]]
+    assert [one["supporting"] for one in gold] == [["t", "p"], ["t"]] and gold[1]["answers"] == ["2904"]
+    corpus, questions, gold = made("hybridqa")
+    assert corpus[0]["links"] == {"0,0": ["/wiki/Titan_(moon)"]} and corpus[1]["title"] == "Titan (moon)"
+    assert questions[0]["documents"] == ["Moons_0", "/wiki/Titan_(moon)"]
+    assert "documents" not in made("ottqa")[1][0]  # its questions are about the whole corpus
+    corpus, questions, gold = made("metaqa")
+    assert corpus[0]["triples"] == [["Alien", "directed_by", "Ridley Scott"], ["Alien", "release_year", "1979"]]
+    assert questions[0]["question"] == "who directed Alien" and gold[0]["type"] == "1-hop"
+    _, questions, gold = made("convmix")
+    assert questions[0]["turns"][0]["answers"] == ["A. Author", "Ann Author"]
+    assert gold[0]["turns"][0]["answer_src"] == "kb"
+
+
+RAW = {
+    "hotpotqa": ("raw/hotpot_train_sample.json", "questions.train.jsonl", 100),
+    "2wiki": ("raw/dev_sample.json", "questions.jsonl", 60),
+    "musique": ("raw", "questions.train.jsonl", 100),
+    "hybridqa": ("raw", "questions.jsonl", 40),
+    "metaqa": ("raw", "questions.jsonl", 240),
+    "tatqa": ("raw", "questions.jsonl", 100),
+    "convmix": ("raw", "conversations.jsonl", 100),
+}
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_real_samples_are_as_somebody_else_normalised_them(name: str, tmp_path: Path, data: Path) -> None:
+    source, normalised, least = RAW[name]
+    made = pyfast.convert(name, data / name / source, tmp_path / "out")
+    assert made.count >= least
+    texts = {line["id"]: line.get("text") for line in lines(made.corpus)}
+    key = "id" if name == "convmix" else "question"
+    known = {line[key]: line for line in turns(lines(data / name / normalised))}
+    gold = {line["id"]: line for line in turns(lines(made.gold))}
+    same = 0
+    for asked in turns(lines(made.questions)):
+        other = known.get(asked[key])
+        if other is None:
+            continue
+        same += 1
+        assert set(gold[asked["id"]]["answers"]) & set(other["answers"]), asked
+        if name in ("hotpotqa", "2wiki"):
+            assert set(gold[asked["id"]]["supporting"]) == set(other["supporting"])
+        if name == "musique" and other.get("supporting"):
+            assert len(gold[asked["id"]]["supporting"]) == len(other["supporting"])
+        if name == "tatqa":
+            assert gold[asked["id"]]["scale"] == other["scale"]
+    assert same >= least // 2
+    if name in ("hotpotqa", "2wiki"):
+        others = {line["id"]: line["text"] for line in lines(data / name / "corpus.jsonl")}
+        assert sum(texts[uri] == others.get(uri) for uri in texts) > 0.9 * len(texts)
+
+
+def turns(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [turn for line in found for turn in line.get("turns", [line])]
+
+
+def test_what_is_of_another_layout_leaves_nothing(tmp_path: Path) -> None:
+    source = write(tmp_path / "dev.json", [{**HOTPOT, "context": "none"}])
+    with pytest.raises(InputError, match=r"record 1: `context`"):
+        pyfast.convert("hotpotqa", source, tmp_path / "out")
+    with pytest.raises(InputError, match="unknown data set 'squad'; there are: hotpotqa, "):
+        pyfast.convert("squad", source, tmp_path / "out")
+    with pytest.raises(InputError, match="there is no such file"):
+        pyfast.convert("hotpotqa", tmp_path / "missing", tmp_path / "out")
+    with pytest.raises(InputError, match="holds no question"):
+        pyfast.convert("hotpotqa", write(tmp_path / "none.json", []), tmp_path / "out")
+    with pytest.raises(InputError, match=r"there is no WikiTables-WithLinks beside it"):
+        pyfast.convert("hybridqa", write(tmp_path / "x" / "y" / "z" / "dev.json", [HYBRID]), tmp_path / "out")
+    write(tmp_path / "two" / "a.json", [HOTPOT])
+    shutil.copy(tmp_path / "two" / "a.json", tmp_path / "two" / "b.json")
+    with pytest.raises(InputError, match=r"found a\.json, b\.json: name the file"):
+        pyfast.convert("hotpotqa", tmp_path / "two", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    pyfast.convert("hotpotqa", tmp_path / "two" / "a.json", tmp_path / "out")
+    with pytest.raises(InputError, match="exists already"):
+        pyfast.convert("hotpotqa", tmp_path / "two" / "a.json", tmp_path / "out")
+
+
+def test_documents_of_one_title_with_two_texts_are_two(tmp_path: Path) -> None:
+    other = {**HOTPOT, "_id": "h2", "context": [["Titan", ["A film."]]], "supporting_facts": [["Titan", 0]]}
+    made = pyfast.convert("hotpotqa", write(tmp_path / "dev.json", [HOTPOT, other]), tmp_path / "out")
+    assert [line["id"] for line in lines(made.corpus)] == ["Titan", "Rhea", "Titan (2)"]
+    assert lines(made.gold)[1]["supporting_facts"] == [["Titan (2)", 0]]
+    assert lines(made.questions)[1]["documents"] == ["Titan (2)"]
+
+
+def test_a_document_about_questions_stays_one(tmp_path: Path) -> None:
+    """A frequently asked question may be a document: it says so."""
+    asked = {"id": "1", "question": "Who?", "answer": "Huygens"}
+    write(tmp_path / "faq.jsonl", json.dumps({**asked, "kind": "text", "text": "Who? Huygens."}))
+    assert pyfast.build_index(tmp_path / "faq.jsonl", tmp_path / "index").manifest["documents"] == 1
+    write(tmp_path / "table.jsonl", json.dumps({"question": "Who?", "votes": 3}))
+    pyfast.build_index(tmp_path / "table.jsonl", tmp_path / "table")
