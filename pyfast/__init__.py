@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyfast.engine import Evidence, Question, Record, Usage
     from pyfast.llm import LLM, open_llm
     from pyfast.retrieval import Index
+    from pyfast.server import serve
 
 __all__ = [
     "LLM",
@@ -47,6 +48,7 @@ __all__ = [
     "open_index",
     "open_llm",
     "ops",
+    "serve",
     "systems",
     "verify",
 ]
@@ -65,6 +67,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is none
         "pyfast.engine": ("Evidence", "Question", "Record", "Usage"),
         "pyfast.llm": ("LLM", "open_llm"),
         "pyfast.retrieval": ("Index",),
+        "pyfast.server": ("serve",),
     }
 
     def __getattr__(name: str) -> Any:

@@ -25,6 +25,7 @@ from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import app as knowledge
 from pyfast.commands.prompts import prompts
 from pyfast.commands.questions import questions
+from pyfast.commands.serve import serve
 from pyfast.commands.status import status
 from pyfast.commands.systems import systems
 from pyfast.commands.terminal import OnStderr, plain
@@ -76,6 +77,7 @@ for command in (
     index,
     answer,
     ask,
+    serve,
     status,
     prompts,
     evaluate,

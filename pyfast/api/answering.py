@@ -23,6 +23,7 @@ from pyfast.engine import (
     Job,
     OnEvent,
     OnStep,
+    PromptOverrides,
     Question,
     Questions,
     SessionResult,
@@ -135,6 +136,58 @@ def answer(
         >>> for record in run.records:
         ...     print(record.state, record.answer, record.evidence[0].snippet)
     """
+    job, used = job_of(
+        questions,
+        index=index,
+        llm=llm,
+        llm_options=llm_options,
+        system=system,
+        settings=settings,
+        prompts=prompts,
+        follow_ups=follow_ups,
+        run=run,
+        limit=limit,
+        concurrency=concurrency,
+        budget=budget,
+        outage=outage,
+        strict=strict,
+        max_failures=max_failures,
+        response_cache=response_cache,
+        sync=sync,
+        keep_prompts=keep_prompts,
+        restart=restart,
+        retry_failed=retry_failed,
+    )
+    return carry_out(job, used, on_event=on_event, on_step=on_step, stop=stop)
+
+
+def job_of(
+    questions: ManyQuestions,
+    *,
+    index: Index | str | Path | None,
+    llm: GivenLLM,
+    llm_options: Mapping[str, Any] | None = None,
+    system: str | System,
+    settings: Mapping[str, Any] | None,
+    prompts: str | Path | PromptOverrides | None,
+    follow_ups: FollowUps,
+    run: str | Path | None,
+    limit: int | None = None,
+    concurrency: int,
+    budget: Mapping[str, Any] | None,
+    outage: float,
+    strict: bool = False,
+    max_failures: int | str | None = None,
+    response_cache: str | Path | None = None,
+    sync: Literal["normal", "full"] = "normal",
+    keep_prompts: bool = True,
+    restart: bool = False,
+    retry_failed: bool = False,
+) -> tuple[Job, OpenedModels]:
+    """The job that `answer` does, and its models; the arguments are those of `answer`.
+
+    Its folder is checked, and the questions are in it. Raises `InputError` as `answer` does.
+    """
     # What is given is checked before anything is made.
     configured = configure(system, settings, index, prompts, follow_ups)
     limits = Budget.parse(budget or {})
@@ -184,7 +237,7 @@ def answer(
                 ask=configured.ask(session),
                 resumed=None if resumes is None else partial(resumes, session, configured.settings),
             )
-    return carry_out(job, used, on_event=on_event, on_step=on_step, stop=stop)
+    return job, used
 
 
 def read_in(questions: ManyQuestions, limit: int | None) -> Questions:

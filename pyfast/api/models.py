@@ -21,7 +21,7 @@ from pyfast.llm.roles import read_role
 _CLOSING_S = 5.0  # a model that takes longer to stop is left to the end of the process
 
 
-GivenLLM = LLM | str | Mapping[str, LLM | str]
+GivenLLM = LLM | str | Mapping[str, LLM | str] | Mapping[Role, LLM]
 """A model, the text that names one, or one of these for each role"""
 
 

@@ -8,21 +8,25 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 
-from pyfast.api.answering import ManyQuestions, QuestionLike, at_least_one, not_negative
+from pyfast.api.answering import MINUTES, ManyQuestions, QuestionLike, at_least_one, job_of, not_negative
 from pyfast.api.configured import ConfiguredSystem, configure, reads_history
 from pyfast.api.indexing import index_of
 from pyfast.api.models import GivenLLM, opened
+from pyfast.api.run import Run
 from pyfast.engine import (
     Answer,
     Ask,
     Budget,
     Context,
     Evidence,
+    OnEvent,
+    OnStep,
     Past,
     PromptOverrides,
     Question,
@@ -30,7 +34,9 @@ from pyfast.engine import (
     Runtime,
     answer_question,
     read_prompts,
+    work_on,
 )
+from pyfast.engine.events import ignore
 from pyfast.engine.models import Models
 from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
@@ -133,6 +139,7 @@ class Engine:
         system: str | System = "n2n",
         settings: Mapping[str, Any] | None = None,
         history: Sequence[tuple[str, str]] = (),
+        on_step: OnStep | None = None,
     ) -> Record:
         """Answer one question.
 
@@ -141,6 +148,8 @@ class Engine:
             system: The name of an installed system, or a `System`.
             settings: Settings of the system, by name.
             history: The (question, answer) pairs before it, if it continues a conversation.
+            on_step: Called in this event loop with each `pyfast.engine.Step`: every call of the question, of the
+                model or of a retrieval, when it begins and when it ends.
 
         Returns:
             Its record; a question that cannot be answered has the state `failed` and a reason.
@@ -157,7 +166,7 @@ class Engine:
         if len(turns) != 1:
             raise InputError("a conversation has several answers: give it to answer_many")
         prepared = await self._prepare(system, settings)
-        return (await self._answer(turns, prepared, past))[0]
+        return (await self._answer(turns, prepared, past, on_step))[0]
 
     async def answer_many(
         self,
@@ -217,6 +226,71 @@ class Engine:
             await asyncio.gather(*left, return_exceptions=True)
             await asked.aclose()
 
+    async def answer_run(
+        self,
+        questions: ManyQuestions,
+        run: str | Path,
+        *,
+        system: str | System = "n2n",
+        settings: Mapping[str, Any] | None = None,
+        outage: float = MINUTES,
+        keep_prompts: bool = True,
+        retry_failed: bool = False,
+        on_event: OnEvent = ignore,
+        stop: asyncio.Event | None = None,
+    ) -> Run:
+        """Answer a set of questions as `pyfast.answer` does, with the models of this engine.
+
+        The run's questions share batches with each other, and the models with all other callers. Cancelling the
+        call ends it as killing the process would: the same call continues the run.
+
+        Args:
+            questions: As in `pyfast.answer`.
+            run: The folder of the run; one that was begun is continued.
+            system: As in `answer`.
+            settings: As in `answer`.
+            outage: Minutes to wait for a model that answers nobody.
+            keep_prompts: As in `pyfast.answer`.
+            retry_failed: As in `pyfast.answer`.
+            on_event: Called in this event loop with each `pyfast.engine.Event`.
+            stop: Once set, no new question starts; those in progress finish, and the run can be continued.
+
+        Returns:
+            The run.
+
+        Raises:
+            InputError: An argument does not fit, or the folder holds a run of something else.
+            LLMUnavailableError: A model cannot be reached any more.
+            RunError: The run cannot continue; its work is kept.
+        """
+        self._entered()
+        _refuse_module(system)
+        making = partial(
+            job_of,
+            questions,
+            index=self._index,
+            llm=self._llm.by_role,
+            system=system,
+            settings=settings,
+            prompts=self._prompts,
+            follow_ups="off" if reads_history(system) else self._follow_ups,
+            run=run,
+            concurrency=self._concurrency,
+            budget=self._budget.model_dump(exclude_none=True),
+            outage=outage,
+            keep_prompts=keep_prompts,
+            retry_failed=retry_failed,
+        )
+        job, _ = await asyncio.to_thread(making)
+        task = asyncio.current_task()
+        assert task is not None and job.folder is not None
+        self._working.add(task)
+        try:
+            result = await work_on(job, stop, on_event)
+        finally:
+            self._working.discard(task)
+        return Run.finished(job.folder, job.questions.count, result.summary, result.records)
+
     async def retrieve(self, query: str, k: int = 20) -> list[Evidence]:
         """The `k` best passages for a query, best first, without calling the model.
 
@@ -242,7 +316,9 @@ class Engine:
             raise InputError("this engine is not entered: use `async with pyfast.Engine(...) as engine`")
         return self._runtime
 
-    async def _answer(self, turns: Sequence[Question], prepared: _Prepared, past: Past) -> list[Record]:
+    async def _answer(
+        self, turns: Sequence[Question], prepared: _Prepared, past: Past, on_step: OnStep | None = None
+    ) -> list[Record]:
         """The records of a question, or of a conversation's turns one after the other."""
         ask, replaced = prepared
         records = []
@@ -252,7 +328,7 @@ class Engine:
         try:
             async with self._free:
                 for question in turns:
-                    context = Context(self._entered(), question, past=past, replaced=replaced)
+                    context = Context(self._entered(), question, past=past, replaced=replaced, on_step=on_step)
                     record, answer = await answer_question(question, ask, context, self._budget.seconds)
                     past = (*past, (question, answer))
                     records.append(record)
@@ -263,8 +339,7 @@ class Engine:
     async def _prepare(self, system: str | System, settings: Mapping[str, Any] | None) -> _Prepared:
         """A system with its settings; what it works with beside the index is opened once, in a thread."""
         self._entered()
-        if isinstance(system, str) and ":" in system:  # it may come from a request, and would import any module
-            raise InputError(f"{system}: give the engine a System, or the name of an installed one")
+        _refuse_module(system)
         key = system, orjson.dumps(settings or {}, option=orjson.OPT_SORT_KEYS, default=repr)
         opening = self._prepared.get(key)
         if opening is None:
@@ -279,6 +354,12 @@ class Engine:
         """What could not be opened is tried again by the next caller."""
         if opening.cancelled() or opening.exception() is not None:
             self._prepared.pop(key, None)
+
+
+def _refuse_module(system: str | System) -> None:
+    """Raise `InputError` for `MODULE:NAME`: it may come from a request, and would import any module."""
+    if isinstance(system, str) and ":" in system:
+        raise InputError(f"{system}: give the engine a System, or the name of an installed one")
 
 
 _Prepared = tuple[Ask, PromptOverrides | None]

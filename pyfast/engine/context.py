@@ -159,6 +159,7 @@ class Context:
         number: int = 0,
         past: Past = (),
         replaced: PromptOverrides | None = None,
+        on_step: OnStep | None = None,
     ) -> None:
         """Prepare one question; the engine does this.
 
@@ -168,8 +169,10 @@ class Context:
             number: Its place in the run.
             past: The earlier turns of its conversation.
             replaced: Prompts in place of the system's.
+            on_step: Hears of each call of this question; None: whoever hears of all questions' does.
         """
         self._runtime = runtime
+        self._on_step = on_step or runtime.on_step
         self._replaced = replaced
         self._number = number
         self._asked: Counter[str] = Counter()  # how often each request was made
@@ -270,7 +273,7 @@ class Context:
             BudgetError: The question's calls, tokens or steps are used up. Do not catch it.
         """
         self._step(name)
-        if self._runtime.on_step is None:
+        if self._on_step is None:
             return await self._complete(request, name, role)
         step = Step(self.question.id, name, role)
         end = self._begin(step)
@@ -279,7 +282,15 @@ class Context:
         except Exception as error:
             end(replace(step, error=_why(error)))
             raise
-        end(replace(step, said=completion.text))
+        end(
+            replace(
+                step,
+                said=completion.text,
+                prompt_tokens=completion.prompt_tokens,
+                cached_tokens=completion.cached_tokens,
+                completion_tokens=completion.completion_tokens,
+            )
+        )
         return completion
 
     async def _complete(self, request: Request, name: str, role: Role) -> Completion:
@@ -337,7 +348,7 @@ class Context:
         self._step(work.__name__)
         point: BatchPoint[Any, Any] = self._runtime.point(work, *parameters)
         result = point(item, self.ledger.stage(work.__name__))
-        if self._runtime.on_step is not None:
+        if self._on_step is not None:
             step = Step(self.question.id, work.__name__, asked=_queries(item))
             end = self._begin(step)
             result.add_done_callback(lambda done: end(_of_result(step, done)))
@@ -439,7 +450,7 @@ class Context:
 
     def _begin(self, step: Step) -> OnStep:
         """Tell that a step begins; what tells that it has ended."""
-        tell, began = self._runtime.on_step, perf_counter()
+        tell, began = self._on_step, perf_counter()
         assert tell is not None
         tell(step)
         return lambda ended: tell(replace(ended, seconds=perf_counter() - began))

@@ -49,6 +49,11 @@ class Step:
     """How many passages a retrieval found; None for other steps"""
     error: str = ""
     """Why it failed; empty: it did not"""
+    prompt_tokens: int = 0
+    """Of a call of the LLM that has ended"""
+    cached_tokens: int = 0
+    """Of the prompt's, those that the LLM had in its prefix cache"""
+    completion_tokens: int = 0
 
 
 OnStep = Callable[[Step], None]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,3 +240,18 @@ async def test_a_model_that_is_gone_and_comes_back(small: pyfast.Index) -> None:
             await engine.answer("Who?", system="rag")
         gone = False
         assert (await engine.answer("Who?", system="rag")).answer == "Titan"
+
+
+async def test_a_run_in_a_folder_beside_other_callers(small: pyfast.Index, tmp_path: Path) -> None:
+    whole = pyfast.answer(QUESTIONS, index=small, llm="instant", system="n2n", run=tmp_path / "whole")
+    stop = asyncio.Event()
+    llm = Watched(watch=lambda given: stop.set() if given == 30 else None)
+    async with pyfast.Engine(small, llm, concurrency=8) as engine:
+        first = await engine.answer_run(QUESTIONS, tmp_path / "run", system="n2n", stop=stop)
+        assert 0 < first.status.ended < len(QUESTIONS)
+        assert (await engine.answer(QUESTIONS[0], system="n2n")).answer == whole.records[0].answer
+        run = await engine.answer_run(QUESTIONS, tmp_path / "run", system="n2n")
+        assert run.session is not None and run.session.replayed == 0
+    assert (tmp_path / "run" / "answers.jsonl").read_bytes() == (tmp_path / "whole" / "answers.jsonl").read_bytes()
+    with pytest.raises(InputError, match="not entered"):
+        await engine.answer_run(QUESTIONS, tmp_path / "run")

@@ -18,7 +18,7 @@ from hostile_server import hostile
 from tiny import tiny_model
 
 import pyfast
-from pyfast.api import judging, knowledge, open_questions, training, upgrading
+from pyfast.api import judging, knowledge, open_questions, reranking, training, upgrading
 
 HERE = Path(__file__).parent
 SNAPSHOT = HERE / "public_names.txt"
@@ -33,6 +33,7 @@ NAMES += [
     "evaluate",
     "open_index",
     "open_llm",
+    "serve",
     "verify",
 ]
 NAMES += ["errors", "ops", "systems"]
@@ -88,9 +89,10 @@ def test_the_library_prints_nothing_and_asks_no_hub() -> None:
 
 EXPLAINED = [getattr(pyfast, name) for name in NAMES if not inspect.ismodule(getattr(pyfast, name))]
 EXPLAINED += [
-    *(getattr(pyfast.Engine, name) for name in ("answer", "answer_many", "retrieve")),
+    *(getattr(pyfast.Engine, name) for name in ("answer", "answer_many", "answer_run", "retrieve")),
     *(judging.judge_runs, open_questions.write_questions, upgrading.upgrade, pyfast.systems.names),
     *(knowledge.open_knowledge, knowledge.export_knowledge, knowledge.merge_knowledge),
+    reranking.rerank_texts,
     *(knowledge.prune_knowledge, knowledge.reset_knowledge),
     *(training.train_graph_convqa, training.train_hseq_iterator, training.estimate_hseq_iterator),
     training.merge_adapter,
@@ -164,7 +166,7 @@ def test_every_one_has_an_example() -> None:
     """Values have theirs where they come from: `answer` and `retrieve` return them; methods have the class's."""
     without = {thing.__qualname__ for thing in EXPLAINED if thing not in WITH_EXAMPLES}
     values = {"Evidence", "Usage", "Record", "Index"}
-    assert without <= {"Engine.answer", "Engine.answer_many", "Engine.retrieve", *values}
+    assert without <= {"Engine.answer", "Engine.answer_many", "Engine.answer_run", "Engine.retrieve", *values}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

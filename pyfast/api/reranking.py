@@ -1,0 +1,51 @@
+"""`rerank_texts`: `bridge_rank` for texts that are in no index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pyfast import ops
+from pyfast.errors import InputError
+from pyfast.retrieval.forward_index import count_terms, weigh
+from pyfast.retrieval.tokenization import term_ids
+
+
+def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | None = None) -> list[float]:
+    """Score texts for a query by `pyfast.ops.bridge_rank`: those that the best ones lead to come higher.
+
+    Args:
+        query: The question.
+        texts: The texts, such as passages that a vector store found. Their terms are weighed among themselves.
+        scores: What ranked the texts before, higher is better. None: the TF-IDF weights of the query's terms.
+
+    Returns:
+        A score in [0, 1] for each text, in their order.
+
+    Raises:
+        InputError: The number of scores differs from that of the texts, or a score is not finite.
+
+    Example:
+        >>> from pyfast.api.reranking import rerank_texts
+        >>> texts = ["Cassini flew by Titan.", "Rome is a city.", "Titan was discovered by Huygens."]
+        >>> scores = rerank_texts("Which moon did Cassini fly by, and who discovered it?", texts)
+        >>> scores.index(min(scores))
+        1
+    """
+    if scores is not None and (len(scores) != len(texts) or not np.isfinite(scores).all()):
+        raise InputError(f"scores: expected {len(texts)} finite numbers, one for each text")
+    if not texts:
+        return []
+    counts, terms = count_terms(texts)
+    if not terms:
+        return [0.0] * len(texts)
+    x = weigh(counts, terms)
+    x.indices = x.indices.astype(np.int32)  # as the op reads them
+    asked = sorted(set(term_ids(query, {term: i for i, term in enumerate(terms)})))
+    if scores is None:
+        semantic = np.asarray(x[:, asked].sum(axis=1), np.float32).ravel()
+    else:
+        semantic = np.asarray(scores, np.float32)
+    found = ops.bridge_rank(x, [0, len(texts)], np.arange(len(texts)), semantic, ([0, len(asked)], asked))
+    return [float(score) for score in found]

@@ -1,0 +1,104 @@
+"""`pyfast serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from pyfast.commands.running import EMBEDDED, Limits, Llm, LlmOption, models
+from pyfast.commands.terminal import pairs, values
+from pyfast.errors import InputError
+
+
+def serve(
+    index: Annotated[
+        list[str] | None,
+        typer.Option(help="An index, or NAME=INDEX; repeatable. The first one answers if a request names none."),
+    ] = None,
+    llm: Llm = EMBEDDED,
+    llm_option: LlmOption = None,
+    system: Annotated[
+        list[str] | None,
+        typer.Option(help="A system to serve; repeatable. Without it: all that run as they come."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting, as SYSTEM.NAME=VALUE; repeatable.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; others than this machine's need PYFAST_API_KEYS.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: a free one.")] = 8000,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=65_536, help="How many questions of an index are in progress at once.")
+    ] = 64,
+    budget: Limits = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", help="A limit of requests, such as queue=100 or seconds=60; repeatable."),
+    ] = None,
+    outage: Annotated[
+        float, typer.Option(min=0.0, help="Minutes to wait for an LLM that answers nobody; 0: status 503 at once.")
+    ] = 0.0,
+    prompts: Annotated[
+        Path | None, typer.Option(help="A TOML file with prompts in place of the systems' own.")
+    ] = None,
+    follow_ups: Annotated[
+        Literal["off", "rewrite", "resolve"],
+        typer.Option(help="What becomes of later turns before a system of single questions is asked."),
+    ] = "rewrite",
+    jobs: Annotated[
+        Path | None,
+        typer.Option(help="A folder for files and batches; without it /v1/batches is not there."),
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that requests in progress may take when the server ends.")
+    ] = 30.0,
+) -> None:
+    """Answer questions over HTTP, as OpenAI's API does. API keys come from PYFAST_API_KEYS."""
+    import pyfast
+
+    settings = _by_system(pairs("--set", setting))
+    if settings.keys() - set(system or ()):
+        raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: name the system with --system too")
+    pyfast.serve(
+        _indexes(index),
+        models(llm),
+        llm_options=values(pairs("--llm-option", llm_option)),
+        systems={name: settings.get(name, {}) for name in system} if system else None,
+        host=host,
+        port=port,
+        concurrency=concurrency,
+        budget=pairs("--budget", budget),
+        outage=outage,
+        prompts=prompts,
+        follow_ups=follow_ups,
+        limits=values(pairs("--limit", limit)),
+        jobs=jobs,
+        grace=grace,
+    )
+
+
+def _indexes(given: list[str] | None) -> str | dict[str, str] | None:
+    """The folders by name; one without a name is called as its folder is."""
+    if not given:
+        return None
+    found = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        name, path = (name, path) if equals else (Path(text).resolve().name, text)
+        if name in found:
+            raise InputError(f"--index: the name {name!r} is given twice")
+        found[name] = path
+    return found
+
+
+def _by_system(given: dict[str, str]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for text, value in given.items():
+        system, dot, name = text.partition(".")
+        if not dot:
+            raise InputError(f"--set {text}: expected SYSTEM.NAME=VALUE")
+        found.setdefault(system, {})[name] = value
+    return found

@@ -1,0 +1,230 @@
+"""The ASGI application."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
+from orjson import dumps
+from starlette.exceptions import HTTPException
+
+from pyfast import __version__
+from pyfast.api.models import GivenLLM
+from pyfast.errors import PyfastError
+from pyfast.server import chat, search
+from pyfast.server.batches import Batches
+from pyfast.server.errors import ApiError, api_error
+from pyfast.server.guard import OPEN, Guard, Message, Receive, Send
+from pyfast.server.jobs import router as jobs_pages
+from pyfast.server.limits import Limits
+from pyfast.server.metrics import CONTENT_TYPE
+from pyfast.server.schemas import Error, Model, ModelList, Status
+from pyfast.server.service import GivenIndex, Service, Systems
+from pyfast.systems.conversations import FollowUps
+
+_FAULTS = {
+    400: "The request cannot be read, or asks for what the server does not have.",
+    401: "The API key is missing or wrong.",
+    404: "There is no such thing.",
+    408: "The body did not arrive in time.",
+    409: "It does not go with what there is.",
+    413: "The body is too large.",
+    422: "The question failed, and would fail again.",
+    429: "Too many questions wait. `Retry-After` says when to try again.",
+    503: "The LLM cannot be reached. `Retry-After` says when to try again.",
+    504: "There was no answer within the time limit.",
+}
+
+
+def create_app(
+    index: GivenIndex | Mapping[str, GivenIndex] | None = None,
+    llm: GivenLLM = "embedded",
+    *,
+    llm_options: Mapping[str, Any] | None = None,
+    systems: Systems | None = None,
+    concurrency: int = 64,
+    budget: Mapping[str, Any] | None = None,
+    outage: float = 0.0,
+    prompts: str | Path | None = None,
+    follow_ups: FollowUps = "rewrite",
+    limits: Limits | Mapping[str, Any] | None = None,
+    jobs: str | Path | None = None,
+    grace: float = 30.0,
+    keys: Sequence[str] = (),
+    hosts: Collection[str] | None = None,
+) -> FastAPI:
+    """Make the application that `serve` runs, for an ASGI server of your own.
+
+    Args:
+        index: As in `serve`, like all arguments down to `grace`.
+        llm: The models.
+        llm_options: Their options.
+        systems: Names of systems, or their settings by name.
+        concurrency: How many questions are in progress at once.
+        budget: Limits of each question.
+        outage: Minutes to wait for a model that answers nobody.
+        prompts: Prompts in place of the systems' own.
+        follow_ups: What becomes of the later turns of a conversation.
+        limits: Limits of requests.
+        jobs: A folder for files and batches.
+        grace: Seconds that a batch's questions in progress may take when the server ends.
+        keys: API keys; none: anybody may ask.
+        hosts: The host names that requests may name; None: any.
+
+    Returns:
+        The application. Its lifespan starts and stops the models.
+
+    Raises:
+        InputError: An argument does not fit.
+        IndexFormatError: A folder holds no index, or a damaged one.
+
+    Example:
+        >>> from pyfast.server import create_app
+        >>> app = create_app("IDX", "instant", systems=["n2n", "rag"])
+        >>> app.title
+        'pyfast'
+    """
+    limits = Limits.of(limits)
+    options = {"budget": budget, "outage": outage, "prompts": prompts, "follow_ups": follow_ups}
+    service = Service(index, llm, llm_options, systems, limits, concurrency, **options)
+
+    batches = None if jobs is None else Batches(Path(jobs), service, grace)
+
+    @contextlib.asynccontextmanager
+    async def running(_: object = None) -> AsyncIterator[None]:
+        async with service.running(), contextlib.nullcontext() if batches is None else batches.running():
+            yield
+
+    app = FastAPI(
+        title="pyfast", version=__version__, lifespan=running, docs_url=None, redoc_url=None, openapi_url=None
+    )
+    app.state.service, app.state.batches, app.state.running = service, batches, running
+    app.include_router(chat.router)
+    app.include_router(search.router)
+    app.include_router(jobs_pages)
+    _add_pages(app, service, bool(keys))
+    for error in (ApiError, PyfastError, TimeoutError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(error, _refuse)
+    app.add_middleware(Guard, limits=limits, keys=tuple(keys), hosts=hosts)
+    app.add_middleware(_Counted, service=service)
+    return app
+
+
+def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
+    """What is asked about the server itself."""
+
+    @app.get("/v1/models", response_model=ModelList, tags=["server"])
+    async def models() -> Response:
+        """All systems, alone on the first index and by name on each."""
+        return _json({"object": "list", "data": [_model(service, name) for name in service.models]})
+
+    @app.get("/v1/models/{model}", response_model=Model, tags=["server"])
+    async def model(model: str) -> Response:
+        """One of them."""
+        if model not in service.models:
+            raise ApiError(404, f"there is no model {model!r}", "model_not_found", param="model")
+        return _json(_model(service, model))
+
+    @app.get("/health", response_model=Status, tags=["server"])
+    async def health() -> Response:
+        """Whether the server lives."""
+        return _json({"status": "ok"})
+
+    @app.get("/ready", response_model=Status, responses={503: {"model": Status}}, tags=["server"])
+    async def ready() -> Response:
+        """Whether the server takes questions."""
+        return _json({"status": "ready"}) if service.is_ready else _json({"status": "stopping"}, 503)
+
+    @app.get(
+        "/metrics", responses={200: {"content": {CONTENT_TYPE: {}}}}, response_class=Response, tags=["server"]
+    )
+    async def metrics() -> Response:
+        """Counts for Prometheus."""
+        return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return _json(_described(app, with_keys))
+
+
+def _json(body: dict[str, Any], status: int = 200) -> Response:
+    return Response(dumps(body), status, media_type="application/json")
+
+
+def _model(service: Service, name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": service.started_at, "owned_by": "pyfast"}
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"][1:])
+        error = ApiError(
+            400, f"{place}: {first['msg']}" if place else first["msg"], "invalid_request", param=place
+        )
+    elif isinstance(error, HTTPException):
+        error = ApiError(
+            error.status_code, str(error.detail), "no_such_page" if error.status_code == 404 else "http"
+        )
+    return api_error(error).response()
+
+
+def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
+    """The OpenAPI description, with the errors that the server answers with."""
+    if app.openapi_schema is None:
+        made = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        parts = made.setdefault("components", {})
+        for name in ("HTTPValidationError", "ValidationError"):
+            parts["schemas"].pop(name, None)
+        parts["schemas"] |= {
+            name: schema
+            for model in (Error,)
+            for name, schema in _flat(model.model_json_schema(ref_template="#/components/schemas/{model}")).items()
+        }
+        if with_keys:
+            parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        refused = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+        for path, methods in made["paths"].items():
+            for operation in methods.values():
+                operation["responses"].pop("422", None)
+                for status, meaning in _FAULTS.items():
+                    operation["responses"].setdefault(str(status), {"description": meaning, "content": refused})
+                if with_keys and path not in OPEN:
+                    operation["security"] = [{"key": []}]
+        app.openapi_schema = made
+    found: dict[str, Any] = app.openapi_schema
+    return found
+
+
+def _flat(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema and its definitions, each by its name."""
+    return {**schema.pop("$defs", {}), schema["title"]: schema}
+
+
+class _Counted:
+    """ASGI middleware: counts the requests by path and status."""
+
+    def __init__(self, app: Any, service: Service) -> None:
+        self._app, self._count = app, service.metrics.requests
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        status = 0
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, counted)
+        finally:
+            if scope["type"] == "http":
+                route = scope.get("route")
+                self._count.labels(getattr(route, "path", "other"), status).inc()

@@ -1,0 +1,78 @@
+"""A record as OpenAI's API has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyfast import Record
+from pyfast.server.errors import ApiError
+
+ABSTAINS = "The evidence does not tell."
+Titles = Callable[[str], str]
+"""The title of a document by its uri"""
+
+
+def completion(
+    id: str, created: int, model: str, record: Record, title: Titles, cached_tokens: int | None = None
+) -> dict[str, Any]:
+    """The answer to a question; `cached_tokens` None: not known."""
+    message = {
+        "role": "assistant",
+        "content": text(record),
+        "refusal": None,
+        "annotations": citations(record, title),
+    }
+    return {
+        "id": id,
+        "object": "chat.completion",
+        "created": created,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+        "usage": usage(record, cached_tokens),
+        "state": record.state,
+    }
+
+
+def text(record: Record) -> str:
+    """The answer, or that there is none."""
+    return ABSTAINS if record.answer is None else record.answer
+
+
+def citations(record: Record, title: Titles) -> list[dict[str, Any]]:
+    """The evidence; all of it stands for the whole answer."""
+    end = len(text(record))
+    return [
+        {
+            "type": "url_citation",
+            "url_citation": {
+                "start_index": 0,
+                "end_index": end,
+                "title": title(one.uri),
+                "url": one.uri,
+                "snippet": one.snippet,
+                "offsets": one.offsets,
+                "segment": one.segment,
+                "score": one.score,
+            },
+        }
+        for one in record.evidence
+    ]
+
+
+def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:
+    """The tokens of all LLM calls."""
+    used = record.usage
+    details = {} if cached_tokens is None else {"prompt_tokens_details": {"cached_tokens": cached_tokens}}
+    return {
+        "prompt_tokens": used.prompt_tokens,
+        "completion_tokens": used.completion_tokens,
+        "total_tokens": used.prompt_tokens + used.completion_tokens,
+        **details,
+        "llm_calls": used.llm_calls,
+    }
+
+
+def failure(record: Record) -> ApiError:
+    """Why a question failed."""
+    return ApiError(422, f"the question failed: {record.reason}", "question_failed")

@@ -1,0 +1,60 @@
+"""Errors as OpenAI's clients read them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi.responses import Response
+from orjson import dumps
+
+from pyfast.errors import InputError, LLMUnavailableError, OutageError
+
+_LOG = logging.getLogger("pyfast")
+_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+class ApiError(Exception):
+    """A request that ends with a status other than 200."""
+
+    def __init__(
+        self, status: int, message: str, code: str, *, param: str | None = None, retry_after: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = _unicode(message)
+        self.code = code
+        self.param = None if param is None else _unicode(param)
+        self.retry_after = retry_after
+
+    def body(self) -> dict[str, Any]:
+        """The JSON of the answer."""
+        kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self) -> Response:
+        """The answer."""
+        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return Response(dumps(self.body()), self.status, headers, "application/json")
+
+
+def _unicode(text: str) -> str:
+    """The text without lone surrogates, which a request may hold and an answer may not."""
+    return text.encode(errors="replace").decode()
+
+
+def api_error(error: Exception) -> ApiError:
+    """What a client is told of an error; an unexpected one goes to the log, and nothing of it to the client."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, InputError):
+        return ApiError(400, str(error), "invalid_request")
+    if isinstance(error, LLMUnavailableError):
+        pause = error.retry_after if isinstance(error, OutageError) else 0.0
+        return ApiError(503, str(error), "llm_unavailable", retry_after=max(1, round(pause)))
+    if isinstance(error, TimeoutError):
+        return ApiError(504, "no answer within the server's time limit", "timeout")
+    _LOG.error("a request failed", exc_info=error)
+    return ApiError(500, "the server failed; its log says why", "internal_error")

@@ -1,0 +1,106 @@
+"""What stands before every request: the host's name, the API key, the size and the time of the body."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
+from typing import Any
+
+from pyfast.server.errors import ApiError
+from pyfast.server.limits import Limits
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+OPEN = frozenset({"/health", "/ready"})
+"""Paths that need no key: orchestrators ask them"""
+STREAMED = frozenset({"/v1/files"})
+"""Paths that read their body piece by piece, under a limit of their own"""
+
+
+class Guard:
+    """ASGI middleware. It hands a request on when its body has arrived whole."""
+
+    def __init__(self, app: Any, limits: Limits, keys: Sequence[str], hosts: Collection[str] | None) -> None:
+        """Wrap an application.
+
+        Args:
+            app: The application.
+            limits: Those of bodies count here.
+            keys: API keys; none: no key is asked for.
+            hosts: Names that a request may call this server by; None: any. It keeps web pages that a browser on
+                this machine shows from reaching a server without keys under a name of their own.
+        """
+        self._app = app
+        self._limits = limits
+        self._keys = [key.encode() for key in keys]
+        self._hosts = hosts
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        try:
+            self._check(scope["path"], headers)
+            if scope["path"] not in STREAMED:
+                receive = _replayed(await self._body(headers, receive), receive)
+        except ApiError as error:
+            await error.response()(scope, receive, send)
+            return
+        except _Gone:
+            return
+        await self._app(scope, receive, send)
+
+    def _check(self, path: str, headers: dict[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+        if self._hosts is not None and name not in self._hosts:
+            raise ApiError(400, "this server answers under no such host name", "unknown_host")
+        if not self._keys or path in OPEN:
+            return
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        # Every key is compared, each in constant time: the time tells nothing of them.
+        known = [hmac.compare_digest(key, given.strip()) for key in self._keys]
+        if scheme.lower() != b"bearer" or not any(known):
+            raise ApiError(401, "give an API key of this server: Authorization: Bearer KEY", "invalid_api_key")
+
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        """The whole body. Raises `ApiError` for one that is too large or too slow."""
+        most = self._limits.body_bytes
+        too_large = ApiError(413, f"the body is larger than {most} bytes", "body_too_large")
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length[:20]) > most:
+            raise too_large
+        pieces, size = [], 0
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise _Gone
+                    pieces.append(message.get("body", b""))
+                    size += len(pieces[-1])
+                    if size > most:
+                        raise too_large
+                    if not message.get("more_body"):
+                        return b"".join(pieces)
+        except TimeoutError:
+            raise ApiError(408, "the body did not arrive in time", "body_too_slow") from None
+
+
+class _Gone(Exception):
+    """The client has left before its request was whole."""
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Gives the body, then whatever comes: that the client has left."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return first.pop() if first else await receive()
+
+    return replay

@@ -1,0 +1,168 @@
+"""The pages of files and batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import FileResponse, Response
+from orjson import dumps
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException
+
+from pyfast.server.batches import Batch, Batches
+from pyfast.server.errors import ApiError
+from pyfast.server.files import File
+from pyfast.server.guard import Message, Receive
+from pyfast.server.schemas import BatchList, BatchObject, BatchRequest, FileDeleted, FileList, FileObject
+
+T = TypeVar("T", File, Batch)
+_ASIDE = 1 << 16  # bytes of an upload that are not the file's
+
+router = APIRouter(tags=["batches"])
+_FORM = {
+    "type": "object",
+    "properties": {
+        "file": {"type": "string", "contentMediaType": "application/octet-stream"},
+        "purpose": {"type": "string", "enum": ["batch"]},
+    },
+    "required": ["file", "purpose"],
+}
+After = Annotated[str | None, Query(description="The id of the last one that is known")]
+Most = Annotated[int, Query(ge=1, le=10_000)]
+
+
+@router.post(
+    "/v1/files",
+    response_model=FileObject,
+    openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}},
+)
+async def upload(request: Request) -> Response:
+    """Take the questions of a batch."""
+    batches = _batches(request)
+    limits = batches.service.limits
+    limited = Request(request.scope, _limited(request.receive, limits.file_bytes + _ASIDE))
+    try:
+        async with asyncio.timeout(limits.seconds), limited.form(max_files=1, max_fields=8) as form:
+            given, purpose = form.get("file"), form.get("purpose")
+            if not isinstance(given, UploadFile) or purpose != "batch":
+                raise ApiError(400, "give a file, and the purpose batch", "invalid_request", param="file")
+            if (given.size or 0) > limits.file_bytes:
+                raise _too_large(limits.file_bytes)
+            path = batches.files.new_path()
+            with path.open("wb") as out:
+                while piece := await given.read(1 << 20):
+                    out.write(piece)
+            return _json(batches.files.add(path, (given.filename or "")[:255], purpose))
+    except MultiPartException as error:
+        raise ApiError(400, error.message, "invalid_request") from None
+
+
+@router.get("/v1/files", response_model=FileList)
+async def files(request: Request, after: After = None, limit: Most = 10_000) -> Response:
+    """All files, the newest first."""
+    return _page(_batches(request).files.all(), after, limit)
+
+
+@router.get("/v1/files/{file_id}", response_model=FileObject)
+async def file(request: Request, file_id: str) -> Response:
+    """What is known of a file."""
+    return _json(_batches(request).files.get(file_id))
+
+
+@router.get(
+    "/v1/files/{file_id}/content",
+    responses={200: {"content": {"application/jsonl": {}}}},
+    response_class=Response,
+)
+async def content(request: Request, file_id: str) -> Response:
+    """What is in a file."""
+    found = _batches(request).files
+    return FileResponse(found.path(found.get(file_id).id), media_type="application/jsonl")
+
+
+@router.delete("/v1/files/{file_id}", response_model=FileDeleted)
+async def delete(request: Request, file_id: str) -> Response:
+    """Remove a file that no batch in progress reads."""
+    batches = _batches(request)
+    if batches.reads(file_id):
+        raise ApiError(409, "a batch in progress reads this file", "file_in_use")
+    batches.files.delete(file_id)
+    return Response(dumps({"id": file_id, "object": "file", "deleted": True}), media_type="application/json")
+
+
+@router.post("/v1/batches", response_model=BatchObject)
+async def create(
+    asked: BatchRequest, request: Request, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
+) -> Response:
+    """Begin a batch. The same `Idempotency-Key` gives the same batch again."""
+    return _json(
+        _batches(request).create(
+            asked.input_file_id, asked.endpoint, asked.completion_window, asked.metadata, idempotency_key
+        )
+    )
+
+
+@router.get("/v1/batches", response_model=BatchList)
+async def batches(request: Request, after: After = None, limit: Most = 20) -> Response:
+    """All batches, the newest first."""
+    return _page(_batches(request).all(), after, limit)
+
+
+@router.get("/v1/batches/{batch_id}", response_model=BatchObject)
+async def batch(request: Request, batch_id: str) -> Response:
+    """How far a batch is."""
+    return _json(_batches(request).get(batch_id))
+
+
+@router.post("/v1/batches/{batch_id}/cancel", response_model=BatchObject)
+async def cancel(request: Request, batch_id: str) -> Response:
+    """End a batch; the questions in progress are finished, and what is answered is kept."""
+    return _json(_batches(request).cancel(batch_id))
+
+
+def _batches(request: Request) -> Batches:
+    found: Batches | None = request.app.state.batches
+    if found is None:
+        raise ApiError(404, "this server takes no batches: start it with a folder for them (--jobs)", "no_batches")
+    return found
+
+
+def _json(value: File | Batch) -> Response:
+    return Response(dumps(asdict(value)), media_type="application/json")
+
+
+def _page(found: Sequence[T], after: str | None, limit: int) -> Response:
+    ids = [one.id for one in found]
+    start = ids.index(after) + 1 if after in ids else 0
+    page = found[start : start + limit]
+    body: dict[str, Any] = {
+        "object": "list",
+        "data": page,
+        "first_id": page[0].id if page else None,
+        "last_id": page[-1].id if page else None,
+        "has_more": start + limit < len(found),
+    }
+    return Response(dumps(body), media_type="application/json")
+
+
+def _limited(receive: Receive, most: int) -> Receive:
+    """`receive`, which raises `ApiError` once a body is larger than `most`."""
+    size = 0
+
+    async def limited() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            raise _too_large(most)
+        return message
+
+    return limited
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, f"the file is larger than {most} bytes", "file_too_large")

@@ -1,0 +1,90 @@
+"""What a request may ask for, and how many requests may wait."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from time import monotonic
+from typing import Any, Self
+
+from pyfast.errors import InputError
+from pyfast.server.errors import ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the server. The tokens, calls and seconds of one question are limited by `budget` in `serve`."""
+
+    body_bytes: int = 1 << 20
+    """Of a request's body"""
+    body_seconds: float = 10.0
+    """In which a body has to arrive"""
+    question_chars: int = 8192
+    """Of one message"""
+    turns: int = 100
+    """Messages of one conversation"""
+    documents: int = 1000
+    """Passages of one search, documents of one rerank"""
+    seconds: float = 300.0
+    """From the arrival of a request to its answer, the time in the queue included"""
+    file_bytes: int = 200 << 20
+    """Of a file that is uploaded for a batch"""
+    files: int = 1000
+    """That are kept, results of batches among them"""
+    queue: int = 256
+    """Questions that wait while `concurrency` others are in progress; more are refused with status 429"""
+
+    @classmethod
+    def of(cls, given: Self | Mapping[str, Any] | None) -> Self:
+        """The limits, with those that are given by name. Raises `InputError`."""
+        if isinstance(given, Limits):
+            return given
+        found = cls()
+        known = {field.name: type(getattr(found, field.name)) for field in fields(cls)}
+        for name, value in (given or {}).items():
+            if name not in known:
+                raise InputError(f"limit {name}: there is none; there are: {', '.join(known)}")
+            least = 0 if name == "queue" else 1
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | known[name])
+                or not least <= value < math.inf
+            ):
+                raise InputError(f"limit {name}: expected a number of at least {least}, got {value}")
+        return cls(**(given or {}))
+
+
+class Queue:
+    """Counts the questions in progress and refuses those that would wait too long a queue."""
+
+    def __init__(self, concurrency: int, limit: int) -> None:
+        self.concurrency = concurrency
+        self.admitted = 0
+        self._limit = concurrency + limit
+        self._seconds = 1.0  # from admission to answer, as a moving average
+
+    @property
+    def waiting(self) -> int:
+        """How many of the admitted questions have not started."""
+        return max(0, self.admitted - self.concurrency)
+
+    def check(self) -> None:
+        """Raise `ApiError` 429 if no place is left."""
+        if self.admitted >= self._limit:
+            pause = max(1, math.ceil(self._seconds))
+            raise ApiError(429, "too many questions wait; try again later", "queue_full", retry_after=pause)
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place for the time of the block. Raises `ApiError` as `check` does."""
+        self.check()
+        self.admitted += 1
+        began = monotonic()
+        try:
+            yield
+        finally:
+            self.admitted -= 1
+            # With the time in the queue: a long queue asks for more patience than a short one, up to a minute.
+            self._seconds += 0.05 * (min(monotonic() - began, 60.0) - self._seconds)

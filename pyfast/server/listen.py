@@ -1,0 +1,191 @@
+"""`serve`: a server that listens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from pyfast.api.models import GivenLLM
+from pyfast.errors import InputError
+from pyfast.server.app import create_app
+from pyfast.server.limits import Limits
+from pyfast.server.service import GivenIndex, Systems
+from pyfast.systems.conversations import FollowUps
+
+KEYS_VARIABLE = "PYFAST_API_KEYS"
+_LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_LOG = logging.getLogger("pyfast")
+
+
+def serve(
+    index: GivenIndex | Mapping[str, GivenIndex] | None = None,
+    llm: GivenLLM = "embedded",
+    *,
+    llm_options: Mapping[str, Any] | None = None,
+    systems: Systems | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    concurrency: int = 64,
+    budget: Mapping[str, Any] | None = None,
+    outage: float = 0.0,
+    prompts: str | Path | None = None,
+    follow_ups: FollowUps = "rewrite",
+    limits: Limits | Mapping[str, Any] | None = None,
+    jobs: str | Path | None = None,
+    grace: float = 30.0,
+    stop: threading.Event | None = None,
+) -> None:
+    """Answer questions over HTTP until the process is asked to end.
+
+    The environment variable `PYFAST_API_KEYS` holds the keys that clients may use, with commas between them.
+    Without keys the server listens on this machine alone.
+
+    Args:
+        index: An index, its folder, or several by name; None for systems that need none. The first one answers
+            where a request names none.
+        llm: As in `pyfast.Engine`.
+        llm_options: Options of models that are given as text, as in `pyfast.answer`.
+        systems: The systems to serve: names, or their settings by name. None: all that the server can run.
+        host: The address to listen at.
+        port: The port; 0 takes a free one, which the log tells.
+        concurrency: How many questions are in progress at once, on each index.
+        budget: Limits of each question, by name, as in `pyfast.Engine`.
+        outage: Minutes to wait for a model that answers nobody; 0: status 503 at once.
+        prompts: A TOML file with prompts in place of the systems' own.
+        follow_ups: What becomes of the later turns of a conversation before a system of single questions is asked:
+            see `pyfast.answer`.
+        limits: Limits of requests: `pyfast.server.Limits`, or those that differ from the defaults by name.
+        jobs: A folder for uploaded files and batches, which are continued when the server starts again. None: it
+            takes no batches.
+        grace: Seconds that requests in progress may take when the server ends.
+        stop: Once set, the server ends, as it does for SIGINT and SIGTERM.
+
+    Raises:
+        InputError: An argument does not fit, or `host` is not of this machine and there are no keys.
+        IndexFormatError: A folder holds no index, or a damaged one.
+        LLMUnavailableError: A model cannot be started.
+
+    Example:
+        >>> import threading
+        >>> import pyfast
+        >>> stop = threading.Event()
+        >>> threading.Timer(1, stop.set).start()
+        >>> pyfast.serve("IDX", "instant", port=0, stop=stop)
+    """
+    keys = _keys()
+    local = _is_local(host)
+    if not local and not keys:
+        raise InputError(f"{host}: set {KEYS_VARIABLE} to listen beyond this machine, or anybody could ask")
+    app = create_app(
+        index,
+        llm,
+        llm_options=llm_options,
+        systems=systems,
+        concurrency=concurrency,
+        budget=budget,
+        outage=outage,
+        prompts=prompts,
+        follow_ups=follow_ups,
+        limits=limits,
+        jobs=jobs,
+        grace=grace,
+        keys=keys,
+        hosts=None if keys else _LOCAL | {host},
+    )
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        loop="asyncio",
+        ws="none",
+        lifespan="off",  # the models start before it listens
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=max(1, round(grace)),
+    )
+
+    async def run() -> None:
+        async with app.state.running():
+            with listening(host, port, app.state.service.limits.seconds) as listener:
+                server = _Server(config)
+                name = f"[{host}]" if ":" in host else host
+                _LOG.info("serving at http://%s:%d/v1", name, listener.getsockname()[1])
+                await asyncio.gather(server.serve([listener]), _follow(stop, server))
+                if server.force_exit:
+                    raise KeyboardInterrupt
+
+    asyncio.run(run())
+
+
+class _Server(uvicorn.Server):
+    """One that ends in order at the first signal, and at once at the second."""
+
+    should_exit: bool
+    force_exit: bool
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn's own would raise the signal again when the server has ended in order."""
+
+        def ends(number: int, frame: FrameType | None) -> None:
+            self.force_exit = self.should_exit
+            self.should_exit = True
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, ends) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+async def _follow(stop: threading.Event | None, server: _Server) -> None:
+    """End the server when `stop` is set."""
+    while stop is not None and not server.should_exit:
+        server.should_exit = stop.is_set()
+        await asyncio.sleep(0.05)
+
+
+def _keys() -> tuple[str, ...]:
+    return tuple(key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip())
+
+
+def _is_local(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextlib.contextmanager
+def listening(host: str, port: int, seconds: float) -> Iterator[socket.socket]:
+    """A bound socket. Where the system can, a client that reads nothing for `seconds` loses its connection.
+
+    Raises `InputError` if the address is taken or not of this machine.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise InputError(f"cannot listen at {host}:{port}: {error.strerror}") from None
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections inherit it
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(int(seconds * 1000), 1 << 30))
+    with listener:
+        yield listener

@@ -1,0 +1,46 @@
+"""What Prometheus collects."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from pyfast.server.limits import Queue
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Metrics:
+    """The metrics of one server."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "pyfast_requests", "Requests that ended", ["path", "status"], registry=self._registry
+        )
+        self.questions = Counter(
+            "pyfast_questions", "Questions that ended", ["system", "state"], registry=self._registry
+        )
+        self.seconds = Histogram(
+            "pyfast_question_seconds",
+            "From a question's admission to its answer",
+            ["system"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.calls = Counter("pyfast_llm_calls", "LLM calls", ["system"], registry=self._registry)
+        self.tokens = Counter(
+            "pyfast_tokens",
+            "Tokens of LLM calls: prompt, cached (a part of prompt), completion",
+            ["system", "kind"],
+            registry=self._registry,
+        )
+        admitted = Gauge("pyfast_questions_admitted", "Questions in progress or waiting", registry=self._registry)
+        admitted.set_function(lambda: queue.admitted)
+        waiting = Gauge("pyfast_questions_waiting", "Questions that wait for a place", registry=self._registry)
+        waiting.set_function(lambda: queue.waiting)
+
+    def text(self) -> bytes:
+        """In Prometheus' text format."""
+        found: bytes = generate_latest(self._registry)
+        return found

@@ -1,0 +1,213 @@
+"""The engines of a server, one for each index; and how a request becomes a question."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyfast import Engine, Index, Record, open_index, systems
+from pyfast.api.models import GivenLLM, opened
+from pyfast.engine import OnStep, Step
+from pyfast.errors import InputError
+from pyfast.server.completions import Titles, failure
+from pyfast.server.errors import ApiError
+from pyfast.server.limits import Limits, Queue
+from pyfast.server.metrics import Metrics
+from pyfast.server.schemas import ChatMessage, ChatRequest
+
+GivenIndex = Index | str | Path
+Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was understood."""
+
+    question: str
+    history: tuple[tuple[str, str], ...]
+    system: str
+    index: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer, and how many tokens of its prompts were in the LLM's cache."""
+
+    record: Record
+    cached_tokens: int
+
+
+class Service:
+    """What all requests share."""
+
+    def __init__(
+        self,
+        index: GivenIndex | Mapping[str, GivenIndex] | None,
+        llm: GivenLLM,
+        llm_options: Mapping[str, Any] | None,
+        served: Systems | None,
+        limits: Limits,
+        concurrency: int,
+        **options: Any,
+    ) -> None:
+        self.limits = limits
+        self.queue = Queue(concurrency, limits.queue)
+        self.metrics = Metrics(self.queue)
+        self.started_at = int(time.time())
+        self.is_ready = False
+        self.indexes = _opened(index)
+        self.systems = _served(served, bool(self.indexes))
+        models = opened(llm, llm_options).by_role  # opened once: all engines share them
+        found: Mapping[str, Index | None] = self.indexes or {"": None}
+        self._engines = {
+            name: Engine(one, models, concurrency=concurrency, **options) for name, one in found.items()
+        }
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Start the LLMs for the time of the block. Raises `LLMUnavailableError`."""
+        async with contextlib.AsyncExitStack() as stack:
+            for engine in self._engines.values():
+                await stack.enter_async_context(engine)
+            self.is_ready = True
+            try:
+                yield
+            finally:
+                self.is_ready = False
+
+    @property
+    def models(self) -> list[str]:
+        """The names of all systems, alone and on each index."""
+        return [*self.systems, *(f"{name}@{index}" for index in self.indexes for name in self.systems)]
+
+    def engine(self, index: str | None) -> tuple[str, Engine]:
+        """An index's name and its engine; the first one for None. Raises `ApiError` 404."""
+        name = next(iter(self._engines)) if index is None else index
+        if name not in self._engines:
+            raise ApiError(404, f"there is no index {name!r}", "index_not_found", param="index")
+        return name, self._engines[name]
+
+    def resolve(self, model: str) -> tuple[str, str]:
+        """The system and the index of a model's name. Raises `ApiError` 404."""
+        if model not in self.models:
+            raise ApiError(
+                404, f"there is no model {model!r}; /v1/models lists them", "model_not_found", param="model"
+            )
+        system, at, index = model.partition("@")
+        return system, index if at else next(iter(self._engines))
+
+    def read(self, request: ChatRequest) -> Asked:
+        """Understand a request. Raises `ApiError`."""
+        system, index = self.resolve(request.model)
+        question, history = conversation(request.messages, self.limits)
+        return Asked(question, history, system, index)
+
+    async def answer(self, asked: Asked, id: str, on_step: OnStep | None = None) -> Answered:
+        """Answer a question within the limits. Raises `ApiError`, and what `Engine.answer` raises."""
+        cached = 0
+
+        def counted(step: Step) -> None:
+            nonlocal cached
+            cached += step.cached_tokens
+            if on_step is not None:
+                on_step(step)
+
+        metrics = self.metrics
+        with self.queue.place(), metrics.seconds.labels(asked.system).time():
+            async with asyncio.timeout(self.limits.seconds):
+                record = await self._engines[asked.index].answer(
+                    {"id": id, "question": asked.question},
+                    system=asked.system,
+                    settings=self.systems[asked.system],
+                    history=asked.history,
+                    on_step=counted,
+                )
+        usage = record.usage
+        metrics.questions.labels(asked.system, record.state).inc()
+        metrics.calls.labels(asked.system).inc(usage.llm_calls)
+        counts = {"prompt": usage.prompt_tokens, "cached": cached, "completion": usage.completion_tokens}
+        for kind, count in counts.items():
+            metrics.tokens.labels(asked.system, kind).inc(count)
+        if record.state == "failed":
+            raise failure(record)
+        return Answered(record, cached)
+
+    def titles(self, index: str) -> Titles:
+        """The titles of an index's documents by uri."""
+        found = self.indexes.get(index)
+        return (lambda uri: "") if found is None else found.title
+
+
+def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The question, and the (question, answer) pairs before it. Raises `ApiError` for anything else.
+
+    User messages that follow each other are one question.
+    """
+    if len(messages) > limits.turns:
+        raise ApiError(400, f"more than {limits.turns} messages", "too_many_messages", param="messages")
+    history: list[tuple[str, str]] = []
+    asked: list[str] = []
+    for message in messages:
+        text = message.text()
+        if len(text) > limits.question_chars:
+            fault = f"a message is longer than {limits.question_chars} characters"
+            raise ApiError(400, fault, "message_too_long", param="messages")
+        if message.role == "user":
+            asked.append(text)
+        elif message.role == "assistant" and asked:
+            history.append(("\n".join(asked), text))
+            asked = []
+    question = "\n".join(asked)
+    if not question.strip():
+        raise ApiError(400, "the last message needs to be a user's, with text", "no_question", param="messages")
+    return question, tuple(pair for pair in history if pair[0].strip())
+
+
+def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, Index]:
+    """The indexes by name; one alone has the name of its folder."""
+    if given is None:
+        return {}
+    many = given if isinstance(given, Mapping) else {"": given}
+    found: dict[str, Index] = {}
+    for name, one in many.items():
+        index = one if isinstance(one, Index) else open_index(one)
+        called = name or re.sub(r"[^\w.-]+", "-", index.folder.resolve().name)
+        if not re.fullmatch(r"[\w.-]+", called):
+            raise InputError(f"index {called!r}: its name may have letters, digits, dots, dashes and underscores")
+        found[called] = index
+    if not found:
+        raise InputError("no index is given: give None for a server without one")
+    return found
+
+
+def _served(given: Systems | None, has_index: bool) -> dict[str, Mapping[str, Any]]:
+    """The systems to serve, with their settings; if none are named, all that can run as they come."""
+    if given is None:
+        given = [name for name in systems.names() if _runs(name, {}, has_index)]
+    settings = dict(given) if isinstance(given, Mapping) else {name: {} for name in given}
+    for name, values in settings.items():
+        _check(name, values, has_index)  # refused now, and not by the first request
+    if not settings:
+        raise InputError("no system is given")
+    return settings
+
+
+def _runs(name: str, values: Mapping[str, Any], has_index: bool) -> bool:
+    try:
+        _check(name, values, has_index)
+    except InputError:  # graph_convqa, for one, needs what was trained
+        return False
+    return True
+
+
+def _check(name: str, values: Mapping[str, Any], has_index: bool) -> None:
+    system = systems.load_system(name)
+    system.configure(values)
+    if system.needs_index and not has_index:
+        raise InputError(f"{name} retrieves: give the server an index")

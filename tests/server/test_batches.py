@@ -1,0 +1,264 @@
+"""`/v1/files` and `/v1/batches`: by the official client; killed, restarted, cancelled, asked twice."""
+
+import asyncio
+import json
+import signal
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from hostile_server import hostile
+from servers import Gate, Served, process, serving, until
+
+import pyfast
+from pyfast.llm import Completion, Request
+
+
+def line(id: str, model: str = "direct", **fields: Any) -> str:
+    body = {"model": model, "messages": [{"role": "user", "content": f"What is {id}?"}], **fields}
+    return json.dumps({"custom_id": id, "method": "POST", "url": "/v1/chat/completions", "body": body})
+
+
+def lines(count: int) -> bytes:
+    return "".join(line(f"q{number}") + "\n" for number in range(count)).encode()
+
+
+def client(url: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+
+
+def begin(ask: openai.OpenAI, content: bytes, **options: Any) -> Any:
+    file = ask.files.create(file=("questions.jsonl", content), purpose="batch")
+    return ask.batches.create(
+        input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h", **options
+    )
+
+
+def ended(ask: openai.OpenAI, id: str, patience_s: float = 120.0) -> Any:
+    deadline = time.monotonic() + patience_s
+    while (batch := ask.batches.retrieve(id)).status not in ("completed", "failed", "cancelled"):
+        assert time.monotonic() < deadline, batch
+        time.sleep(0.05)
+    return batch
+
+
+def results(ask: openai.OpenAI, file: str) -> list[dict[str, Any]]:
+    return [json.loads(one) for one in ask.files.content(file).read().splitlines()]
+
+
+async def test_the_official_client_runs_a_batch(small: pyfast.Index, tmp_path: Path) -> None:
+    asked = [line("a", "rag"), line("b", "rag"), ""]
+    texts = {"a": "What is a?", "b": "What is b?"}
+    whole = pyfast.answer(
+        [{"id": id, "question": text} for id, text in texts.items()], index=small, llm="instant", system="rag"
+    )
+
+    def work(url: str) -> None:
+        with client(url) as ask:
+            batch = ended(ask, begin(ask, "\n".join(asked).encode(), metadata={"for": "test"}).id)
+            assert (batch.status, batch.metadata, batch.error_file_id) == ("completed", {"for": "test"}, None)
+            counts = batch.request_counts
+            assert counts is not None and (counts.total, counts.completed, counts.failed) == (2, 2, 0)
+            found = results(ask, batch.output_file_id)
+            said = {one["custom_id"]: one["response"]["body"]["choices"][0]["message"] for one in found}
+            assert {id: message["content"] for id, message in said.items()} == {
+                record.id: record.answer for record in whole.records
+            }
+            evidence = [note["url_citation"]["url"] for note in said["a"]["annotations"]]
+            assert evidence == [one.uri for one in whole.records[0].evidence]
+            assert [one.id for one in ask.batches.list()] == [batch.id]
+            assert {one.id for one in ask.files.list()} == {batch.input_file_id, batch.output_file_id}
+            assert ask.files.retrieve(batch.input_file_id).bytes == len("\n".join(asked))
+            assert ask.files.delete(batch.input_file_id).deleted
+            with pytest.raises(openai.NotFoundError):
+                ask.files.retrieve(batch.input_file_id)
+
+    async with serving(small, "instant", jobs=tmp_path) as served:
+        await asyncio.to_thread(work, served.url)
+    run = pyfast.Run(next(tmp_path.glob("batches/*/run")))
+    assert [record.line() for record in run.records] == [record.line() for record in whole.records]
+
+
+async def test_failed_questions_have_a_file_of_their_own(tmp_path: Path) -> None:
+    def work(url: str) -> None:
+        with client(url) as ask:
+            batch = ended(ask, begin(ask, lines(3)).id)
+            assert (batch.status, batch.output_file_id) == ("completed", None)
+            assert batch.request_counts.failed == 3
+            found = results(ask, batch.error_file_id)
+            assert [one["response"]["status_code"] for one in found] == [422] * 3
+            assert found[0]["response"]["body"]["error"]["code"] == "question_failed"
+
+    class Broken:
+        fingerprint = "broken-1"
+
+        async def complete(self, request: Request) -> Completion:
+            return Completion("no JSON", "stop")
+
+    async with serving(None, Broken(), jobs=tmp_path) as served:
+        await asyncio.to_thread(work, served.url)
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("", "empty_file"),
+        ("{", "invalid_json_line"),
+        ("[]", "missing_custom_id"),
+        (line(""), "missing_custom_id"),
+        (line("a").replace("POST", "GET"), "mismatched_url"),
+        (line("a").replace("/v1/chat", "/v2/chat"), "mismatched_url"),
+        (line("a", n=2), "invalid_request"),
+        (line("a", "nonsense"), "model_not_found"),
+        (line("a") + "\n" + line("a"), "duplicate_custom_id"),
+        (line("a") + "\n" + line("b", "cot"), "mismatched_model"),
+        (
+            line("a", messages=[{"role": role, "content": "x"} for role in ("user", "assistant", "user")]),
+            "has_history",
+        ),
+    ],
+)
+async def test_an_input_that_cannot_be_read_fails_the_batch(content: str, code: str, tmp_path: Path) -> None:
+    def work(url: str) -> None:
+        with client(url) as ask:
+            batch = ended(ask, begin(ask, content.encode()).id)
+            assert (batch.status, batch.errors.data[0].code) == ("failed", code)
+
+    async with serving(None, "instant", jobs=tmp_path) as served:
+        await asyncio.to_thread(work, served.url)
+
+
+async def test_a_key_gives_the_same_batch_again(tmp_path: Path) -> None:
+    def work(url: str) -> None:
+        with client(url) as ask:
+            file = ask.files.create(file=("q", lines(2)), purpose="batch")
+
+            def create(**options: Any) -> Any:
+                return ask.batches.create(
+                    input_file_id=file.id,
+                    endpoint="/v1/chat/completions",
+                    completion_window="24h",
+                    extra_headers={"Idempotency-Key": "one"},
+                    **options,
+                )
+
+            first = create()
+            assert ended(ask, first.id).id == create().id == first.id
+            with pytest.raises(openai.ConflictError):
+                create(metadata={"other": "yes"})
+            assert len(list(ask.batches.list())) == 1
+
+    async with serving(None, "instant", jobs=tmp_path) as served:
+        await asyncio.to_thread(work, served.url)
+
+
+async def test_one_that_is_cancelled_keeps_what_it_has(tmp_path: Path) -> None:
+    gate = Gate()
+
+    def work(served: Served) -> str:
+        with client(served.url) as ask:
+            batch = begin(ask, lines(50))
+            deadline = time.monotonic() + 20
+            while gate.working < 4:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            with pytest.raises(openai.ConflictError):
+                ask.files.delete(batch.input_file_id)
+            assert ask.batches.cancel(batch.id).status == "cancelling"
+            return str(batch.id)
+
+    def rest(served: Served, id: str) -> None:
+        with client(served.url) as ask:
+            batch = ended(ask, id)
+            assert batch.status == "cancelled" and batch.request_counts.completed == 4
+            assert len(results(ask, batch.output_file_id)) == 4
+            with pytest.raises(openai.ConflictError):
+                ask.batches.cancel(id)
+
+    async with serving(None, gate, jobs=tmp_path, concurrency=4) as served:
+        id = await asyncio.to_thread(work, served)
+        gate.open.set()
+        await asyncio.to_thread(rest, served, id)
+
+
+async def test_requests_are_answered_while_a_batch_is_worked_on(tmp_path: Path) -> None:
+    gate = Gate()
+    async with serving(None, gate, jobs=tmp_path, concurrency=4) as served:
+        await asyncio.to_thread(lambda: begin(client(served.url), lines(10)))
+        await until(lambda: gate.working == 4)
+        asking = asyncio.ensure_future(served.ask())
+        await until(lambda: gate.working == 5)
+        gate.open.set()
+        assert (await asking)[0] == 200
+
+
+async def test_uploads_have_limits(tmp_path: Path) -> None:
+    async with serving(None, "instant", jobs=tmp_path, limits={"file_bytes": 1000, "files": 1}) as served:
+
+        def work(url: str) -> None:
+            with client(url) as ask:
+                for size in (1001, 1 << 20):
+                    with pytest.raises(openai.APIStatusError) as told:
+                        ask.files.create(file=("q", b"x" * size), purpose="batch")
+                    assert told.value.status_code == 413
+                with pytest.raises(openai.BadRequestError):
+                    ask.files.create(file=("q", b"x"), purpose="assistants")
+                assert ask.files.create(file=("q", b"x"), purpose="batch").bytes == 1
+                with pytest.raises(openai.BadRequestError, match="delete some"):
+                    ask.files.create(file=("q", b"x"), purpose="batch")
+
+        await asyncio.to_thread(work, served.url)
+        for path in ("file-..%2f..%2fetc", "file-" + "0" * 32):
+            async with served.client.get(f"{served.url}/v1/files/{path}/content") as response:
+                assert response.status == 404
+    assert sorted(path.suffix for path in (tmp_path / "files").iterdir()) == ["", ".json"]
+
+
+async def test_a_server_without_a_folder_takes_no_batches() -> None:
+    async with serving(None, "instant") as served, served.client.get(served.url + "/v1/batches") as response:
+        assert response.status == 404 and (await response.json())["error"]["code"] == "no_batches"
+
+
+COUNT = 1000
+
+
+@pytest.mark.guarantee("G1")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_batch_goes_on_when_the_server_starts_again(number: signal.Signals, tmp_path: Path) -> None:
+    """Ended in the middle of 1,000 questions, it finishes them, and asks no LLM twice but for calls in flight."""
+    with hostile("--weights", "good=1", "--delay-ms", "20") as llm:
+        given = (
+            "--llm",
+            f"openai:m@{llm}",
+            "--system",
+            "direct",
+            "--jobs",
+            tmp_path / "jobs",
+            "--concurrency",
+            16,
+        )
+        with process(tmp_path, *given, "--grace", "10") as (session, url), client(url) as ask:
+            batch = begin(ask, lines(COUNT))
+            session.until(lambda: ask.batches.retrieve(batch.id).request_counts.completed >= 200)  # type: ignore[union-attr]
+            session.send(number)
+            session.ended()
+        before = json.load(urllib.request.urlopen(f"{llm}/counts"))["requests"]
+        assert before < COUNT
+        with process(tmp_path, *given) as (_, url), client(url) as ask:
+            done = ended(ask, batch.id)
+            assert done.request_counts.completed == done.request_counts.total == COUNT
+            found = results(ask, done.output_file_id)
+        counts = json.load(urllib.request.urlopen(f"{llm}/counts"))
+    assert [one["custom_id"] for one in found] == [f"q{number}" for number in range(COUNT)]
+    repeated = counts["requests"] - COUNT
+    assert repeated <= (16 if number == signal.SIGKILL else 0)
+    whole = pyfast.answer(
+        [{"id": f"q{number}", "question": f"What is q{number}?"} for number in range(COUNT)],
+        llm="instant",
+        system="direct",
+    )
+    run = pyfast.Run(tmp_path / "jobs" / "batches" / batch.id / "run")
+    assert [record.answer for record in run.records] == [record.answer for record in whole.records]

@@ -1,0 +1,193 @@
+"""Requests that are too large, too slow, too many, malformed or given up leave the others alone."""
+
+import asyncio
+import contextlib
+import socket
+from typing import Any
+
+import pytest
+from servers import TITAN, Gate, serving, until
+
+import pyfast
+from pyfast.errors import InputError, LLMUnavailableError
+from pyfast.llm import Completion, Request
+
+
+async def raw(port: int, sent: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    await writer.drain()
+    return reader, writer
+
+
+def head(length: str, path: str = "/v1/chat/completions") -> bytes:
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{length}\r\n\r\n".encode()
+    )
+
+
+async def test_one_that_is_given_up_is_cancelled_and_the_others_are_answered() -> None:
+    gate = Gate()
+    async with serving(None, gate) as served:
+        asking = [asyncio.ensure_future(served.ask(stream=bool(number % 4 // 2))) for number in range(20)]
+        staying = [asyncio.ensure_future(served.ask()) for _ in range(5)]
+        await until(lambda: gate.working == 25)
+        for task in asking:
+            task.cancel()
+        await until(lambda: gate.cancelled == 20)
+        assert await served.metric("pyfast_questions_admitted") == 5
+        gate.open.set()
+        assert [status for status, _, _ in await asyncio.gather(*staying)] == [200] * 5
+
+
+async def test_a_slow_reader_of_a_stream_holds_up_nobody() -> None:
+    """It reads nothing of an answer that is larger than all buffers; its place is free, and its stream is cut."""
+    gate = Gate('Titan", "more": "' + "x" * (12 << 20))
+    gate.open.set()
+    async with serving(None, gate, concurrency=1, limits={"queue": 1, "seconds": 2}) as served:
+        body = b'{"model": "direct", "stream": true, "messages": [{"role": "user", "content": "Who?"}]}'
+        sock = socket.create_connection(("127.0.0.1", served.port))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.sendall(head(f"Content-Length: {len(body)}") + body)
+        sock.setblocking(False)
+        async with asyncio.timeout(30):
+            while await served.metric('pyfast_questions_total{state="answered",system="direct"}') == 0:
+                await asyncio.sleep(0.05)
+        gate.text = "Titan"
+        assert [(await served.ask())[0] for _ in range(3)] == [200] * 3
+        size = 0
+        with contextlib.suppress(ConnectionError):
+            await asyncio.sleep(2.5)  # longer than the stream may take
+            async with asyncio.timeout(30):
+                while piece := await asyncio.get_running_loop().sock_recv(sock, 1 << 20):
+                    size += len(piece)
+        assert size < 12 << 20
+        sock.close()
+
+
+@pytest.mark.parametrize("length", ["Content-Length: 2000000", "Transfer-Encoding: chunked"])
+async def test_a_large_body_is_refused_before_it_is_read(length: str) -> None:
+    async with serving(None, "instant") as served:
+        reader, writer = await raw(served.port, head(length))
+        if "chunked" in length:
+            with contextlib.suppress(ConnectionError):
+                for _ in range(20):
+                    writer.write(b"20000\r\n" + b"x" * 0x20000 + b"\r\n")
+                    await writer.drain()
+        answer = await asyncio.wait_for(reader.read(4096), 10)
+        assert b" 413 " in answer and b"body_too_large" in answer
+        assert (await served.ask())[0] == 200
+        writer.close()
+
+
+async def test_a_body_that_does_not_arrive_is_given_up() -> None:
+    async with serving(None, "instant", limits={"body_seconds": 1}) as served:
+        reader, writer = await raw(served.port, head("Content-Length: 100") + b'{"model"')
+        assert (await served.ask())[0] == 200
+        answer = await asyncio.wait_for(reader.read(4096), 10)
+        assert b" 408 " in answer and b"body_too_slow" in answer
+        writer.close()
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"\xff"', b"[" * 100_000, b'{"model": NaN}'])
+async def test_a_malformed_body_is_refused(body: bytes) -> None:
+    async with serving(None, "instant") as served:
+        headers = {"Content-Type": "application/json"}
+        url = served.url + "/v1/chat/completions"
+        async with served.client.post(url, data=body, headers=headers) as response:
+            assert response.status == 400 and (await response.json())["error"]["type"] == "invalid_request_error"
+        assert (await served.ask())[0] == 200
+
+
+async def test_too_many_are_sent_away_and_told_when_to_come_back() -> None:
+    gate = Gate()
+    async with serving(None, gate, concurrency=2, limits={"queue": 1}) as served:
+        asking = [asyncio.ensure_future(served.ask()) for _ in range(3)]
+        await until(lambda: gate.working == 2)
+        await until(lambda: served.app.state.service.queue.admitted == 3)
+        assert await served.metric("pyfast_questions_waiting") == 1
+        for stream in (False, True):
+            status, said, headers = await served.ask(stream=stream)
+            assert (status, said["error"]["code"]) == (429, "queue_full") and int(headers["Retry-After"]) >= 1
+        gate.open.set()
+        assert [status for status, _, _ in await asyncio.gather(*asking)] == [200] * 3
+
+
+async def test_one_that_takes_too_long_is_given_up() -> None:
+    gate = Gate()
+    async with serving(None, gate, limits={"seconds": 1}) as served:
+        status, said, _ = await served.ask()
+        assert (status, said["error"]["code"]) == (504, "timeout")
+        await until(lambda: gate.cancelled == 1)
+        async with served.client.post(
+            served.url + "/v1/chat/completions", json={"model": "direct", "messages": TITAN, "stream": True}
+        ) as response:
+            assert b'"code":"timeout"' in await response.read()
+
+
+async def test_an_llm_that_is_gone_is_told() -> None:
+    class Gone:
+        fingerprint = "gone-1"
+
+        async def complete(self, request: Request) -> Completion:
+            raise LLMUnavailableError("nothing answers")
+
+    async with serving(None, Gone()) as served:
+        status, said, headers = await served.ask()
+        assert (status, said["error"]["code"]) == (503, "llm_unavailable") and int(headers["Retry-After"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Basic first"}, 401),
+        ({"Authorization": "Bearer \u00e9"}, 401),
+        ({"Authorization": "Bearer first"}, 200),
+        ({"Authorization": "bearer second"}, 200),
+    ],
+)
+async def test_keys(header: dict[str, str], status: int) -> None:
+    async with serving(None, "instant", keys=["first", "second"]) as served:
+        for path, expected in (("/v1/models", status), ("/metrics", status), ("/health", 200), ("/ready", 200)):
+            async with served.client.get(served.url + path, headers=header) as response:
+                assert response.status == expected, path
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:8000", 200), ("[::1]:8000", 200), ("evil.example", 400), ("localhost.evil", 400)],
+)
+async def test_a_web_page_cannot_reach_a_server_under_its_own_name(host: str, status: int) -> None:
+    async with (
+        serving(None, "instant", hosts={"localhost", "127.0.0.1", "[::1]"}) as served,
+        served.client.get(served.url + "/v1/models", headers={"Host": host}) as response,
+    ):
+        assert response.status == status
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
+def test_it_listens_elsewhere_with_keys_alone(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYFAST_API_KEYS", raising=False)
+    with pytest.raises(InputError, match="set PYFAST_API_KEYS"):
+        pyfast.serve(None, "instant", host=host, port=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"limits": {"queue": -1}}, "limit queue: expected"),
+        ({"limits": {"seconds": "60"}}, "limit seconds: expected"),
+        ({"limits": {"speed": 1}}, "limit speed: there is none"),
+        ({"systems": ["n2n"]}, "n2n retrieves: give the server an index"),
+        ({"systems": {"direct": {"nonsense": 1}}}, "no setting 'nonsense'"),
+        ({"systems": []}, "no system is given"),
+        ({"index": {}}, "no index is given"),
+        ({"index": {"a b": "IDX"}}, "no index|not a pyfast index|IDX"),
+        ({"host": "192.0.2.1"}, "set PYFAST_API_KEYS"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_it_listens(options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(pyfast.errors.PyfastError, match=fault):
+        pyfast.serve(**{"llm": "instant", "port": 0, **options})

@@ -1,0 +1,92 @@
+"""`pyfast serve` as a process: what it prints, and how it ends."""
+
+import json
+import signal
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_server import hostile
+from processes import pyfast as run
+from servers import TITAN, process
+
+import pyfast
+
+
+def ask(url: str) -> Any:
+    body = json.dumps({"model": "direct", "messages": TITAN}).encode()
+    request = urllib.request.Request(url + "/v1/chat/completions", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_finishes_what_it_has_begun(number: signal.Signals, tmp_path: Path) -> None:
+    with (
+        hostile("--weights", "good=1", "--delay-ms", "1500") as llm,
+        process(tmp_path, "--llm", f"openai:m@{llm}", "--system", "direct") as (session, url),
+        ThreadPoolExecutor() as threads,
+    ):
+        asking = threads.submit(ask, url)
+        while "pyfast_questions_admitted 1.0" not in urllib.request.urlopen(url + "/metrics").read().decode():
+            assert not asking.done()
+        session.send(number)
+        assert asking.result()["choices"][0]["finish_reason"] == "stop"
+        assert session.ended() == 0, session.told
+        with pytest.raises(OSError):
+            ask(url)
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with (
+        hostile("--weights", "good=1", "--delay-ms", "60000") as llm,
+        process(tmp_path, "--llm", f"openai:m@{llm}", "--system", "direct") as (session, url),
+        ThreadPoolExecutor() as threads,
+    ):
+        asking = threads.submit(ask, url)
+        while "pyfast_questions_admitted 1.0" not in urllib.request.urlopen(url + "/metrics").read().decode():
+            assert not asking.done()
+        session.send(signal.SIGTERM)
+        session.until(lambda: refuses(url))
+        session.send(signal.SIGTERM)
+        assert session.ended(20) == 130, session.told
+        with pytest.raises(OSError):
+            asking.result()
+
+
+def refuses(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url + "/health", timeout=5)
+    except OSError:
+        return True
+    return False
+
+
+def test_several_indexes_and_settings(small: pyfast.Index, tmp_path: Path) -> None:
+    given = ("--index", f"a={small.folder}", "--index", small.folder, "--llm", "instant")
+    chosen = ("--system", "rag", "--system", "direct", "--set", "rag.k=3")
+    with process(tmp_path, *given, *chosen) as (_, url):
+        models = json.load(urllib.request.urlopen(url + "/v1/models"))["data"]
+    name = small.folder.name
+    assert [model["id"] for model in models] == [
+        *("rag", "direct", "rag@a", "direct@a", f"rag@{name}", f"direct@{name}")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("--host", "0.0.0.0"), "set PYFAST_API_KEYS"),
+        (("--limit", "speed=1"), "limit speed: there is none"),
+        (("--set", "rag.k=3"), "name the system with --system too"),
+        (("--set", "k=3"), "expected SYSTEM.NAME=VALUE"),
+        (("--index", "a=x", "--index", "a=y"), "given twice"),
+        (("--llm", "openai:m@http://127.0.0.1:9"), "nothing answers"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(arguments: tuple[str, ...], fault: str, tmp_path: Path) -> None:
+    llm = () if "--llm" in arguments else ("--llm", "instant")
+    done = run("serve", *llm, *arguments, cwd=tmp_path)
+    assert done.returncode == 1 and fault in done.stderr and done.stderr.count("\n") == 1
