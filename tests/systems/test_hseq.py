@@ -157,6 +157,14 @@ def test_guidance_that_is_too_short_is_to_go_on_once(small: Index) -> None:
     assert "too short for a plan: go on, to 20 characters" in llm.users("guide")[1]
 
 
+def test_guidance_may_say_a_long_question_again(small: Index) -> None:
+    """Models that are held to the schema find an end; others keep their plan."""
+    question = " and ".join([QUESTION] * 8)
+    plan = {"first_look": question, "expansion": question, "stop": f"the answer to: {question}"}
+    (record,) = run(small, hseq(guide=plan), [question], "hseq")
+    assert len(question) > 300 and record.trace["guidance"] == {"source": "head", "text": " ".join(plan.values())}
+
+
 def test_the_trace_shows_windows_and_picks(small: Index) -> None:
     llm = hseq(select=picks(2, 1))
     record = one(small, llm, window="5", steps="2")

@@ -40,11 +40,15 @@ def template(question: str) -> str:
 
 
 class GuidanceFields(BaseModel):
-    """The fixed structure of guidance."""
+    """The fixed structure of guidance.
 
-    first_look: str = Field(min_length=3, max_length=160)
-    expansion: str = Field(default="", max_length=120)
-    stop: str = Field(min_length=3, max_length=120)
+    Only the schema limits its length, because a small model may find no end. A longer text is taken: it may repeat
+    a long question.
+    """
+
+    first_look: str = Field(min_length=3, json_schema_extra={"maxLength": 160})
+    expansion: str = Field(default="", json_schema_extra={"maxLength": 120})
+    stop: str = Field(min_length=3, json_schema_extra={"maxLength": 120})
 
     @model_validator(mode="after")
     def _is_a_plan(self) -> Self:
