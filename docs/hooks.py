@@ -31,6 +31,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return re.sub(r"\[([^\]]+)\]\((?:\.\./)+(examples/[^)]*)\)", r"`\2`", markdown)
 
 
+def on_post_build(config: Any) -> None:
+    """Refuse a site that loads anything from the network; links that a reader may follow can lead anywhere."""
+    from mkdocs.exceptions import PluginError
+
+    for path in Path(config.site_dir).rglob("*.html"):
+        html = path.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"([^\"]+)", html)
+        loaded += re.findall(r"<link\b[^>]*\bhref=\"([^\"]+)", html)
+        if foreign := [url for url in loaded if re.match(r"(https?:)?//", url)]:
+            raise PluginError(f"{path.name} loads from the network: {foreign[0]}")
+
+
 def from_root(path: Path) -> str:
     """A page of the repository's root, with its links as seen from docs/."""
     text = path.read_text(encoding="utf-8").replace("](docs/", "](")

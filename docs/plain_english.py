@@ -28,7 +28,7 @@ BANNED = {
     r"hold(?:s|ing)? [\w ]{1,20} against": "compare with",
     r"in work": "in progress",
     r"is done without": "is left out",
-    r"is (?:said|told)": "name who does it: `X says`, `X gets`",
+    r"is (?:said|told)(?! apart)": "name who does it: `X says`, `X gets`",
     r"it would else": "otherwise",
     r"lest": "so that ... not",
     r"let go of": "release",
@@ -67,7 +67,8 @@ def of_python(path: Path) -> Iterator[tuple[int, str]]:
     with tokenize.open(path) as file:
         for token in tokenize.generate_tokens(file.readline):
             if token.type in kinds:
-                yield token.start[0], token.string
+                text = token.string
+                yield token.start[0], re.sub(r"\{[^{}]*\}", "{}", text) if re.match(r"[rR]?[fF]", text) else text
 
 
 def of_native(path: Path) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""The documentation: every code block runs, the notebook too, and the built site needs no network.
+"""The documentation: every code block runs, and the notebook too.
 
 A block runs as it stands, in its page's order, in a folder with the example corpus and its index. Only the
 server's address and the embedded model (by `instant`) are replaced. A block that cannot run says why in a
@@ -10,8 +10,6 @@ import ast
 import asyncio
 import importlib
 import inspect
-import json
-import os
 import re
 import shlex
 import shutil
@@ -157,20 +155,3 @@ def test_the_notebook_runs(examples: Path, tmp_path: Path, monkeypatch: pytest.M
 def printed(cell: dict[str, list[dict[str, str]]]) -> list[str]:
     out = [output for output in cell["outputs"] if output.get("name") == "stdout"]
     return "".join(output["text"] for output in out).splitlines()
-
-
-def test_the_site_loads_nothing_from_the_network(tmp_path: Path) -> None:
-    """Built as `make docs` does. Links that a reader may follow can lead anywhere."""
-    config = pytest.importorskip("mkdocs.config")
-    from mkdocs.commands.build import build
-
-    os.environ["NO_MKDOCS_2_WARNING"] = "1"
-    build(config.load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path), strict=True))
-    pages = list(tmp_path.rglob("*.html"))
-    assert len(pages) > 30
-    for path in pages:
-        html = path.read_text(encoding="utf-8")
-        loaded = re.findall(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"([^\"]+)", html)
-        loaded += re.findall(r"<link\b[^>]*\bhref=\"([^\"]+)", html)
-        assert [url for url in loaded if re.match(r"(https?:)?//", url)] == [], path.name
-    assert json.loads((tmp_path / "search" / "search_index.json").read_text())["docs"]

@@ -89,7 +89,7 @@ def encode_graphs(
     tree = _tree(lengths(grouped), lengths(subgraphs))
     cuts = _store_all(strings, buffer)
 
-    # A triple is told apart by its place among its document's triples, a subgraph by its first triple.
+    # A triple is distinguished by its place among its document's triples, a subgraph by its first triple.
     ordinals = np.fromiter(chain.from_iterable(subgraphs), dtype=np.int64)
     ordinal = np.full(tree.size, -1, dtype=np.int64)
     ordinal[tree.leaf] = ordinals

@@ -90,7 +90,7 @@ def build_knowledge(
     outcomes: list[tuple[str, int] | None] = []  # of each extraction: why all of it failed, if all did
 
     def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
-        """Go on with an extraction, or begin one: [why all of it failed, if all did]; empty for nothing new."""
+        """Resume an extraction, or start one: [why all of it failed, if all did]; empty for nothing new."""
         extraction = plan_extraction(folder, chunks, size, packed, passes)
         if llm is None or extraction is None:
             return []
@@ -99,7 +99,7 @@ def build_knowledge(
         return [why_all_failed(extraction)]
 
     if llm is not None:
-        if is_begun(folder):  # finished as it was begun; what is new is extracted after it
+        if is_begun(folder):  # finished as it started; new chunks are extracted after it
             outcomes += extract(())
             update_knowledge(index, embedder, chunk_tokens)
         outcomes += extract(islice(new_chunks(index, size, retry_failed), limit))
@@ -112,7 +112,7 @@ def build_knowledge(
             " `pyfast knowledge build --retry-failed` tries them again"
         )
     if waiting := extraction_results(folder).waiting:
-        _log.warning("%d chunks still wait for an LLM: `pyfast knowledge build --llm` goes on with them", waiting)
+        _log.warning("%d chunks still wait for an LLM: `pyfast knowledge build --llm` resumes", waiting)
     elif by_llm_too(store) and (unread := sum(1 for _ in new_chunks(index, size))):
         _log.warning("%d chunks were read by no LLM yet: `pyfast knowledge build --llm` has them read", unread)
     models = {extraction["fingerprint"] for extraction in store.extractions}
@@ -175,7 +175,7 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
         before = open_knowledge(index).manifest.get("chunk_tokens")
     if before is not None and tokens not in (None, before):
         raise InputError(
-            f"{index.folder}: its chunks are of {before} tokens, not {tokens}; to have all of it extracted anew,"
+            f"{index.folder}: its chunks are of {before} tokens, not {tokens}; to extract all of it again,"
             f" remove {index.folder / KNOWLEDGE}"
         )
     return before or tokens or TOKENS

@@ -14,7 +14,7 @@ from pyfast.retrieval import Index
 TOKENS = 1200
 """As MTQA's paper has it"""
 _CHARACTERS_PER_TOKEN = 4  # of English, on average: a chunk's size need not be exact
-_TITLE = 4  # a title is at most one part in so many of its chunk, whatever a document calls itself
+_TITLE = 4  # a title is at most one part in so many of its chunk, even if a document has a long one
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pyfast.sqlite_files import open_database
 FILE = "triples.sqlite"
 
 # `segment` is a segment's id in the corpus: it follows from uri and offsets, and stays when the index is built
-# anew. Ids are signed 64-bit integers to SQLite. A description belongs to its statement or mention, and so to one
+# again. Ids are signed 64-bit integers to SQLite. A description belongs to its statement or mention, and so to one
 # chunk: none can change what another one says.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS chunks (

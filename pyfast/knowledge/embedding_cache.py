@@ -21,7 +21,7 @@ def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], 
     """`embedder.encode`, but what it computes is appended to a file, and taken from there when it is asked again.
 
     A row is a text's hash, its vector, and a checksum of both and of the model. What follows a row that is
-    torn, damaged or of another model is computed anew. One process at a time.
+    torn, damaged or of another model is computed again. One process at a time.
     """
     model = blake2b(embedder.fingerprint.encode()).digest()
 

@@ -1,7 +1,7 @@
 """Extraction by an LLM: a run of the engine, one question for each chunk or a few. Chunks in, extracts out.
 
-The run's folder lies beside the snapshots, with its chunks in it, so that it can be gone on with even where the
-index was built anew meanwhile. Nothing here touches the store: what was extracted is read back from the folder.
+The run's folder lies beside the snapshots, with its chunks in it, so that it can resume even if the
+index was built again meanwhile. Nothing here touches the store: what was extracted is read back from the folder.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def is_begun(folder: Path) -> bool:
 
 
 def begun_chunk_tokens(folder: Path) -> int | None:
-    """The size of the chunks of an extraction that was begun; None where there is none."""
+    """The size of the chunks of an existing extraction; None without one."""
     tokens: int | None = recorded_value(folder, "system", "set_chunk_tokens")
     return tokens
 
@@ -89,7 +89,7 @@ def plan_extraction(
 ) -> Extraction | None:
     """What is to be extracted: the rest of an extraction that was stopped, else `chunks`; None for none.
 
-    `chunks` are not looked at where there is an extraction to go on with. `packed`: so many of them are one
+    `chunks` are ignored if there is an extraction to resume. `packed`: so many of them are one
     question as are no longer than one chunk may be. `passes`: how often each is read.
     """
     if not is_begun(folder):

@@ -112,8 +112,8 @@ async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) ->
     """The graphs of a text's parts: as many parts as the context window asks for, each under the title.
 
     The two halves of a part whose graph was cut off are asked for in its place: each has as much budget for less.
-    After the first pass, each of the others asks for what is missing; it ends early where nothing is, and what it
-    does not give in the right form is done without.
+    After the first pass, each of the others asks for what is missing; it ends early if nothing is, and a reply
+    of the wrong form is left out.
 
     Raises as `Context.generate`, `CutOffError` where a part of `_SHORTEST` characters is still cut off.
     """

@@ -1,4 +1,4 @@
-"""Facts: what is searched for in a knowledge graph. All that one entity is said to be in one relation to."""
+"""Facts: what is searched for in a knowledge graph. All entities in one relation to one entity."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class _Lead:
 
 @dataclass(slots=True)
 class _Found:
-    """A unit, as it comes to be."""
+    """A unit that is being built."""
 
     score: float
     triples: dict[int, None] = field(default_factory=dict)

@@ -66,7 +66,7 @@ class Session:
         return ids[order], self.index.passages[order]
 
     def kept(self, run: Path) -> Session:
-        """With the store in the run's folder: so it can be gone on with, whatever joins the index's."""
+        """With the store in the run's folder: so the run can resume even if the index's store changes."""
         return replace(self, store=pin_snapshot(self.store, run / KNOWLEDGE))
 
     def share_again(self, answers: Path) -> None:
@@ -80,7 +80,7 @@ class Session:
 def open_session(index: Index, model: str, run: Path | None = None) -> Session:
     """The store of an index for a run, as it was when the run began. The index stays as it is.
 
-    An index without a store gets none: what rules find is this run's alone. `run` None: the run is to begin anew.
+    An index without a store gets none: what rules find is this run's alone. `run` None: the run starts again.
 
     Raises as `Embedder` and `open_knowledge` do.
     """

@@ -3,7 +3,7 @@
 A snapshot is never changed. A change makes the next one aside, whole, with the checksums of its files; the file
 `current` then names it, in one rename. So whatever ends a process, a power cut too, the store is as it was or as
 it was to be. The snapshot before the current one stays for processes that have it open; a run keeps the one that
-it was begun with.
+it started with.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def repair(index: Index) -> None:
                     (home / str(broken)).rename(aside)
                 _log.warning("%s: going on with snapshot %d; what it lacks is extracted again", damage, number)
                 return
-        raise IndexFormatError(f"{damage}; no other snapshot is whole: remove {home} to begin anew")
+        raise IndexFormatError(f"{damage}; no other snapshot is whole: remove {home} to start again")
 
 
 def pin_snapshot(store: Knowledge, folder: Path) -> Knowledge:

@@ -1,7 +1,7 @@
 """Which triples a text supports: both ends must stand in it, in the name's own words, and be names.
 
 What a model adds of its own, or a text makes it say of what it does not mention, is dropped, and so is what begins
-with a pronoun: in a graph it would be one entity for whoever is meant. What is dropped is told, with the reason.
+with a pronoun: in a graph it would be one entity for many people. What is dropped is counted, by reason.
 """
 
 from __future__ import annotations

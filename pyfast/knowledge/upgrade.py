@@ -88,7 +88,7 @@ def _upgrade_snapshots(home: Path) -> bool:
     if current is None or versions.get(current) != VERSION["knowledge"]:
         whole = [number for number in old if _is_whole(home / str(number)) and number <= (current or number)]
         if not whole:
-            raise IndexFormatError(f"{home}: no snapshot is whole: remove the folder to begin anew")
+            raise IndexFormatError(f"{home}: no snapshot is whole: remove the folder to start again")
         if whole[-1] != current:
             _log.warning("%s is damaged: going on with snapshot %d", home, whole[-1])
         for number, version in versions.items():
@@ -121,7 +121,7 @@ def _upgrade_snapshot(old: Path, new: Path) -> None:
     aside = new.with_name(f"{new.name}.building")
     shutil.rmtree(aside, ignore_errors=True)
     link_folder(old, aside)
-    (aside / "manifest.json").unlink()  # it is to be written anew, and not into the old one's file
+    (aside / "manifest.json").unlink()  # a new one is written, not into the old one's file
     file = _FILE if version == 1 else database.FILE
     for needless in (aside / file, *aside.glob("*.hashes.npy")):
         needless.unlink()

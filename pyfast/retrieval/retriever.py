@@ -22,7 +22,7 @@ class Retriever(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Which retriever this is, and its parameters. A run begun with another one is not resumed."""
+        """Which retriever this is, and its parameters. A run resumes only with the same one."""
         ...
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:

@@ -19,9 +19,9 @@ from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool
 
 EDGES = 3
-"""That are told of a graph, at most"""
+"""Edges of a graph in the trace, at most"""
 TERMS = 5
-"""That are told of an edge, at most"""
+"""Terms of an edge in the trace, at most"""
 _DIGITS = 4
 
 Trace = dict[str, list[dict[str, Any]]]

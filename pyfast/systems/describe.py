@@ -129,7 +129,7 @@ def describe_settings(system: str | System) -> list[SettingDescription]:
 
     Example:
         >>> from pyfast.systems import describe_settings
-        >>> k = describe_settings("rag")[0]
+        >>> k = describe_settings("rag")[-1]
         >>> k.name, k.type, k.default, k.range
         ('k', 'whole number', '10', '1 to 10000')
     """

@@ -102,13 +102,13 @@ class Settings(system.Settings):
         if self.graph and not (Path(self.trained) / "encoder.json").is_file():
             raise ValueError("graph=on wants trained=FOLDER, made by `pyfast train graph-convqa`")
         if self.memory == "on":
-            embedder(self.embedder)  # a model that is missing is told of before anything is made
+            embedder(self.embedder)  # report a missing model before anything is made
         return self
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def weights(self) -> str:
-        """Which weights: a run goes on with no others."""
+        """Which weights: a run resumes with the same ones only."""
         path = Path(self.trained) / "encoder.safetensors"
         if not self.graph or not path.is_file():
             return ""

@@ -163,11 +163,13 @@ def _answer_prompt(most: int) -> Prompt[AnswerFields]:
     return Prompt(
         name="answer",
         system=(
-            "You answer questions from evidence. Reply in JSON with the field answer: only the name, number or "
-            "short phrase asked for, no sentence; a number where the question asks how many; of several all, with "
-            f"semicolons between. If the evidence does not tell, the answer is '{INSUFFICIENT}'."
+            "Answer the question from the evidence. Reply in JSON with the field answer. Give only the name, "
+            "number or short phrase that the question asks for, not a sentence. If the question asks how many, "
+            "give a number. If there are several answers, give all of them, separated by semicolons. If the "
+            f"evidence does not contain the answer, the answer is '{INSUFFICIENT}'."
         ),
-        user=f"The answer has at most {most} characters.\n\nEvidence:\n$context\n\n${{path}}Question: $question",
+        user=f"Use at most {most} characters for the answer.\n\n"
+        "Evidence:\n$context\n\n${path}Question: $question",
         answer=create_model("AnswerFields", __base__=AnswerFields, answer=(str, Field(max_length=most))),
         # A short one holds also where each character is a token, as in numbers.
         max_tokens=320 + ceil((most - _SHORT) / CHARACTERS_PER_TOKEN_OF_LISTS),

@@ -104,7 +104,7 @@ class System:
     needs_index: bool = True
     opens: Callable[[Index, Any, Path | None], Session] | None = None
     """opens(index, settings, run): what it works with beside the index, the fourth argument of `answer`; `run` is
-    the folder of a run that is perhaps gone on with"""
+    the folder of the run, perhaps a resumed one"""
     resumes: Callable[[Session, Any, Path], None] | None = None
     """resumes(session, settings, answers): called before a run goes on, with the answers that it has"""
     summary: str = ""

@@ -158,7 +158,7 @@ def test_a_damaged_snapshot_is_put_aside_by_the_next_build(
 def test_where_no_snapshot_is_whole_all_stays_as_it_is(index: Index, store: Knowledge) -> None:
     damage(store.folder / "triples.sqlite")
     before = sorted(path.name for path in store.folder.parent.rglob("*"))
-    with pytest.raises(IndexFormatError, match=rf"damaged.*remove {store.folder.parent} to begin anew"):
+    with pytest.raises(IndexFormatError, match=rf"damaged.*remove {store.folder.parent} to start again"):
         snapshots.repair(index)
     assert sorted(path.name for path in store.folder.parent.rglob("*")) == before
 

@@ -123,9 +123,9 @@ def test_what_is_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         find_embedder(str(tmp_path / "none"))
     pytest.importorskip("huggingface_hub")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelNotFoundError, match="nobody/nothing is not to be had"):
+    with pytest.raises(ModelNotFoundError, match="nobody/nothing is not available"):
         find_embedder("nobody/nothing")
-    with pytest.raises(ModelNotFoundError, match=r"nobody/all\.v1\.5 is not to be had"):
+    with pytest.raises(ModelNotFoundError, match=r"nobody/all\.v1\.5 is not available"):
         find_embedder("nobody/all.v1.5")
     pytest.importorskip("sentence_transformers")
     (tmp_path / "config.json").write_text("{}")

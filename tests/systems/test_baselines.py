@@ -32,7 +32,7 @@ def test_rag_reads_the_list_as_it_is(small: Index, k: int) -> None:
     (text,) = narrate(small, [pool], 10**6)
     assert llm.kinds == ["answer"]
     assert llm.users("answer") == [
-        f"The answer has at most 300 characters.\n\nEvidence:\n{text}\n\nQuestion: {QUESTION}"
+        f"Use at most 300 characters for the answer.\n\nEvidence:\n{text}\n\nQuestion: {QUESTION}"
     ]
     assert [piece["score"] for piece in record.evidence] == [round(score, 6) for _, score in pool]
 

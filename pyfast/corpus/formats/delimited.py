@@ -77,7 +77,7 @@ def _sniffed(sample: str) -> type[csv.Dialect] | None:
 
     try:
         found: Any = Detector().detect(sample, delimiters=_DELIMITERS)
-    except Exception:  # it is a guess: of whatever the first lines hold
+    except Exception:  # it is a guess from any first lines
         return None
     if found is None or not found.delimiter:
         return None

@@ -72,7 +72,7 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
     `reserve` batch points are left for what comes after. A policy that picks fewer than k is done with its window:
     all of it is left behind; else the window stays, refilled. So each step takes or passes k segments of the
     stream's prefix, and a policy that picks what supports the answer has all of a prefix of L segments within
-    ceil(L / k) steps (lemma 1), and halts by then (proposition 1), whatever the corpus holds behind it. These
+    ceil(L / k) steps (lemma 1), and halts by then (proposition 1), with any corpus behind it. These
     bounds do not count steps whose picks are from an expansion's front.
     """
     for t in range(1, limits.max_steps + 1):

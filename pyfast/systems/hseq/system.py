@@ -84,7 +84,7 @@ class Settings(system.Abstaining):
         default=1,
         ge=1,
         le=1000,
-        description="Minimum number of steps, whatever the score (T_min); at most `steps`.",
+        description="Minimum number of steps, at any score (T_min); at most `steps`.",
         json_schema_extra={"paper": "algorithm 1; A.3.5"},
     )
     threshold: float = Field(

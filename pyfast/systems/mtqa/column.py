@@ -16,7 +16,7 @@ from pyfast.retrieval import ScoredSegments
 
 @dataclass(slots=True)
 class Column:
-    """One column of the matrix, as it comes to be."""
+    """One column of the matrix that is being built."""
 
     units: list[KnowledgeUnit] = field(default_factory=list)
     """KU, before its nodes"""

@@ -70,7 +70,7 @@ class Settings(system.WithKnowledge):
         le=10_000,
         description="Maximum number of questions that one sub-question becomes where it refers to several answers;"
         " the trace counts what is left out. 1 is the paper's; knowledge graphs, whose questions have dozens of"
-        " answers, want more.",
+        " answers, need more.",
         json_schema_extra={"paper": "section 2.2.2"},
     )
     sufficient: bool = Field(
