@@ -5,7 +5,7 @@
 
 A slow test names its suite: `@pytest.mark.slow(suite="crashes")`. A suite is wanted if a file that it depends on
 differs from the base, and otherwise for one seed in five, so that each runs now and then whatever changes. What is
-wanted runs up to a sum of PYFAST_TEST_SECONDS, for a change first, so that no change makes a run longer than that.
+wanted runs up to a sum of PYFAST_TEST_SECONDS, what is drawn last, so that no change makes a run longer than that.
 The seed says where the list begins: no suite is always the one that is left out. What is left out is printed, with
 the command that runs it.
 
@@ -141,19 +141,21 @@ def chosen(
         seed: Draws one suite in five, and says where the list begins.
         seconds: How much the suites may cost together.
     """
-    paths = None if changed is None else sorted(changed)
     names = [name for name, suite in SUITES.items() if suite.depends]
     first = seed // ONE_IN % len(names)
-    wanted, drawn = {}, {}
+    paths = sorted(changed or ())
+    common = next((path for path in paths if path.startswith(COMMON)), None)
+    own, shared, drawn = {}, {}, {}
     for name in names[first:] + names[:first]:
-        if paths is None:
-            wanted[name] = "nothing to compare with"
-        elif touched := [path for path in paths if path.startswith((*COMMON, *SUITES[name].depends))]:
-            wanted[name] = f"{touched[0]} has changed"
+        touched = next((path for path in paths if path.startswith(SUITES[name].depends)), None)
+        if changed is None or touched:
+            own[name] = f"{touched} has changed" if touched else "nothing to compare with"
+        elif common:
+            shared[name] = f"{common} has changed"
         elif names.index(name) % ONE_IN == seed % ONE_IN:
             drawn[name] = f"drawn by seed {seed}"
     taken, left = {}, {}
-    for name, why in (wanted | drawn).items():
+    for name, why in (own | shared | drawn).items():
         if SUITES[name].seconds <= seconds:
             taken[name] = why
             seconds -= SUITES[name].seconds
@@ -204,7 +206,9 @@ def packages(source: str) -> object:
     content = tomllib.loads(source)
     project = content["project"]
     extras = {
-        name: wanted for name, wanted in project["optional-dependencies"].items() if name not in ("bench", "dev")
+        name: wanted
+        for name, wanted in project["optional-dependencies"].items()
+        if name not in ("bench", "dev", "docs")
     }
     return content["build-system"], project["requires-python"], project["dependencies"], extras
 
