@@ -58,6 +58,7 @@ lint: $(CHECKED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python docs/plain_english.py
 	$(MAKE) docs
 	$(BIN)/clang-format --dry-run --Werror $$(find csrc bindings examples tests -name '*.[ch]pp' -o -name '*.cu*')
 	$(if $(shell command -v nvcc),$(BIN)/python benchmarks/cuda_report.py > /dev/null,@echo "kernels not compiled: no nvcc")

@@ -32,7 +32,7 @@ void stoppable(double operations, const Work& work) {
         try {
             done = std::async(std::launch::async, [&] { work(&stop); });
         } catch (const std::system_error&) {
-            // No more threads to be had: this one does the work, and signals wait.
+            // No more threads available: this one does the work, and signals wait.
         }
     }
     if (!done.valid()) {

@@ -24,7 +24,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t small_pool = 512;  // one thread's work
-constexpr double most_paths = 0x1p512;   // beyond it numbers of paths want a scale
+constexpr double most_paths = 0x1p512;   // beyond it numbers of paths need a scale
 
 // What leads on from one source: nodes in the order in which they are settled, and the edges on shortest paths.
 struct ShortestPaths {
@@ -329,7 +329,7 @@ void add_dependencies(Workspace& space) {
 }
 
 // The same of one source where all edges are 1 long: breadth-first, with `to` of places in the order. False where
-// there are so many paths that their numbers want a scale; nothing is added then.
+// there are so many paths that their numbers need a scale; nothing is added then.
 bool add_hops_source(Workspace& space, std::size_t n, std::size_t source) {
     space.found.assign(n, Found{0.0, -1, 0});
     space.paths.order.resize(n + 1);  // one more than there are, as with `to`: for what nobody reads
@@ -409,7 +409,7 @@ struct Task {
     bool whole;  // all of them
 };
 
-// A small pool is one task; a larger one at most 64, whatever the number of threads.
+// A small pool is one task; a larger one at most 64, at any number of threads.
 std::vector<Task> tasks_of(const Graphs& graphs, const BetweennessOptions& options) {
     std::vector<Task> tasks;
     for (std::size_t p = 0; p < graphs.size(); ++p) {

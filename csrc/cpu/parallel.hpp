@@ -13,7 +13,7 @@
 
 namespace pyfast {
 
-// No call has more threads than this, whatever it is asked for: the machine's cores, and always 16, so that what
+// No call has more threads than this, even if it asks for more: the machine's cores, and always 16, so that what
 // is tried on a small machine is what runs on a large one.
 inline std::size_t most_threads() {
     static const std::size_t most = std::max(16U, std::thread::hardware_concurrency());
@@ -56,7 +56,7 @@ void parallel_for(std::size_t n, int threads, std::size_t grain, const Make& mak
             others.emplace_back(work);
         }
     } catch (const std::system_error&) {
-        // No more threads to be had: those that run do all of the work.
+        // No more threads available: those that run do all of the work.
     }
     work();
     for (std::thread& other : others) {

@@ -63,7 +63,7 @@ void check_columns(bool inside, const char* name, std::int32_t i, std::int64_t c
     }
 }
 
-// Puts `terms` in order, and adds up the weights of those that are there several times, in the row's order.
+// Puts `terms` in order, and adds up the weights of duplicates, in the row's order.
 template <class Weight>
 void put_in_order(std::vector<std::int32_t>& terms, const Weight* weights, std::vector<float>& out,
                   std::vector<std::uint64_t>& keys) {

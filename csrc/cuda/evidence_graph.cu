@@ -236,7 +236,7 @@ Selection selection_of(const EvidenceGraphOptions& options) {
         throw Error("weight: a function of the caller's cannot run on a GPU");
     }
     if (options.idf != Idf::corpus) {
-        throw Error("idf: 'pool' is not to be had on a GPU");
+        throw Error("idf: 'pool' is not available on a GPU");
     }
     if (!(options.threshold >= 0.0f) || std::isinf(options.threshold)) {
         throw Error("threshold: must be a finite number of at least 0");
@@ -261,7 +261,7 @@ Batch batch_of(const Pools& pools, const EvidenceGraphOptions& options, const Bo
     const Selection selection = selection_of(options);
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     if (bounds.documents < 0 || bounds.pairs < 0 || bounds.documents > most || arrays.size > most) {
-        throw Error("pool_offsets: no more than 31 bits can count are to be had on a GPU");
+        throw Error("pool_offsets: a GPU takes no more than 31 bits can count");
     }
     if (indptr.size() != pools.values.size() + 1) {
         throw Error("indptr: must hold one more number than there are nodes");

@@ -330,7 +330,7 @@ void check_sizes(const Gatv2Layer<T>& layer, std::size_t edges, std::span<const 
     }
     constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
     if (edges > most || layer.graph.indptr.size() > most) {
-        throw Error("indices: no more edges than 31 bits can count are to be had on a GPU");
+        throw Error("indices: a GPU takes no more edges than 31 bits can count");
     }
 }
 

@@ -246,7 +246,7 @@ class Engine:
 
         Args:
             questions: As in `pyfast.answer`.
-            run: The folder of the run; one that was begun is continued.
+            run: The folder of the run; if it exists, the run resumes.
             system: As in `answer`.
             settings: As in `answer`.
             outage: Minutes to wait for a model that answers nobody.

@@ -5,5 +5,18 @@ from pyfast.corpus.sequence import Corpus
 
 
 def decode(corpus: Corpus) -> list[Document]:
-    """The documents, in order, equal to those encoded: every character, row, header, link and triple."""
+    """Turn a corpus back into its documents (HSEQ, theorem 1).
+
+    Args:
+        corpus: A corpus from `encode`.
+
+    Returns:
+        The documents in order, equal to the encoded ones: every character, row, header, link and triple.
+
+    Example:
+        >>> from pyfast.corpus import KnowledgeGraph, Triple, decode, encode
+        >>> facts = KnowledgeGraph("facts", "Facts", (Triple("Titan", "orbits", "Saturn"),))
+        >>> decode(encode([facts])) == [facts]
+        True
+    """
     return [corpus.document(source) for source in range(corpus.documents)]

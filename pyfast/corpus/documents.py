@@ -30,7 +30,13 @@ NO_OUTLINE = Outline()
 
 @dataclass(frozen=True, slots=True)
 class TextDocument:
-    """A text, kept character for character. `markdown` says that headings divide it into sections."""
+    """A text, kept character for character. `markdown` says that headings divide it into sections.
+
+    Example:
+        >>> from pyfast.corpus import TextDocument
+        >>> TextDocument("titan", "Titan", "Titan is a moon of Saturn.").title
+        'Titan'
+    """
 
     uri: str
     title: str
@@ -44,6 +50,11 @@ class Table:
     """A table of strings. Rows may be shorter or longer than the header; header names may repeat or be empty.
 
     `links` are (data row, column, uri of the document the cell links to); rows and columns count from 0.
+
+    Example:
+        >>> from pyfast.corpus import Table
+        >>> Table("moons", "Moons", "", ("moon", "planet"), (("Titan", "Saturn"),)).rows[0]
+        ('Titan', 'Saturn')
     """
 
     uri: str
@@ -56,7 +67,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """One fact: head, relation, tail, and when it held, if known."""
+    """One fact: head, relation, tail, and when it held, if known.
+
+    Example:
+        >>> from pyfast.corpus import Triple
+        >>> Triple("Huygens", "discovered", "Titan", "1655").time
+        '1655'
+    """
 
     head: str
     relation: str

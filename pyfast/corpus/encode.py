@@ -26,9 +26,23 @@ _BATCH = 1 << 19  # characters: temporary arrays that stay in the cache; a longe
 
 
 def encode(documents: Iterable[Document]) -> Corpus:
-    """The corpus of these documents, in their order; `decode` is the way back.
+    """Turn documents into one sequence of segments (HSEQ, section 3.2). `decode` is the way back.
 
-    Raises InputError if two documents have the same uri, or if a string holds a lone surrogate.
+    Args:
+        documents: Texts, tables and knowledge graphs, each with its own uri.
+
+    Returns:
+        The corpus, with the documents in their order.
+
+    Raises:
+        InputError: Two documents have the same uri, or a string holds a lone surrogate.
+
+    Example:
+        >>> from pyfast.corpus import TextDocument, decode, encode
+        >>> titan = TextDocument("titan", "Titan", "Titan is a moon. It orbits Saturn.")
+        >>> corpus = encode([titan])
+        >>> decode(corpus) == [titan]
+        True
     """
     buffer = bytearray()
     segments = [schema.empty(schema.SEGMENTS)]

@@ -77,7 +77,14 @@ def _matching(pairs: tuple[Int64, Int64], key: int) -> list[int]:
 
 
 def entity_links(corpus: Corpus) -> EntityLinks:
-    """The hops of a corpus: one pass over its triples and links, without a copy of a string."""
+    """Find the links between segments that name the same entity: one pass, without a copy of a string.
+
+    Args:
+        corpus: The corpus.
+
+    Returns:
+        The links, for `Stream.neighbors` and the expansion of HSEQ.
+    """
     triplets = np.flatnonzero(corpus.level == Level.TRIPLET)
     entity, count = _entities(corpus)
     named = entity.ravel()

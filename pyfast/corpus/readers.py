@@ -84,9 +84,18 @@ def read(
             `MODULE:NAME`.
         columns: A table of more is cut into several.
 
+    Yields:
+        The documents, in the order of sources and paths.
+
     Raises:
         InputError: A source does not exist, two files would have one uri, or there is no such reader.
-        GoldError: A file holds questions or gold, even where `unread` is given.
+        GoldError: A file holds questions or gold, even if `unread` is given.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from pyfast.corpus import read
+        >>> sorted(document.title for document in read([Path("corpus/passages")]))[:2]
+        ['Apollo 11', 'Carl Sagan']
     """
     chosen = _Readers([it if isinstance(it, Reader) else _load(it) for it in readers])
     try:

@@ -15,7 +15,23 @@ PRIORITY = (Level.PARAGRAPH, Level.TABLE_ROW, Level.SENTENCE, Level.TRIPLET)
 def stream(
     corpus: Corpus, priority: Sequence[Level] = PRIORITY, tombstones: ArrayLike | None = None
 ) -> ops.Stream:
-    """The segments of these levels, best level first; see `ops.hseq_stream`."""
+    """Open the stream of a corpus, for windows of its segments.
+
+    Args:
+        corpus: The corpus.
+        priority: The levels of segments in the stream, best first.
+        tombstones: bool [segments], True for deleted ones; None: none.
+
+    Returns:
+        The stream; see `ops.hseq_stream`.
+
+    Example:
+        >>> from pyfast.corpus import TextDocument, encode, stream
+        >>> segments = stream(encode([TextDocument("titan", "Titan", "Titan is a moon. It orbits Saturn.")]))
+        >>> offsets, window = segments.window(segments.cursors(1), 8)
+        >>> len(window)
+        3
+    """
     return ops.hseq_stream(
         corpus.level, corpus.parent, corpus.subtree_end, priority=priority, tombstones=tombstones
     )

@@ -40,7 +40,20 @@ View = TextView | TableView | GraphView
 
 
 def view(corpus: Corpus, i: int) -> View:
-    """Segment `i` as its modality has it."""
+    """Look at one segment as text, as a part of a table, or as triples.
+
+    Args:
+        corpus: The corpus.
+        i: The number of a segment.
+
+    Returns:
+        A `TextView`, `TableView` or `GraphView`.
+
+    Example:
+        >>> from pyfast.corpus import TextDocument, encode, view
+        >>> type(view(encode([TextDocument("titan", "Titan", "Titan is a moon.")]), 0)).__name__
+        'TextView'
+    """
     if corpus.is_table(i):
         inside = range(i, int(corpus.subtree_end[i]))
         cells = [(int(corpus.start[k]), int(corpus.end[k])) for k in inside if corpus.level[k] == Level.TABLE_CELL]

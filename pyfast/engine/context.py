@@ -169,7 +169,7 @@ class Context:
             number: Its place in the run.
             past: The earlier turns of its conversation.
             replaced: Prompts in place of the system's.
-            on_step: Hears of each call of this question; None: whoever hears of all questions' does.
+            on_step: Called for each call of this question; None: the one for all questions.
         """
         self._runtime = runtime
         self._on_step = on_step or runtime.on_step

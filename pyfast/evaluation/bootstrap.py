@@ -15,7 +15,23 @@ def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: fl
     """A percentile bootstrap of the mean of `values`, by 2,000 draws of whole `groups`.
 
     What belongs together (the turns of one conversation) is drawn together, because its values depend on each
-    other. The same draws for the same input. Raises `ValueError` where there is no value.
+    other. The same input gives the same draws.
+
+    Args:
+        values: One number for each question.
+        groups: The group of each question.
+        level: The share of draws inside the interval.
+
+    Returns:
+        (low, high).
+
+    Raises:
+        ValueError: There is no value.
+
+    Example:
+        >>> from pyfast.evaluation import bootstrap_interval
+        >>> bootstrap_interval([1.0, 1.0, 1.0], ["a", "b", "c"])
+        (1.0, 1.0)
     """
     column = np.asarray(values, np.float64)[:, None]
     low, high = ratio_intervals(column, np.ones_like(column), groups, level)

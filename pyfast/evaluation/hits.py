@@ -29,6 +29,19 @@ def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]
     An answer that is right as it stands has rank 1. Any other is taken for that of the `entities` (those of the
     turn's evidence) whose name is nearest to it by Levenshtein distance; its rank is that of the first entity that
     is right. Ties go by their order.
+
+    Args:
+        prediction: The answer; None: there was none.
+        answers: Accepted forms of the correct answer.
+        entities: The names of the evidence's entities.
+
+    Returns:
+        H@1, H@5 and the reciprocal rank.
+
+    Example:
+        >>> from pyfast.evaluation import hits
+        >>> hits("Christian Huygens", ["Christiaan Huygens"], ["Saturn", "Christiaan Huygens"]).first
+        1.0
     """
     gold = {normalise(answer) for answer in answers} - {""}
     if prediction is None or not gold:

@@ -30,7 +30,7 @@ _VERDICTS = {"yes", "no", "noanswer"}
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of one answer, each in [0, 1]."""
+    """Exact match and F1 of one answer, each in [0, 1]."""
 
     em: float
     f1: float
@@ -49,12 +49,37 @@ NOTHING, EVERYTHING = Overlap(0.0, 0.0, 0.0), Overlap(1.0, 1.0, 1.0)
 
 
 def normalise(answer: str) -> str:
-    """Lower case, no punctuation, no articles, single blanks."""
+    """Normalise an answer as the official scripts do: lower case, no punctuation, no articles, single blanks.
+
+    Args:
+        answer: Any text.
+
+    Returns:
+        The normalised text.
+
+    Example:
+        >>> from pyfast.evaluation import normalise
+        >>> normalise("The Hague!")
+        'hague'
+    """
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, gold: str) -> float:
-    """1 where the normalised answers are equal, else 0."""
+    """Compare two answers after normalising.
+
+    Args:
+        prediction: An answer.
+        gold: The correct one.
+
+    Returns:
+        1.0 if the normalised answers are equal, otherwise 0.0.
+
+    Example:
+        >>> from pyfast.evaluation import exact_match
+        >>> exact_match("Huygens", "the Huygens"), exact_match("Huygens", "Christiaan Huygens")
+        (1.0, 0.0)
+    """
     return float(normalise(prediction) == normalise(gold))
 
 
@@ -78,7 +103,20 @@ def overlap(prediction: str, gold: str, *, verdicts_whole: bool = True, empty_is
 
 
 def f1(prediction: str, gold: str) -> float:
-    """Harmonic mean of token precision and recall; `yes` and `no` must match exactly."""
+    """Harmonic mean of token precision and recall; `yes` and `no` must match exactly.
+
+    Args:
+        prediction: An answer.
+        gold: The correct one.
+
+    Returns:
+        F1, in [0, 1].
+
+    Example:
+        >>> from pyfast.evaluation import f1
+        >>> round(f1("Huygens", "Christiaan Huygens"), 2)
+        0.67
+    """
     return overlap(prediction, gold).f1
 
 

@@ -291,6 +291,9 @@ def hseq_stream(
         order: (order, starts) of an earlier stream over the same columns, which saves making it. Columns may be
             mapped files larger than memory; they are checked where they are read.
 
+    Returns:
+        The stream. It makes cursors and their windows.
+
     Raises:
         ArrayError: A column is malformed.
 

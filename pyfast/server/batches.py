@@ -34,7 +34,7 @@ from pyfast.server.schemas import ChatRequest
 from pyfast.server.service import Service
 
 ENDPOINT = "/v1/chat/completions"
-_MANY = 100  # faults of an input that are told
+_MANY = 100  # faults of an input that are reported
 _PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers nobody
 _LOG = logging.getLogger("pyfast")
 State = Literal["validating", "failed", "in_progress", "finalizing", "completed", "cancelling", "cancelled"]
@@ -216,7 +216,7 @@ class Batches:
         if event.kind == "answered" and event.record is not None:
             counts["failed" if event.record.state == "failed" else "completed"] += 1
         elif event.kind == "started":
-            counts |= {"completed": event.done, "failed": 0}  # of earlier sessions they are told apart at the end
+            counts |= {"completed": event.done, "failed": 0}  # those of earlier sessions are separated at the end
         self._known[id] = replace(batch, request_counts=counts)
 
     def _fail(self, id: str, fault: str) -> None:

@@ -46,7 +46,7 @@ def _unicode(text: str) -> str:
 
 
 def api_error(error: Exception) -> ApiError:
-    """What a client is told of an error; an unexpected one goes to the log, and nothing of it to the client."""
+    """What a client sees of an error. An unexpected one goes to the log, and nothing of it to the client."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, InputError):

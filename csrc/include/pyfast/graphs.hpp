@@ -46,7 +46,7 @@ struct PoolEdges {
     }
 };
 
-// Throws Error where the offsets do not fit each other or the edges. O(N), whatever the number of edges.
+// Throws Error where the offsets do not fit each other or the edges. O(N), at any number of edges.
 PYFAST_API void check_graphs(const Graphs& graphs);
 
 // The graph of pool p of checked graphs. Throws Error where an index or a weight of it is malformed.

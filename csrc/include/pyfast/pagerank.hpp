@@ -29,7 +29,7 @@ struct PageRankOptions {
 // proportion to it; a pool whose numbers are all 0: uniform. A self-loop is an edge like any other.
 //
 // Power iteration in double; O(edges) a step and O(pool) memory a thread. A step shrinks what is left of the error
-// by the damping at least: with the default 118 steps are enough, whatever the graph. Gives, for each pool, the
+// by the damping at least: with the default 118 steps are enough for any graph. Gives, for each pool, the
 // steps that it took, and whether the last one changed no more than the tolerance (or than rounding does, 1e-14);
 // if not, what was reached after max_iterations is the result. Thread-safe; a pool's result depends on nothing but
 // the pool. Throws Error on malformed input, Stopped where `stop` is set.

@@ -21,7 +21,7 @@ namespace pyfast {
 // A forward index X in CSR: documents x terms, one TF-IDF weight per stored entry.
 //
 // Term ids are below `terms`; weights lie in [0, largest_weight]. Ops check this for the rows that they touch, so
-// a call costs what its pools cost, whatever the size of the corpus. Rows whose term ids are strictly increasing
+// a call costs what its pools cost, at any size of the corpus. Rows whose term ids are strictly increasing
 // are read where they lie; others are put in order as they are read, with the weights of a term that is there
 // several times added up, at some ten times the cost of reading them. Nothing is ever written to the index.
 struct Forward {
