@@ -16,6 +16,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pyfast import errors, ops, systems
     from pyfast.api.answering import answer
+    from pyfast.api.changing import (
+        add_documents,
+        compact_index,
+        delete_documents,
+        describe_index,
+        update_documents,
+    )
     from pyfast.api.comparing import compare
     from pyfast.api.converting import convert
     from pyfast.api.evaluating import evaluate
@@ -38,11 +45,15 @@ __all__ = [
     "Record",
     "Run",
     "Usage",
+    "add_documents",
     "answer",
     "build_index",
     "build_knowledge",
+    "compact_index",
     "compare",
     "convert",
+    "delete_documents",
+    "describe_index",
     "errors",
     "evaluate",
     "open_index",
@@ -50,12 +61,16 @@ __all__ = [
     "ops",
     "serve",
     "systems",
+    "update_documents",
     "verify",
 ]
 
 if not TYPE_CHECKING:  # to a type checker a name that is not above is none
     _PLACES = {
         "pyfast.api.answering": ("answer",),
+        "pyfast.api.changing": (
+            *("add_documents", "compact_index", "delete_documents", "describe_index", "update_documents"),
+        ),
         "pyfast.api.comparing": ("compare",),
         "pyfast.api.converting": ("convert",),
         "pyfast.api.evaluating": ("evaluate",),

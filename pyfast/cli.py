@@ -16,6 +16,7 @@ from pyfast.commands.answer import answer
 from pyfast.commands.ask import ask
 from pyfast.commands.check import check
 from pyfast.commands.compare import compare
+from pyfast.commands.corpus import app as corpus
 from pyfast.commands.data import app as data
 from pyfast.commands.deprecated import renamed_arguments
 from pyfast.commands.doctor import doctor
@@ -91,6 +92,7 @@ for command in (
     doctor,
 ):
     app.command()(command)
+app.add_typer(corpus, name="corpus")
 app.add_typer(train, name="train")
 app.add_typer(knowledge, name="knowledge")
 app.add_typer(data, name="data")

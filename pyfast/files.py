@@ -7,7 +7,7 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyfast.errors import InputError
@@ -108,6 +108,27 @@ def _only_here(folder: Path) -> int | None:
             except BaseException:
                 os.close(file)
                 raise
+            os.close(file)
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the right to change what is in a folder; wait while another process has it.
+
+    The kernel gives it back whatever ends the process. `on_waiting` is called where it has to wait.
+    """
+    while True:
+        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                on_waiting()
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if os.path.samestat(folder.stat(), os.fstat(file)):  # else it was replaced meanwhile
+                yield
+                return
+        finally:
             os.close(file)
 
 

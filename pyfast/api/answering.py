@@ -189,7 +189,9 @@ def job_of(
     Its folder is checked, and the questions are in it. Raises `InputError` as `answer` does.
     """
     # What is given is checked before anything is made.
-    configured = configure(system, settings, index, prompts, follow_ups)
+    configured = configure(
+        system, settings, index, prompts, follow_ups, None if run is None or restart else Path(run)
+    )
     limits = Budget.parse(budget or {})
     limits = limits.model_copy(update={"strict": True}) if strict else limits
     concurrency = at_least_one("concurrency", concurrency)

@@ -74,8 +74,12 @@ def configure(
     index: Index | str | Path | None,
     prompts: str | Path | PromptOverrides | None = None,
     follow_ups: FollowUps = "off",
+    run: Path | None = None,
 ) -> ConfiguredSystem:
-    """Configure a system and open its index. Raises `InputError` for arguments that do not fit."""
+    """Configure a system and open its index, for a `run` that goes on at the commit that it began with.
+
+    Raises `InputError` for arguments that do not fit.
+    """
     chosen = system if isinstance(system, System) else load_system(system)
     configured = chosen.configure(settings or {})
     if follow_ups not in PROMPTS:
@@ -89,5 +93,5 @@ def configure(
         replaced.check(chosen.name, made.prompts)
     if index is None and chosen.needs_index:
         raise InputError(f"{chosen.name} retrieves: give it an index (--index, or index=), made by `pyfast index`")
-    opened = None if index is None else index_of(index)
+    opened = None if index is None else index_of(index, run)
     return replace(made, replaced=replaced, index=opened)

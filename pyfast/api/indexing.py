@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 from pyfast.corpus import Document, Reader, Table, Unread, read
 from pyfast.corpus.jsonl_documents import document_of
 from pyfast.corpus.wide_tables import COLUMNS, narrow
+from pyfast.engine import recorded_value
 from pyfast.errors import InputError
 from pyfast.retrieval import Index, Retriever
 from pyfast.retrieval import build_index as build
+from pyfast.retrieval.manifest import commit_numbers
 
 Source = str | Path | Document | Mapping[str, Any]
 _LOG = logging.getLogger("pyfast")
@@ -54,19 +57,8 @@ def build_index(
         >>> index.manifest["passages"]
         1
     """
-    if columns < 2:
-        raise InputError(f"columns: expected at least 2, got {columns}")
-    unread: list[Unread] = []
-    found = _documents(documents, None if strict else unread, tuple(readers), columns)
-    try:
-        index = build(found, Path(out), overwrite)
-    finally:  # also where nothing was left to index: they are why
-        for it in unread:
-            if on_unread is None:
-                _LOG.warning("left out %s", it)
-            else:
-                on_unread(it)
-    return index
+    with documents_of(documents, readers, columns, strict, on_unread) as found:
+        return build(found, Path(out), overwrite)
 
 
 def open_index(path: str | Path, retriever: str | Callable[[Index], Retriever] = "bm25") -> Index:
@@ -93,15 +85,43 @@ def open_index(path: str | Path, retriever: str | Callable[[Index], Retriever] =
     return Index(Path(path), retriever)
 
 
-def index_of(given: Index | str | Path) -> Index:
-    """The index that a caller gave, opened if it is a folder."""
-    return Index(Path(given)) if isinstance(given, str | Path) else given
+@contextlib.contextmanager
+def documents_of(
+    given: Source | Iterable[Source],
+    readers: Iterable[Reader | str],
+    columns: int,
+    strict: bool,
+    on_unread: Callable[[Unread], object] | None,
+) -> Iterator[Iterator[Document]]:
+    """The documents of what a caller gave; at the end what could not be read is reported, or logged."""
+    if columns < 2:
+        raise InputError(f"columns: expected at least 2, got {columns}")
+    unread: list[Unread] = []
+    try:
+        yield _documents(given, None if strict else unread, tuple(readers), columns)
+    finally:  # also where nothing was left to index: they are why
+        for it in unread:
+            if on_unread is None:
+                _LOG.warning("left out %s", it)
+            else:
+                on_unread(it)
+
+
+def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
+    """The index that a caller gave, opened if it is a folder; for a run that goes on, at its commit."""
+    folder = Path(given) if isinstance(given, str | Path) else given.folder
+    commit = None if run is None else recorded_value(run, "index", "commit")
+    if commit not in commit_numbers(folder):  # of a new run; or erased: what differs is then shown
+        commit = None
+    if isinstance(given, Index):
+        return given if commit is None else given.at(commit)
+    return Index(folder, commit=commit)
 
 
 def _documents(
     given: Source | Iterable[Source], unread: list[Unread] | None, readers: tuple[Reader | str, ...], columns: int
 ) -> Iterator[Document]:
-    """The documents: neighbouring paths are read together, for their uris depend on one another."""
+    """The documents given. Neighbouring paths are read together, for their uris depend on one another."""
     paths: list[Path] = []
     number = 0
     for source in [given] if isinstance(given, str | Path | Document | Mapping) else given:

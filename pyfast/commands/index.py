@@ -2,44 +2,58 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyfast.commands.terminal import console, plain
+
+if TYPE_CHECKING:
+    from pyfast.corpus import Unread
+
+Readers = Annotated[
+    list[str] | None, typer.Option("--reader", help="A reader of another format, MODULE:NAME; repeatable.")
+]
+Columns = Annotated[
+    int, typer.Option(min=2, help="Cut a table of more columns into several; each keeps the first column.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
 
 
 def index(
     sources: Annotated[list[Path], typer.Argument(help="Files or folders; docs/formats.md has the formats.")],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that is there.")] = False,
-    reader: Annotated[
-        list[str] | None, typer.Option(help="A reader of another format, MODULE:NAME; repeatable.")
-    ] = None,
-    columns: Annotated[
-        int, typer.Option(min=2, help="Cut a table of more columns into several; each keeps the first column.")
-    ] = 64,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")] = False,
+    reader: Readers = None,
+    columns: Columns = 64,
+    strict: Strict = False,
 ) -> None:
     """Build the index of a corpus. What cannot be read is listed at the end, with the reason."""
     import pyfast
-    from pyfast.corpus import Unread
 
+    with unread_listed() as on_unread, console().status("reading and indexing"):
+        built = pyfast.build_index(
+            sources,
+            out,
+            overwrite=overwrite,
+            readers=reader or (),
+            columns=columns,
+            strict=strict,
+            on_unread=on_unread,
+        )
+    print(f"{out}: {built.corpus.documents} documents, {len(built.passages)} passages, {len(built.terms)} terms")
+
+
+@contextlib.contextmanager
+def unread_listed() -> Iterator[Callable[[Unread], None]]:
+    """Gives what is to be called with each file that was left out; lists them at the end, also after an error."""
     unread: list[Unread] = []
     try:
-        with console().status("reading and indexing"):
-            facts = pyfast.build_index(
-                sources,
-                out,
-                overwrite=overwrite,
-                readers=reader or (),
-                columns=columns,
-                strict=strict,
-                on_unread=unread.append,
-            ).manifest
+        yield unread.append
     finally:
         for it in unread:
             print(f"pyfast: left out {plain(it)}", file=sys.stderr)
-    print(f"{out}: {facts['documents']} documents, {facts['passages']} passages, {facts['terms']} terms")

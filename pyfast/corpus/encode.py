@@ -5,8 +5,10 @@ operations on one joined text, and put back into document order at the end.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 
 import numpy as np
+import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -54,7 +56,7 @@ def encode(documents: Iterable[Document]) -> Corpus:
         try:
             hashes.append(hash_uris(document.uri for document in batch))
             columns, facts = _segments(batch, hashes[-1], buffer)
-            described.append(_described(batch))
+            described.append(_described(batch, columns))
         except UnicodeEncodeError:
             raise _surrogate(batch) from None
         parent = parents(columns["level"])
@@ -126,7 +128,7 @@ def _segments(
     return {name: column[order] for name, column in joined.items()}, facts
 
 
-def _described(batch: Sequence[Document]) -> pa.RecordBatch:
+def _described(batch: Sequence[Document], columns: Columns) -> pa.RecordBatch:
     tables = [document if isinstance(document, Table) else None for document in batch]
     return schema.record(
         schema.DOCUMENTS,
@@ -137,6 +139,8 @@ def _described(batch: Sequence[Document]) -> pa.RecordBatch:
             "section": [_section(document) for document in batch],
             "header": [table.header if table else () for table in tables],
             "links": [table.links if table else () for table in tables],
+            "digest": list(map(_digest, batch)),
+            "passages": np.bincount(columns["source"], columns["passage"], len(batch)).astype(np.int64),
         },
     )
 
@@ -150,6 +154,13 @@ def _section(document: Document) -> str:
             return outline_json(document.outline)
         case KnowledgeGraph():
             return ""
+
+
+def _digest(document: Document) -> bytes:
+    try:
+        return blake2b(orjson.dumps(document), digest_size=16).digest()
+    except TypeError:  # no Unicode: another column refuses it, and says where
+        return bytes(16)
 
 
 def _kind(document: Document) -> Kind:
@@ -173,8 +184,8 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
     """The error for the first document of a batch that has no UTF-8 form."""
     for document in batch:
         try:
-            _segments([document], hash_uris([document.uri]), bytearray())
-            _described([document])
+            columns, _ = _segments([document], hash_uris([document.uri]), bytearray())
+            _described([document], columns)
         except UnicodeEncodeError as error:
             found = f"U+{ord(error.object[error.start]):04X}"
             return InputError(

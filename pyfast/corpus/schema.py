@@ -38,10 +38,11 @@ SEGMENTS = _schema(
     passage=pa.uint8(),
 )
 
-# In the format before, the last column had another name.
+# In format 2 the last column had another name.
 SEGMENTS_2 = pa.schema([*list(SEGMENTS)[:-1], SEGMENTS.field("passage").with_name("unit")])
 
-# One row per document. Header and links of tables only, empty for the others.
+# One row per document. Header and links of tables only, empty for the others. The digest is of all that is in the
+# document; `passages` is how many there are in it.
 DOCUMENTS = _schema(
     uri=pa.large_string(),
     title=pa.large_string(),
@@ -55,7 +56,12 @@ DOCUMENTS = _schema(
             nullable=False,
         )
     ),
+    digest=pa.binary(16),
+    passages=pa.int64(),
 )
+
+# Before format 4 the last two were not there.
+DOCUMENTS_3 = pa.schema(list(DOCUMENTS)[:-2])
 
 # One row per triplet segment, in the order of the sequence. `ordinal` is its place in its document. In the
 # text buffer its head, relation and tail lie side by side; the columns say where the last two start.

@@ -1,9 +1,8 @@
 """The corpus as one hierarchical sequence of segments, in memory or mapped from files."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from pyfast import ops
 from pyfast.corpus import storage
 from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple
+from pyfast.corpus.joining import digest_sum, join
 from pyfast.corpus.levels import Level
 from pyfast.corpus.outlines import metadata_at, parse_outline
 from pyfast.corpus.rendering import (
@@ -275,19 +275,21 @@ class Corpus:
         return outline
 
     def fingerprint(self) -> str:
-        """Hexadecimal digest of all that is stored: ids, content, titles, headers, links and times."""
-        strings = (self._uris, self._titles, self._sections, self._names, self._link_uris, self._times)
-        parts = [
-            *(self.ids.data, self._byte_start, self._byte_end, self._text_buffer),
-            *(self._kind, self._header_range, self._link_range, self._link_row.data, self._link_column.data),
-            *(self._ordinal, self._relation_start, self._tail_start, self._timed),
-            *(half for column in strings for half in (column.offsets, column.data)),
-        ]
-        digest = blake2b(digest_size=16)
-        for part in parts:
-            digest.update(part.nbytes.to_bytes(8, "little"))
-            digest.update(part)
-        return digest.hexdigest()
+        """Hexadecimal digest of all documents, in whatever order: the sum of their own.
+
+        A sum follows a corpus that changes: what joins it is added, what leaves it is taken off.
+        """
+        return f"{digest_sum(self.document_table):032x}"
+
+    @property
+    def document_table(self) -> pa.RecordBatch:
+        """The columns of `schema.DOCUMENTS`."""
+        return self._parts[1]
+
+    @classmethod
+    def join(cls, corpora: Sequence["Corpus"], live: Sequence[NDArray[np.bool_]]) -> "Corpus":
+        """Several corpora as one: of each the documents that are `live`, bool[documents], in their order."""
+        return cls(*join([corpus._parts for corpus in corpora], live))
 
     def save(self, folder: Path) -> None:
         """Write the corpus into a folder, made if needed; each file is written aside and then renamed."""

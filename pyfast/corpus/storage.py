@@ -17,15 +17,19 @@ from pyfast.errors import ArrayError, IndexFormatError
 from pyfast.files import written_aside
 from pyfast.ops.hseq_stream import check_subtree_ends
 
-FORMAT = "pyfast corpus 3"
-_FORMATS = {"pyfast corpus 2": schema.SEGMENTS_2, FORMAT: schema.SEGMENTS}
-"""The columns of segments in each format that can be read"""
+FORMAT = "pyfast corpus 4"
 
 _FILES = {
     "segments.arrow": schema.SEGMENTS,
     "documents.arrow": schema.DOCUMENTS,
     "triples.arrow": schema.TRIPLES,
 }
+_FORMATS = {
+    "pyfast corpus 2": {**_FILES, "segments.arrow": schema.SEGMENTS_2, "documents.arrow": schema.DOCUMENTS_3},
+    "pyfast corpus 3": {**_FILES, "documents.arrow": schema.DOCUMENTS_3},
+    FORMAT: _FILES,
+}
+"""The columns of each format that can be read"""
 _TEXT = "content.bin"
 _BLOCK = 1 << 20  # segments checked at a time, so that checking takes little memory
 
@@ -63,8 +67,7 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
         if not (folder / name).is_file():
             raise IndexFormatError(f"{folder}: not a corpus, or an incomplete one: it has no file {name}")
     segments, documents, triples = (
-        _read_batch(folder / name, _FORMATS[format_] if expected is schema.SEGMENTS else expected, format_)
-        for name, expected in _FILES.items()
+        _read_batch(folder / name, expected, format_) for name, expected in _FORMATS[format_].items()
     )
     parts = (segments, documents, triples, memoryview(pa.memory_map(str(folder / _TEXT)).read_buffer()))
     for name, batch in zip(_FILES, parts, strict=False):
@@ -72,10 +75,22 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
             raise IndexFormatError(
                 f"{folder}: {name} does not go with the other files: one is truncated or foreign"
             )
-    parts = (pa.RecordBatch.from_arrays(segments.columns, schema=schema.SEGMENTS), documents, triples, parts[3])
+    if format_ != FORMAT:
+        segments = pa.RecordBatch.from_arrays(segments.columns, schema=schema.SEGMENTS)
+        missing = [
+            pa.array([bytes(16)] * len(documents), pa.binary(16)),
+            pa.array(np.zeros(len(documents), np.int64)),
+        ]
+        documents = pa.RecordBatch.from_arrays([*documents.columns, *missing], schema=schema.DOCUMENTS)
+        parts = (segments, documents, triples, parts[3])
     if fault := _fault(parts):
         raise IndexFormatError(f"{folder}: the corpus is damaged: {fault}")
     return parts
+
+
+def read_documents(folder: Path) -> pa.RecordBatch:
+    """The columns of a corpus's documents alone. Raises IndexFormatError."""
+    return _read_batch(folder / "documents.arrow", schema.DOCUMENTS, FORMAT)
 
 
 def _sizes(parts: Parts) -> str:

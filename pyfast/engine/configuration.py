@@ -73,6 +73,7 @@ def configuration(
         manifest = index.manifest
         contents = json.dumps(manifest["files"], sort_keys=True).encode()
         described["index"] = {
+            "commit": manifest["commit"],
             "corpus": manifest["corpus"],
             "parameters": json.dumps(manifest["parameters"], sort_keys=True),
             "contents": blake2b(contents, digest_size=16).hexdigest(),

@@ -1,4 +1,4 @@
-"""BM25 over the passages of an index: `ops.bm25` over term counts that lie in its folder."""
+"""BM25 over the passages of an index: `ops.bm25` over the term counts of its parts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pyfast import ops
-from pyfast.errors import InputError
 from pyfast.ops.arrays import stack
-from pyfast.retrieval.forward_index import stop_columns, without_columns
+from pyfast.retrieval.forward_index import mapped, stop_columns, without_columns
 from pyfast.retrieval.pools import Pool, split
 from pyfast.retrieval.tokenization import term_ids
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
 
 FOLDER = "bm25"
-"""In an index"""
+"""In a part"""
 BM25_PARAMETERS: dict[str, Any] = {"method": "lucene", "k1": 1.5, "b": 0.75}
 """Parameters of BM25"""
 # The stop words of Lucene's EnglishAnalyzer.
@@ -35,22 +34,21 @@ STOP_WORDS = frozenset(
 _ARRAYS = ("indptr", "documents", "counts", "lengths")
 
 
-def save_term_counts(folder: Path, counts: csr_array, terms: Sequence[str]) -> None:
-    """Write how often each term is in each passage, by term; stop words are left out."""
-    content = without_columns(counts, stop_columns(terms, STOP_WORDS))
-    if not content.nnz:
-        raise InputError("no usable document: the sources given hold nothing but stop words")
-    by_term = ops.TermCounts.of(content)
+def term_counts(counts: csr_array, terms: Sequence[str]) -> ops.TermCounts:
+    """How often each term is in each passage, by term; stop words are left out."""
+    return ops.TermCounts.of(without_columns(counts, stop_columns(terms, STOP_WORDS)))
+
+
+def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
+    """Write the arrays, one file each."""
     folder.mkdir()
     for name in _ARRAYS:
-        np.save(folder / f"{name}.npy", getattr(by_term, name))
+        np.save(folder / f"{name}.npy", getattr(counts, name))
 
 
 def open_term_counts(folder: Path) -> ops.TermCounts:
     """The term counts in a folder, mapped."""
-    return ops.TermCounts(
-        *(np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS)
-    )
+    return ops.TermCounts(*(mapped(folder, name) for name in _ARRAYS))
 
 
 class BM25Retriever:
@@ -60,12 +58,14 @@ class BM25Retriever:
 
     def __init__(self, index: Index) -> None:
         self._vocabulary = index.vocabulary
-        self.parts = [open_term_counts(index.folder / FOLDER)]
+        self.parts = index.term_counts
+        self._place = index.place
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """The `k` best passages for each query (fewer where fewer share a word with it), best first."""
         asked = stack([term_ids(query, self._vocabulary) for query in queries], np.int32)
-        return split(*ops.bm25(self.parts, *asked, k, k1=BM25_PARAMETERS["k1"], b=BM25_PARAMETERS["b"]))
+        offsets, found, scores = ops.bm25(self.parts, *asked, k, k1=BM25_PARAMETERS["k1"], b=BM25_PARAMETERS["b"])
+        return split(offsets, found if self._place is None else self._place[found], scores)
 
 
 def open_bm25(index: Index) -> BM25Retriever:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from pyfast.ops import Cells
-from pyfast.retrieval.tokenization import term_ids
+from pyfast.ops.arrays import Int32
+from pyfast.retrieval.tokenization import tokenize
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
 """How `weigh` weighs, in scikit-learn's words"""
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+_CELLS = ("value_offsets", "term_offsets", "term_ids")
 
 
 def count_terms(texts: Iterable[str]) -> tuple[csr_array, list[str]]:
@@ -52,19 +55,21 @@ def weigh(counts: csr_array, terms: Sequence[str]) -> csr_array:
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 
     content = without_columns(counts, stop_columns(terms, ENGLISH_STOP_WORDS))
+    if not content.nnz:
+        return content.astype(np.float32)
     weights = csr_array(TfidfTransformer(sublinear_tf=True).fit_transform(content))
     return weights.astype(np.float32)
 
 
-def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], x: csr_array) -> Cells:
+def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int]) -> Cells:
     """The cell values of each passage (none for passages) as term ids, stop words left out."""
-    in_x = np.zeros(x.shape[1], dtype=bool)
-    in_x[x.indices] = True
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
     value_offsets, term_offsets = [0], [0]
     ids: list[int] = []
     for cells in rows:
         for cell in cells:
-            ids.extend(t for t in term_ids(cell, vocabulary) if in_x[t])
+            ids.extend(vocabulary[word] for word in tokenize(cell) if word not in ENGLISH_STOP_WORDS)
             term_offsets.append(len(ids))
         value_offsets.append(len(term_offsets) - 1)
     return Cells(
@@ -74,31 +79,64 @@ def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], x: 
     )
 
 
-def save_forward(folder: Path, x: csr_array, cells: Cells) -> None:
-    """Write the arrays, one file each: X, X transposed, and the cells."""
+def save_weights(folder: Path, x: csr_array) -> None:
+    """Write X and X transposed, an array a file."""
     folder.mkdir()
     for name, matrix in (("", x), ("transposed_", x.T.tocsr())):
         np.save(folder / f"{name}indptr.npy", matrix.indptr.astype(np.int64))
         np.save(folder / f"{name}indices.npy", matrix.indices.astype(np.int32))
         np.save(folder / f"{name}weights.npy", matrix.data)
-    for name in ("value_offsets", "term_offsets", "term_ids"):
+
+
+def open_weights(folder: Path, terms: int) -> tuple[csr_array, csr_array]:
+    """(X, X transposed), mapped; nothing is read before it is used."""
+
+    def matrix(name: str, columns: int) -> csr_array:
+        data, indices, indptr = (mapped(folder, f"{name}{array}") for array in ("weights", "indices", "indptr"))
+        return _csr(data, indices, indptr, columns)
+
+    x = matrix("", terms)
+    return x, matrix("transposed_", x.shape[0])
+
+
+def narrow(x: csr_array) -> csr_array:
+    """The same with ids of 32 bits and offsets of 64, as it would be opened."""
+    return _csr(x.data, x.indices.astype(np.int32), x.indptr.astype(np.int64), x.shape[1])
+
+
+def _csr(data: Any, indices: Any, indptr: Any, columns: int) -> csr_array:
+    x: Any = csr_array((len(indptr) - 1, columns), dtype=np.float32)
+    # Set one by one: given together, SciPy would copy the indices, to make them int64 as indptr is.
+    x.data, x.indices, x.indptr = data, indices, indptr
+    x.has_sorted_indices = x.has_canonical_format = True  # as built; else SciPy would read all of it to see
+    return cast(csr_array, x)
+
+
+def mapped(folder: Path, name: str) -> Any:
+    """An array of a folder, mapped."""
+    return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+
+
+def save_cells(folder: Path, cells: Cells) -> None:
+    """Write the arrays, one file each."""
+    folder.mkdir()
+    for name in _CELLS:
         np.save(folder / f"{name}.npy", getattr(cells, name))
 
 
-def open_forward(folder: Path, terms: int) -> tuple[csr_array, csr_array, Cells]:
-    """(X, X transposed, cells), mapped; nothing is read before it is used."""
+def open_cells(folder: Path) -> Cells:
+    """Map the arrays."""
+    return Cells(*(mapped(folder, name) for name in _CELLS))
 
-    def mapped(name: str) -> Any:
-        return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
 
-    def matrix(name: str, columns: int) -> Any:
-        indptr = mapped(f"{name}indptr")
-        x: Any = csr_array((len(indptr) - 1, columns), dtype=np.float32)
-        # Set one by one: given together, SciPy would copy the indices, to make them int64 as indptr is.
-        x.data, x.indices, x.indptr = mapped(f"{name}weights"), mapped(f"{name}indices"), indptr
-        x.has_sorted_indices = x.has_canonical_format = True  # as built; else SciPy would read all of it to see
-        return x
-
-    x = matrix("", terms)
-    cells = Cells(mapped("value_offsets"), mapped("term_offsets"), mapped("term_ids"))
-    return x, matrix("transposed_", x.shape[0]), cells
+def join_cells(cells: Sequence[Cells], live: Sequence[Mask], columns: Sequence[Int32]) -> Cells:
+    """Those of several parts as one: of each the passages that are live, its terms by their new columns."""
+    values, ends, ids = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+    for some, keep, column in zip(cells, live, columns, strict=True):
+        per_passage, per_value = np.diff(some.value_offsets), np.diff(some.term_offsets)
+        keep_value = np.repeat(keep, per_passage)
+        values.append(per_passage[keep])
+        ends.append(per_value[keep_value])
+        ids.append(column[some.term_ids[np.repeat(keep_value, per_value)]])
+    value_offsets, term_offsets = (np.concatenate([[0], np.cumsum(np.concatenate(it))]) for it in (values, ends))
+    return Cells(value_offsets, term_offsets, np.concatenate(ids))

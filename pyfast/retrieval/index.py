@@ -1,30 +1,34 @@
-"""The index folder: corpus, forward index and lexical index, built aside and renamed, mapped when opened."""
+"""The index folder: parts, and a manifest that names those of each commit; built aside and renamed."""
 
 from __future__ import annotations
 
-import json
+import contextlib
+import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from pyfast import ops
-from pyfast.corpus import Corpus, Document, EntityLinks, Level, encode, entity_links, stream
-from pyfast.errors import InputError
-from pyfast.files import built_aside, link_folder
-from pyfast.ops.arrays import Int64
-from pyfast.retrieval.bm25 import BM25_PARAMETERS, save_term_counts
-from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
-from pyfast.retrieval.forward_index import FORWARD, cell_terms, count_terms, open_forward, save_forward, weigh
-from pyfast.retrieval.manifest import is_index, read_manifest, write_manifest
+from pyfast.corpus import Document, EntityLinks, Level, entity_links, stream
+from pyfast.errors import IndexFormatError, InputError
+from pyfast.files import built_aside, link_folder, only_writer
+from pyfast.ops.arrays import Int32, Int64
+from pyfast.retrieval.bm25 import BM25_PARAMETERS
+from pyfast.retrieval.forward_index import FORWARD, Mask, narrow
+from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, read_manifest, write_manifest
+from pyfast.retrieval.parts import Part, columns_in, join_parts, make_part, open_part, save_part, weigh_part
 from pyfast.retrieval.pools import Pool
-from pyfast.retrieval.rendered_passages import FOLDER as RENDERED_FOLDER
-from pyfast.retrieval.rendered_passages import RenderedPassages, open_rendered, save_rendered
+from pyfast.retrieval.rendered_passages import RenderedPassages
 from pyfast.retrieval.retriever import Retriever, open_retriever
 from pyfast.retrieval.tokenization import TOKENS, term_ids
+
+_LOG = logging.getLogger("pyfast")
 
 KNOWLEDGE = "knowledge"
 """The folder in an index for what `pyfast.knowledge` learns from it; the index's manifest does not cover it"""
@@ -38,7 +42,12 @@ def build_index(documents: Iterable[Document], out: Path, overwrite: bool = Fals
     """
     out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
     _check_free(out, overwrite)
-    with built_aside(out) as aside:
+    with contextlib.ExitStack() as held:
+        if is_index(out):
+            held.enter_context(
+                only_writer(out, lambda: _LOG.warning("another process changes %s: waiting for it", out))
+            )
+        aside = held.enter_context(built_aside(out))
         _check_free(out, overwrite)  # another process may just have built it
         write_index(documents, aside)
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
@@ -55,63 +64,109 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 def write_index(documents: Iterable[Document], folder: Path) -> None:
     """Fill an empty folder. Raises `InputError` where no document has anything to retrieve."""
-    corpus = encode(documents)
-    passages = corpus.passages()
-    counts, terms = count_terms(indexed_text(corpus, i) for i in passages.tolist())
-    if not terms:
+    part = make_part(documents)
+    if not part.terms:
         raise InputError("no usable document: nothing to retrieve in the sources given")
-    corpus.save(folder / "corpus")
-    (folder / "terms.json").write_text(json.dumps(terms, ensure_ascii=False), encoding="utf-8")
-    vocabulary = {term: i for i, term in enumerate(terms)}
-    x = weigh(counts, terms)
-    rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages.tolist())
-    save_forward(folder / "forward", x, cell_terms(rows, vocabulary, x))
-    save_term_counts(folder / BM25_FOLDER, counts, terms)
-    save_rendered(folder / RENDERED_FOLDER, map(corpus.render, passages.tolist()))
-    facts = {
-        "documents": corpus.documents,
-        "segments": len(corpus),
-        "passages": len(passages),
-        "terms": len(terms),
+    if not part.counts.total_length:
+        raise InputError("no usable document: the sources given hold nothing but stop words")
+    save_part(folder / PARTS / "1", part, alone=True)
+    parts = [{"name": "1", "documents": part.corpus.documents, "deleted": None}]
+    write_manifest(folder, {"commit": 1, "next_part": 2, "parts": parts, **facts_of(part)})
+    keep_commit(folder, 1)
+
+
+def facts_of(part: Part) -> dict[str, Any]:
+    """What the manifest of an index says that is this part alone."""
+    return {
+        "documents": part.corpus.documents,
+        "passages": len(part.passages),
+        "corpus": part.corpus.fingerprint(),
+        "parameters": {"tokens": TOKENS, "forward": FORWARD, "bm25": BM25_PARAMETERS},
     }
-    parameters = {"tokens": TOKENS, "forward": FORWARD, "bm25": BM25_PARAMETERS}
-    write_manifest(folder, {**facts, "corpus": corpus.fingerprint(), "parameters": parameters})
 
 
-def indexed_text(corpus: Corpus, i: int) -> str:
-    """A passage as its words are counted: as the LLM reads it, but a passage always with its title.
-
-    Where a passage begins with its title, the title's words count twice: it is about them.
-    """
-    if corpus.level[i] == Level.PARAGRAPH:
-        return f"{corpus.title(corpus.source[i])} {corpus.content(i)}"
-    return corpus.render(i)
+def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
+    """bool[documents] of a part, as a manifest lists it: which are not deleted."""
+    if entry["deleted"] is None:
+        return np.ones(entry["documents"], bool)
+    deleted: Mask = np.load(folder / entry["deleted"], allow_pickle=False) != 0
+    if deleted.shape != (entry["documents"],):
+        raise IndexFormatError(f"{folder}: {entry['deleted']} does not go with its part; build the index again")
+    return ~deleted
 
 
 class Index:
-    """An opened index. Everything large is memory-mapped; all methods may be called from several threads."""
+    """An opened index: one commit of it, whatever others add meanwhile.
 
-    def __init__(self, folder: Path, retriever: str | Callable[[Index], Retriever] = "bm25") -> None:
-        """Open an index; `retriever` is what `search` asks.
+    Of an index that is one part, all that is large is memory-mapped; several parts, or one with deleted documents,
+    are joined in memory. All methods may be called from several threads.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        retriever: str | Callable[[Index], Retriever] = "bm25",
+        commit: int | None = None,
+    ) -> None:
+        """Open an index; `retriever` is what `search` asks, `commit` an earlier commit than the current one.
 
         Raises `IndexFormatError` for a folder that is no index, or a damaged one.
         """
         self.folder = folder
-        self.manifest = read_manifest(folder)
-        self.corpus = Corpus.open(folder / "corpus")
-        self.passages: Int64 = self.corpus.passages()
+        self._retriever = retriever
+        self.manifest, self.parts, live = _open_commit(folder, commit)
+        alone = len(self.parts) == 1 and live[0].all()
+        self.whole: Part = self.parts[0] if alone else join_parts(self.parts, live)
+        """All live documents as one part"""
+        self.corpus = self.whole.corpus
+        self.passages: Int64 = self.whole.passages
         """[passages] the segment of each passage, that is, of each row of X"""
-        self.terms: list[str] = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
+        self.terms: list[str] = self.whole.terms
         """the term of each column of X"""
         self.vocabulary: dict[str, int] = {term: i for i, term in enumerate(self.terms)}
-        self.X, self.XT, self.cells = open_forward(folder / "forward", len(self.terms))
+        self.cells = self.whole.cells
         in_table = self.corpus.level[self.passages] == Level.TABLE_ROW
         self.is_table: npt.NDArray[np.uint8] = in_table.view(np.uint8)
         """[passages] 1 for table rows"""
-        self.rendered: RenderedPassages = open_rendered(folder / RENDERED_FOLDER)
+        self.rendered: RenderedPassages = self.whole.rendered
         """the line of each passage, as the LLM reads it"""
+        self.term_counts: list[ops.TermCounts] = [self.whole.counts]
+        """what `ops.bm25` searches: the parts, with what is deleted"""
+        self.place: Int32 | None = None
+        """of each passage that it numbers, deleted ones too, the row of X; None: they are the same"""
+        if not alone:
+            kept = [part.live_passages(alive) for part, alive in zip(self.parts, live, strict=True)]
+            self.term_counts = _term_counts(self.parts, self.terms, kept)
+            self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)
         self._streams: dict[tuple[Level, ...], ops.Stream] = {}
         self.retriever = open_retriever(retriever, self) if isinstance(retriever, str) else retriever(self)
+
+    @property
+    def commit(self) -> int:
+        """The number of the commit that is open."""
+        return int(self.manifest["commit"])
+
+    def at(self, commit: int) -> Index:
+        """The same index as it was at another commit. Raises `IndexFormatError` where that was erased."""
+        return self if commit == self.commit else Index(self.folder, self._retriever, commit)
+
+    @property
+    def X(self) -> csr_array:
+        """The forward index."""
+        return self._weights[0]
+
+    @property
+    def XT(self) -> csr_array:
+        """X transposed."""
+        return self._weights[1]
+
+    @cached_property
+    def _weights(self) -> tuple[csr_array, csr_array]:
+        """Those that were stored, or where parts were joined, weighed when they are first asked for."""
+        if self.whole.weights is not None and len(self.parts) == 1:
+            return self.whole.weights
+        x, transposed = weigh_part(self.whole)
+        return narrow(x), narrow(transposed)
 
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
         """The `k` best passages for each query (fewer where fewer are found), best first. A string is one."""
@@ -146,3 +201,34 @@ class Index:
         """A passage as the LLM reads it."""
         offsets, text = self.rendered
         return text[offsets[passage] : offsets[passage + 1]].tobytes().decode()
+
+
+def _open_commit(folder: Path, commit: int | None) -> tuple[dict[str, Any], list[Part], list[Mask]]:
+    """The manifest of a commit, its parts, and which of their documents are live.
+
+    Where files go while they are opened, another process has erased earlier commits: then the new one is opened.
+    """
+    while True:
+        manifest = read_manifest(folder, commit=commit, check=False)
+        try:
+            manifest = read_manifest(folder, commit=commit)
+            parts = [open_part(folder / PARTS / entry["name"]) for entry in manifest["parts"]]
+            return manifest, parts, [live_documents(folder, entry) for entry in manifest["parts"]]
+        except (IndexFormatError, FileNotFoundError):
+            if commit is not None or read_manifest(folder, check=False) == manifest:
+                raise
+
+
+def _term_counts(parts: Sequence[Part], terms: Sequence[str], kept: Sequence[Mask]) -> list[ops.TermCounts]:
+    """The term counts of each part, by the terms of the index, and without the passages that are deleted."""
+    counted = []
+    for part, column, keep in zip(parts, columns_in(terms, parts), kept, strict=True):
+        columns = np.full(len(terms), -1, np.int32)
+        there = np.flatnonzero(column >= 0)
+        columns[column[there]] = there
+        counts = part.counts
+        deleted = None if keep.all() else (~keep).view(np.uint8)
+        counted.append(
+            ops.TermCounts(counts.indptr, counts.documents, counts.counts, counts.lengths, columns, deleted)
+        )
+    return counted

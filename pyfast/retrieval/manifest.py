@@ -6,18 +6,21 @@ The knowledge in an index is a folder of the same kind, with a manifest of its o
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from pyfast.errors import IndexFormatError
-from pyfast.files import sync_to_disk
+from pyfast.files import link_file, sync_to_disk, write_atomically
 
-VERSION = {"index": 5, "knowledge": 3}
+VERSION = {"index": 6, "knowledge": 3}
 OLDEST = {"index": 3, "knowledge": 1}
 """The first version of each format that `pyfast upgrade` converts"""
 _NAME = "manifest.json"
+PARTS, DELETED, COMMITS = "parts", "deleted", "commits"
+"""Of an index: its parts, which documents of them are deleted, and the manifest of each commit"""
 
 
 def _digest(path: Path) -> str:
@@ -77,12 +80,59 @@ def format_version(folder: Path, kind: str = "index") -> int:
     return int(_parse(folder, kind)[1]["version"])
 
 
-def read_manifest(folder: Path, kind: str = "index", version: int | None = None) -> dict[str, Any]:
+def write_commit(
+    folder: Path, before: dict[str, Any], facts: dict[str, Any], added: Iterable[Path], removed: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Make the next commit of an index the current one: by one rename, when all of it is on the disk.
+
+    Args:
+        folder: The index.
+        before: The manifest of the commit before.
+        facts: What the new one says; `commit` is its number.
+        added: New files and folders of files.
+        removed: Names of files, or beginnings of names, that belong to the new commit no longer. They stay on the
+            disk, for the commits before.
+
+    Returns:
+        The new manifest.
+    """
+    files = {name: told for name, told in before["files"].items() if not name.startswith(tuple(removed))}
+    for path in added:
+        below = [path, *path.rglob("*")] if path.is_dir() else [path]
+        for one in below:
+            if one.is_file():
+                told = {"bytes": one.stat().st_size, "blake2b": _digest(one)}
+                files[one.relative_to(folder).as_posix()] = told
+            sync_to_disk(one)
+        sync_to_disk(path.parent)
+    manifest = {
+        "format": "pyfast-index",
+        "version": VERSION["index"],
+        **facts,
+        "files": dict(sorted(files.items())),
+    }
+    text = _sealed(manifest)
+    write_atomically(folder / COMMITS / f"{facts['commit']}.json", text, durable=True)
+    write_atomically(folder / _NAME, text, durable=True)
+    return manifest
+
+
+def read_manifest(
+    folder: Path, kind: str = "index", version: int | None = None, commit: int | None = None, check: bool = True
+) -> dict[str, Any]:
     """The facts of a whole and undamaged folder, in today's format or that of `version`.
 
-    Raises `IndexFormatError` for anything else.
+    Args:
+        folder: The folder.
+        kind: `index` or `knowledge`.
+        version: The version of the format that is expected.
+        commit: Of an index, the number of an earlier commit. None: the current one.
+        check: Whether the files are compared with their checksums, and not the manifest alone.
+
+    Raises:
+        IndexFormatError: It is anything else.
     """
-    text, manifest = _parse(folder, kind)
+    text, manifest = _parse(folder, kind, _NAME if commit is None else f"{COMMITS}/{commit}.json")
     wanted = VERSION[kind] if version is None else version
     if manifest["version"] != wanted:
         index = folder if kind == "index" else folder.parent.parent
@@ -93,6 +143,8 @@ def read_manifest(folder: Path, kind: str = "index", version: int | None = None)
     manifest.pop("blake2b", None)
     if _sealed(manifest) != text:
         raise IndexFormatError(f"{folder}: {_NAME} is damaged (checksum); build the {kind} again")
+    if not check:
+        return manifest
     with ThreadPoolExecutor() as threads:  # checksums are most of what opening takes
         faults = threads.map(lambda file: _fault(folder / file[0], file[1]), manifest["files"].items())
         for name, fault in zip(manifest["files"], faults, strict=True):
@@ -101,7 +153,26 @@ def read_manifest(folder: Path, kind: str = "index", version: int | None = None)
     return manifest
 
 
-def _parse(folder: Path, kind: str) -> tuple[str, dict[str, Any]]:
+def keep_commit(folder: Path, number: int) -> None:
+    """Keep the manifest of a folder that was just filled as that of its first commit."""
+    (folder / COMMITS).mkdir()
+    link_file(folder / _NAME, folder / COMMITS / f"{number}.json")
+    sync_to_disk(folder / COMMITS)
+    sync_to_disk(folder)
+
+
+def check_file(folder: Path, manifest: dict[str, Any], name: str) -> None:
+    """Compare one file with its checksum. Raises `IndexFormatError`."""
+    if fault := _fault(folder / name, manifest["files"][name]):
+        raise IndexFormatError(f"{folder}: {name} is {fault}; build the index again")
+
+
+def commit_numbers(folder: Path) -> list[int]:
+    """The commits that are there, the oldest first."""
+    return sorted(int(path.stem) for path in (folder / COMMITS).glob("*.json") if path.stem.isdecimal())
+
+
+def _parse(folder: Path, kind: str, file: str = _NAME) -> tuple[str, dict[str, Any]]:
     """(the text of the manifest, what it says): of a version that can be read or upgraded, else unchecked."""
     make = f"index SOURCE --out {folder}" if kind == "index" else f"knowledge build {folder.parent.parent}"
     if not folder.is_dir():
@@ -109,13 +180,13 @@ def _parse(folder: Path, kind: str) -> tuple[str, dict[str, Any]]:
     if not is_index(folder):
         raise IndexFormatError(f"{folder}: not a pyfast {kind} (it has no {_NAME})")
     try:
-        text = (folder / _NAME).read_text(encoding="utf-8")
+        text = (folder / file).read_text(encoding="utf-8")
         manifest = json.loads(text)
         format_, version = manifest["format"], manifest["version"]
         if type(version) is not int:
             raise TypeError
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise IndexFormatError(f"{folder}: {_NAME} is damaged; build the {kind} again") from error
+        raise IndexFormatError(f"{folder}: {file} is damaged or missing; build the {kind} again") from error
     if format_ != f"pyfast-{kind}":
         raise IndexFormatError(f"{folder}: not a pyfast {kind}: its format is {format_!r}")
     if version > VERSION[kind]:

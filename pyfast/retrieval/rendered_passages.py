@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from pyfast.ops.arrays import Int64
+from pyfast.ops.arrays import Int64, ends
+from pyfast.retrieval.forward_index import Mask
 
 FOLDER = "rendered_passages"
 """In an index"""
@@ -16,17 +17,31 @@ RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
 """(offsets [passages + 1], UTF-8)"""
 
 
-def save_rendered(folder: Path, lines: Iterable[str]) -> None:
-    """Write the lines one after the other, and where each starts."""
+def render_passages(lines: Iterable[str]) -> RenderedPassages:
+    """The lines one after the other."""
+    encoded = [line.encode() for line in lines]
+    return ends(encoded), np.frombuffer(b"".join(encoded), np.uint8)
+
+
+def join_rendered(parts: Sequence[RenderedPassages], live: Sequence[Mask]) -> RenderedPassages:
+    """The lines of several parts as one: of each those of the passages that are live."""
+    sizes = [np.diff(offsets) for offsets, _ in parts]
+    texts = [text[np.repeat(keep, size)] for (_, text), size, keep in zip(parts, sizes, live, strict=True)]
+    kept = np.concatenate([np.empty(0, np.int64), *(size[keep] for size, keep in zip(sizes, live, strict=True))])
+    return np.concatenate([[0], np.cumsum(kept)]), np.concatenate([np.empty(0, np.uint8), *texts])
+
+
+def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
+    """Write the lines, and where each starts."""
     folder.mkdir()
-    offsets = [0]
-    with (folder / "text.bin").open("wb") as file:
-        for line in lines:
-            offsets.append(offsets[-1] + file.write(line.encode()))
-    np.save(folder / "offsets.npy", np.array(offsets, dtype=np.int64))
+    offsets, text = rendered
+    text.tofile(folder / "text.bin")
+    np.save(folder / "offsets.npy", offsets)
 
 
 def open_rendered(folder: Path) -> RenderedPassages:
     """Map the lines."""
     offsets = np.load(folder / "offsets.npy", mmap_mode="r", allow_pickle=False)
+    if not offsets[-1]:  # an empty file cannot be mapped
+        return offsets, np.empty(0, np.uint8)
     return offsets, np.memmap(folder / "text.bin", np.uint8, mode="r")

@@ -9,7 +9,7 @@ from pyfast.files import built_aside, link_file, link_folder
 from pyfast.retrieval.index import write_index
 from pyfast.retrieval.manifest import VERSION, format_version, read_manifest
 
-_CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3"}
+_CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3", 5: "pyfast corpus 3"}
 """The format of the corpus in each older format of an index"""
 
 

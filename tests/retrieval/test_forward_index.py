@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from pyfast.corpus import Table, TextDocument
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.forward_index import count_terms, weigh
-from pyfast.retrieval.index import indexed_text
+from pyfast.retrieval.parts import indexed_text
 from pyfast.retrieval.tokenization import tokenize
 
 

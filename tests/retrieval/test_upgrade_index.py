@@ -25,25 +25,31 @@ def built(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+_CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3", 5: "pyfast corpus 3"}
+
+
 def make_old(folder: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What upgrading reads of an index of an older format: its corpus, and a manifest that covers all files."""
-    if version == 3:
-        for path in (folder / "corpus").glob("*.arrow"):
-            with pa.ipc.open_file(path.read_bytes()) as reader:
-                batch = reader.get_batch(0)
-            told = {**batch.schema.metadata, b"format": b"pyfast corpus 2"}
-            fields = [field.with_name("unit") if field.name == "passage" else field for field in batch.schema]
-            batch = pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields, told))
-            with pa.ipc.new_file(path, batch.schema) as writer:
-                writer.write_batch(batch)
-    (folder / "bm25").rename(folder / "lexical")
+    (folder / "parts" / "1" / "corpus").rename(folder / "corpus")
+    for name in ("parts", "commits"):
+        shutil.rmtree(folder / name)
+    for path in (folder / "corpus").glob("*.arrow"):
+        with pa.ipc.open_file(path.read_bytes()) as reader:
+            batch = reader.get_batch(0)
+        told = {**batch.schema.metadata, b"format": _CORPORA[version].encode()}
+        batch = batch.select([name for name in batch.schema.names if name not in ("digest", "passages")])
+        names = {"passage": "unit"} if version == 3 else {}
+        fields = [field.with_name(names.get(field.name, field.name)) for field in batch.schema]
+        batch = pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields, told))
+        with pa.ipc.new_file(path, batch.schema) as writer:
+            writer.write_batch(batch)
     (folder / "manifest.json").unlink()
     with monkeypatch.context() as patch:
         patch.setitem(manifest.VERSION, "index", version)
         manifest.write_manifest(folder, {"documents": 5})
 
 
-@pytest.fixture(params=[3, 4])
+@pytest.fixture(params=[3, 4, 5])
 def old(built: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = Path(shutil.copytree(built, tmp_path / "old"))
     make_old(folder, request.param, monkeypatch)
@@ -85,23 +91,23 @@ def test_what_the_manifest_does_not_cover_comes_along(old: Path, built: Path, tm
 def test_a_link_stays_a_link(old: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(old)
     assert upgrade_index(tmp_path / "link")
-    assert (tmp_path / "link").is_symlink() and Index(tmp_path / "link").manifest["version"] == 5
+    assert (tmp_path / "link").is_symlink() and Index(tmp_path / "link").manifest["version"] == 6
 
 
 def test_opening_it_says_what_to_do(old: Path) -> None:
-    with pytest.raises(IndexFormatError, match=rf"this pyfast reads 5; `pyfast upgrade {old}`") as error:
+    with pytest.raises(IndexFormatError, match=rf"this pyfast reads 6; `pyfast upgrade {old}`") as error:
         Index(old)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("version", "told"),
-    [(2, r"too old to be upgraded; .+`pyfast index SOURCE --out .+ --overwrite`"), (6, "use a newer pyfast")],
+    [(2, r"too old to be upgraded; .+`pyfast index SOURCE --out .+ --overwrite`"), (7, "use a newer pyfast")],
 )
 def test_too_old_or_too_new_is_told(built: Path, tmp_path: Path, version: int, told: str) -> None:
     folder = Path(shutil.copytree(built, tmp_path / "index"))
     text = (folder / "manifest.json").read_text()
-    (folder / "manifest.json").write_text(text.replace('"version": 5', f'"version": {version}'))
+    (folder / "manifest.json").write_text(text.replace('"version": 6', f'"version": {version}'))
     for does in (Index, upgrade_index):
         with pytest.raises(IndexFormatError, match=told) as error:
             does(folder)

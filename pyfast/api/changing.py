@@ -1,0 +1,167 @@
+"""An index that changes: documents join it, change and leave it; see docs/changing.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from pyfast.api.indexing import Source, documents_of
+from pyfast.corpus import Reader, Unread
+from pyfast.corpus.wide_tables import COLUMNS
+from pyfast.retrieval import changing
+from pyfast.retrieval.changing import Change, IndexInfo
+
+
+def add_documents(
+    index: str | Path,
+    documents: Source | Iterable[Source],
+    *,
+    readers: Iterable[Reader | str] = (),
+    columns: int = COLUMNS,
+    strict: bool = False,
+    on_unread: Callable[[Unread], None] | None = None,
+) -> Change:
+    """Add documents to an index, in one commit: all of them, or none.
+
+    An index that is open stays at its commit. Searches then find what an index built from all
+    documents would find, with the same scores, bit for bit. While another process changes the index, this waits.
+
+    Args:
+        index: The folder of the index.
+        documents: As in `build_index`. Their uris must be new.
+        readers: As in `build_index`.
+        columns: As in `build_index`.
+        strict: As in `build_index`.
+        on_unread: As in `build_index`.
+
+    Returns:
+        The number of the new commit, and how many documents were added.
+
+    Raises:
+        InputError: A document of the same uri is there already, or a source cannot be read.
+        IndexFormatError: The folder holds no index, one of another version, or a damaged one.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> pyfast.add_documents("IDX", [{"id": "rhea", "title": "Rhea", "text": "It is one, too."}]).added
+        1
+    """
+    with documents_of(documents, readers, columns, strict, on_unread) as found:
+        return changing.add_documents(Path(index), found)
+
+
+def update_documents(
+    index: str | Path,
+    documents: Source | Iterable[Source],
+    *,
+    readers: Iterable[Reader | str] = (),
+    columns: int = COLUMNS,
+    strict: bool = False,
+    on_unread: Callable[[Unread], None] | None = None,
+) -> Change:
+    """Replace documents of an index by those with the same uri, and add those that are new; in one commit.
+
+    A document that has not changed stays where it is; one that has comes behind all others.
+
+    Args:
+        index: The folder of the index.
+        documents: As in `build_index`.
+        readers: As in `build_index`.
+        columns: As in `build_index`.
+        strict: As in `build_index`.
+        on_unread: As in `build_index`.
+
+    Returns:
+        The number of the commit, and how many documents were added, replaced, and unchanged.
+
+    Raises:
+        InputError: A source cannot be read.
+        IndexFormatError: The folder holds no index, one of another version, or a damaged one.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> pyfast.update_documents("IDX", [{**titan, "text": "It is the largest moon of Saturn."}]).replaced
+        1
+    """
+    with documents_of(documents, readers, columns, strict, on_unread) as found:
+        return changing.add_documents(Path(index), found, replace=True)
+
+
+def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
+    """Delete documents of an index, in one commit.
+
+    They are found no longer, and count no longer in any score. Their bytes stay, for earlier commits, until
+    `compact_index(..., erase=True)`.
+
+    Args:
+        index: The folder of the index.
+        uris: Which documents.
+
+    Returns:
+        The number of the new commit, and how many documents were deleted.
+
+    Raises:
+        InputError: There is no such document.
+        IndexFormatError: The folder holds no index, one of another version, or a damaged one.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan, {"id": "rhea", "text": "It is one, too."}], "IDX")
+        >>> pyfast.delete_documents("IDX", "rhea").deleted
+        1
+    """
+    return changing.delete_documents(Path(index), [uris] if isinstance(uris, str) else list(uris))
+
+
+def compact_index(index: str | Path, *, erase: bool = False) -> Change:
+    """Join all parts of an index to one, without what was deleted; then all of it is memory-mapped again.
+
+    Args:
+        index: The folder of the index.
+        erase: Remove earlier commits and what only they need: no byte of a deleted document is left in the parts.
+            Runs that began with an earlier commit cannot be resumed then. What knowledge graphs and runs hold of a
+            document is theirs: see docs/changing.md.
+
+    Returns:
+        The number of the commit.
+
+    Raises:
+        IndexFormatError: The folder holds no index, one of another version, or a damaged one.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> change = pyfast.compact_index("IDX", erase=True)
+        >>> pyfast.describe_index("IDX").commits == (change.commit,)
+        True
+    """
+    return changing.compact_index(Path(index), erase)
+
+
+def describe_index(index: str | Path) -> IndexInfo:
+    """What an index consists of: its commit, documents, parts, and bytes.
+
+    Args:
+        index: The folder of the index.
+
+    Returns:
+        Numbers, by the manifest; nothing large is read.
+
+    Raises:
+        IndexFormatError: The folder holds no index, one of another version, or a damaged one.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan], "IDX")
+        >>> info = pyfast.describe_index("IDX")
+        >>> info.documents, len(info.parts)
+        (1, 1)
+    """
+    return changing.describe_index(Path(index))

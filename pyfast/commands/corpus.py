@@ -1,0 +1,95 @@
+"""`pyfast corpus`: add, update, delete, compact, info."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyfast.commands.index import Columns, Readers, Strict, unread_listed
+from pyfast.commands.terminal import console, plain
+
+if TYPE_CHECKING:
+    from pyfast.retrieval.changing import Change
+
+app = typer.Typer(no_args_is_help=True, help="The documents of an index: add, update and delete them.")
+
+_Index = Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")]
+_Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `pyfast index`.")]
+
+
+@app.command()
+def add(
+    index: _Index, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
+) -> None:
+    """Add documents. An index that is open stays as it is."""
+    import pyfast
+
+    with unread_listed() as on_unread, console().status("reading and indexing"):
+        change = pyfast.add_documents(
+            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=on_unread
+        )
+    _tell(index, change)
+
+
+@app.command()
+def update(
+    index: _Index, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
+) -> None:
+    """Replace documents by those with the same uri, and add those that are new."""
+    import pyfast
+
+    with unread_listed() as on_unread, console().status("reading and indexing"):
+        change = pyfast.update_documents(
+            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=on_unread
+        )
+    _tell(index, change)
+
+
+@app.command()
+def delete(
+    index: _Index,
+    uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as evidence has them.")],
+) -> None:
+    """Delete documents."""
+    import pyfast
+
+    _tell(index, pyfast.delete_documents(index, uris))
+
+
+@app.command()
+def compact(
+    index: _Index,
+    erase: Annotated[
+        bool,
+        typer.Option(
+            "--erase", help="Remove earlier commits too: no byte of a deleted document stays in the parts."
+        ),
+    ] = False,
+) -> None:
+    """Join all parts to one, without what was deleted."""
+    import pyfast
+
+    with console().status("joining the parts"):
+        change = pyfast.compact_index(index, erase=erase)
+    _tell(index, change)
+
+
+@app.command()
+def info(index: _Index) -> None:
+    """Show what an index consists of."""
+    import pyfast
+
+    told = pyfast.describe_index(index)
+    deleted = sum(part.deleted for part in told.parts)
+    print(plain(f"{index}: commit {told.commit}, {len(told.commits) - 1} earlier commits"))
+    print(f"{told.documents} documents, {told.passages} passages")
+    print(f"{len(told.parts)} parts, {deleted} deleted documents in them")
+    print(f"{told.size:,} bytes, and {told.kept:,} that only earlier commits need")
+
+
+def _tell(index: Path, change: Change) -> None:
+    names = ("added", "replaced", "deleted", "unchanged")
+    counts = [f"{number} {name}" for name in names if (number := getattr(change, name))]
+    print(plain(f"{index}: {', '.join(counts) or 'no document changed'}; commit {change.commit}"))

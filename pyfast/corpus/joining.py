@@ -1,0 +1,86 @@
+"""Several corpora as one, without the documents that were deleted."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyfast.corpus import schema
+from pyfast.corpus.levels import Level
+from pyfast.corpus.storage import Parts
+
+Mask = NDArray[np.bool_]
+_LANES = 1 << 64
+
+
+def digest_sum(documents: pa.RecordBatch, chosen: Mask | None = None) -> int:
+    """The sum of documents' digests: as two numbers of 64 bits, each of which wraps around."""
+    digests = np.frombuffer(documents.column("digest").buffers()[1] or b"", "<u8").reshape(-1, 2)[: len(documents)]
+    low, high = (digests if chosen is None else digests[chosen]).sum(axis=0, dtype=np.uint64).tolist()
+    return int(high) * _LANES + int(low)
+
+
+def add_sums(a: int, b: int, sign: int = 1) -> int:
+    """The sum, or with `sign` -1 the difference, of two `digest_sum`s."""
+    low, high = (a + sign * b) % _LANES, (a // _LANES + sign * (b // _LANES)) % _LANES
+    return high * _LANES + low
+
+
+def join(corpora: Sequence[Parts], live: Sequence[Mask]) -> Parts:
+    """Of each corpus the documents that are live, in their order; segments, bytes and triples are moved up."""
+    segments = [schema.empty(schema.SEGMENTS)]
+    documents = [schema.empty(schema.DOCUMENTS)]
+    triples = [schema.empty(schema.TRIPLES)]
+    content: list[memoryview] = []
+    segments_before = documents_before = bytes_before = 0
+    for (some, described, facts, buffer), keep in zip(corpora, live, strict=True):
+        column = {field.name: some.column(field.name).to_numpy() for field in schema.SEGMENTS}
+        kept = keep[column["source"]]
+        place = np.concatenate([[0], np.cumsum(kept)]) + segments_before
+        number = np.cumsum(keep) - 1 + documents_before
+
+        # A document's bytes lie together; it keeps their order, whatever lay between documents before.
+        roots = np.flatnonzero(column["parent"] < 0)[keep]
+        starts, ends = column["byte_start"][roots], column["byte_end"][roots]
+        moved = np.zeros(len(keep), np.int64)
+        moved[keep] = np.concatenate([[0], np.cumsum(ends - starts)])[:-1] + bytes_before - starts
+        content += _runs(buffer, starts, ends)
+        bytes_before += int((ends - starts).sum())
+
+        shift = moved[column["source"]]
+        triplets = np.flatnonzero(column["level"] == Level.TRIPLET)
+        stays = kept[triplets]
+        told = facts.filter(pa.array(stays))
+        shifts = shift[triplets[stays]]
+        triples.append(
+            schema.record(
+                schema.TRIPLES,
+                {
+                    **{field.name: told.column(field.name) for field in schema.TRIPLES},
+                    "relation_start": told.column("relation_start").to_numpy() + shifts,
+                    "tail_start": told.column("tail_start").to_numpy() + shifts,
+                },
+            )
+        )
+        parent = column["parent"]
+        column["parent"] = np.where(parent < 0, -1, place[parent])
+        column["subtree_end"] = place[column["subtree_end"]]
+        column["source"] = number[column["source"]].astype(np.int32)
+        column["byte_start"] = column["byte_start"] + shift
+        column["byte_end"] = column["byte_end"] + shift
+        segments.append(schema.record(schema.SEGMENTS, {name: values[kept] for name, values in column.items()}))
+        documents.append(described.filter(pa.array(keep)))
+        segments_before += int(np.count_nonzero(kept))
+        documents_before += int(np.count_nonzero(keep))
+    buffer = memoryview(b"".join(content))
+    return schema.join(segments), schema.join(documents), schema.join(triples), buffer
+
+
+def _runs(buffer: memoryview, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[memoryview]:
+    """The stretches of these documents, those that follow each other as one."""
+    if not starts.size:
+        return []
+    cuts = [0, *(np.flatnonzero(ends[:-1] != starts[1:]) + 1).tolist(), len(starts)]
+    return [buffer[int(starts[a]) : int(ends[b - 1])] for a, b in pairwise(cuts)]

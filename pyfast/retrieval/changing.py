@@ -1,0 +1,337 @@
+"""An index that changes: documents join it and leave it, by commits: all of a change, or nothing.
+
+A commit is a manifest: which parts, and which of their documents are deleted. Parts never change; one writer works
+at a time, and readers keep the commit that they opened. Earlier commits stay until they are erased.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyfast.corpus import Document, storage
+from pyfast.corpus.joining import add_sums, digest_sum
+from pyfast.errors import InputError
+from pyfast.files import only_writer
+from pyfast.retrieval.forward_index import Mask
+from pyfast.retrieval.index import live_documents
+from pyfast.retrieval.manifest import (
+    COMMITS,
+    DELETED,
+    PARTS,
+    check_file,
+    commit_numbers,
+    read_manifest,
+    write_commit,
+)
+from pyfast.retrieval.parts import Part, join_parts, make_part, open_part, save_part
+
+_TIER = 8
+"""Parts of one tier stay apart up to this number; a part of the next tier has so many times the documents."""
+_SMALLEST = 512
+"""Documents of a part of the lowest tier, at most"""
+_LOG = logging.getLogger("pyfast")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one call has changed."""
+
+    commit: int
+    """The number of the commit that the index has now"""
+    added: int = 0
+    """Documents that are new"""
+    replaced: int = 0
+    """Documents that were there with other contents"""
+    deleted: int = 0
+    """Documents that are gone"""
+    unchanged: int = 0
+    """Documents that were there already, just so"""
+
+
+@dataclass(frozen=True, slots=True)
+class PartInfo:
+    """A part of an index."""
+
+    name: str
+    documents: int
+    """With those that are deleted"""
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """What an index consists of."""
+
+    commit: int
+    documents: int
+    passages: int
+    parts: tuple[PartInfo, ...]
+    size: int
+    """Bytes of the current commit"""
+    kept: int
+    """Bytes of files that only earlier commits need"""
+    commits: tuple[int, ...]
+    """That can be opened"""
+
+
+def describe_index(folder: Path) -> IndexInfo:
+    """What an index consists of, by its manifest. Raises `IndexFormatError`."""
+    manifest = read_manifest(folder, check=False)
+    parts = tuple(
+        PartInfo(entry["name"], entry["documents"], int(np.count_nonzero(~live_documents(folder, entry))))
+        for entry in manifest["parts"]
+    )
+    below = (path for top in (PARTS, DELETED) for path in (folder / top).rglob("*"))
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in below if path.is_file()}
+    size = sum(told["bytes"] for told in manifest["files"].values())
+    kept = sum(size for name, size in sizes.items() if name not in manifest["files"])
+    numbers = tuple(commit_numbers(folder))
+    return IndexInfo(manifest["commit"], manifest["documents"], manifest["passages"], parts, size, kept, numbers)
+
+
+def add_documents(folder: Path, documents: Iterable[Document], replace: bool = False) -> Change:
+    """Add documents behind the others, in one commit.
+
+    Args:
+        folder: The index.
+        documents: The documents.
+        replace: Whether a document with the uri of one that is there takes its place: that is deleted, and the new
+            one comes last. One that is the same in all stays where it is.
+
+    Raises:
+        InputError: A document of that uri is there, and `replace` is not set; or as `build_index`.
+        IndexFormatError: The folder is no index, or damaged.
+    """
+    part = make_part(documents)
+    with _writing(folder) as writer:
+        uris = part.corpus.document_table.column("uri")
+        found = writer.find(uris)
+        if found and not replace:
+            raise InputError(f"{folder}: holds a document {next(iter(found))!r} already; update replaces it")
+        digests = dict(zip(uris.to_pylist(), part.corpus.document_table.column("digest").to_pylist(), strict=True))
+        same = {uri for uri, place in found.items() if writer.digest(place) == digests[uri]}
+        if same:
+            keep = np.fromiter((uri not in same for uri in digests), bool, len(digests))
+            part = join_parts([part], [keep])
+        writer.delete([place for uri, place in found.items() if uri not in same])
+        if part.corpus.documents:
+            writer.add(part)
+            writer.merge_full_tiers()
+        replaced = len(found) - len(same)
+        return writer.commit(added=len(digests) - len(found), replaced=replaced, unchanged=len(same))
+
+
+def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
+    """Delete documents, in one commit. They are found no longer; their bytes stay until `compact` erases them.
+
+    Raises:
+        InputError: There is no document of one of these uris.
+        IndexFormatError: The folder is no index, or damaged.
+    """
+    with _writing(folder) as writer:
+        found = writer.find(pa.array(list(uris), pa.large_string()))
+        for uri in uris:
+            if uri not in found:
+                raise InputError(f"{folder}: has no document {uri!r}")
+        writer.delete(list(found.values()))
+        return writer.commit(deleted=len(found))
+
+
+def compact_index(folder: Path, erase: bool = False) -> Change:
+    """Join all parts to one, without what is deleted.
+
+    Args:
+        folder: The index.
+        erase: Whether earlier commits, and what only they need, are removed too: then no byte of a deleted
+            document is left in the parts. Processes that have an earlier commit open keep it.
+
+    Raises:
+        IndexFormatError: The folder is no index, or damaged.
+    """
+    with _writing(folder) as writer:
+        if not writer.is_compact:
+            writer.merge()
+        change = writer.commit()
+        if erase:
+            _erase(folder, change.commit)
+        return change
+
+
+def _erase(folder: Path, commit: int) -> None:
+    names = read_manifest(folder, check=False)["files"]
+    needed = {"/".join(name.split("/")[:2]) for name in names}
+    for number in commit_numbers(folder):
+        if number != commit:
+            (folder / COMMITS / f"{number}.json").unlink()
+    for path in (path for top in (PARTS, DELETED) for path in (folder / top).glob("*")):
+        if path.relative_to(folder).as_posix() not in needed:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+_Place = tuple[int, int]
+"""Which part of a commit, and which document of it"""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A part of the next commit."""
+
+    documents: int
+    live: Mask
+    name: str = ""
+    """In the folder; empty: to be written"""
+    deleted: str | None = None
+    """The file that says which documents are deleted"""
+    part: Part | None = None
+    """Where it is open already"""
+    changed: bool = False
+    """Whether documents of it were deleted since that file was written"""
+
+
+class _Writer:
+    """The next commit. Nothing is written before `commit`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._before = read_manifest(folder, check=False)
+        self._facts = {name: self._before[name] for name in ("documents", "passages", "corpus", "parameters")}
+        self._tables: dict[str, pa.RecordBatch] = {}
+        self._parts: list[_Entry] = []
+        for told in self._before["parts"]:
+            if told["deleted"] is not None:
+                check_file(folder, self._before, told["deleted"])
+            live = live_documents(folder, told)
+            self._parts.append(_Entry(told["documents"], live, told["name"], told["deleted"]))
+        for path in (folder / PARTS).iterdir():  # of a writer that was killed
+            if int(path.name) >= self._before["next_part"]:
+                shutil.rmtree(path)
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether it is one part, with nothing deleted."""
+        return len(self._parts) == 1 and bool(self._parts[0].live.all())
+
+    def _documents(self, entry: _Entry) -> pa.RecordBatch:
+        if entry.part is not None:
+            return entry.part.corpus.document_table
+        if entry.name not in self._tables:
+            check_file(self._folder, self._before, f"{PARTS}/{entry.name}/corpus/documents.arrow")
+            self._tables[entry.name] = storage.read_documents(self._folder / PARTS / entry.name / "corpus")
+        return self._tables[entry.name]
+
+    def find(self, uris: pa.Array) -> dict[str, _Place]:
+        """Where the documents of these uris are; those that there are not, or not any more, are left out."""
+        found: dict[str, _Place] = {}
+        for number, entry in enumerate(self._parts):
+            column = self._documents(entry).column("uri")
+            hits = pc.is_in(column, value_set=uris).to_numpy(zero_copy_only=False)
+            for document in np.flatnonzero(hits & entry.live).tolist():
+                found[column[document].as_py()] = number, document
+        return found
+
+    def digest(self, place: _Place) -> bytes:
+        """That of a document."""
+        found: bytes = self._documents(self._parts[place[0]]).column("digest")[place[1]].as_py()
+        return found
+
+    def delete(self, places: Sequence[_Place]) -> None:
+        """Mark documents as deleted."""
+        for number in sorted({number for number, _ in places}):
+            entry = self._parts[number]
+            chosen = np.zeros(entry.documents, bool)
+            chosen[[document for which, document in places if which == number]] = True
+            entry.live &= ~chosen
+            entry.changed = True
+            table = self._documents(entry)
+            self._count(-1, int(chosen.sum()), int(table.column("passages").to_numpy()[chosen].sum()))
+            self._sum(digest_sum(table, chosen), -1)
+
+    def add(self, part: Part) -> None:
+        """A new part, behind the others."""
+        self._parts.append(_Entry(part.corpus.documents, np.ones(part.corpus.documents, bool), part=part))
+        self._count(1, part.corpus.documents, len(part.passages))
+        self._sum(digest_sum(part.corpus.document_table), 1)
+
+    def _count(self, sign: int, documents: int, passages: int) -> None:
+        self._facts["documents"] += sign * documents
+        self._facts["passages"] += sign * passages
+
+    def _sum(self, digests: int, sign: int) -> None:
+        self._facts["corpus"] = f"{add_sums(int(self._facts['corpus'], 16), digests, sign):032x}"
+
+    def merge(self, first: int = 0) -> None:
+        """Join the parts from `first` on to one, without what is deleted."""
+        joined = join_parts(
+            [self._open(entry) for entry in self._parts[first:]], [e.live for e in self._parts[first:]]
+        )
+        live = np.ones(joined.corpus.documents, bool)
+        self._parts[first:] = [_Entry(joined.corpus.documents, live, part=joined)]
+
+    def _open(self, entry: _Entry) -> Part:
+        if entry.part is None:
+            for name in self._before["files"]:
+                if name.startswith(f"{PARTS}/{entry.name}/"):
+                    check_file(self._folder, self._before, name)
+            entry.part = open_part(self._folder / PARTS / entry.name)
+        return entry.part
+
+    def merge_full_tiers(self) -> None:
+        """Where more than eight parts at the end are of one tier or lower ones, join them."""
+        tier = 0
+        while tier <= max(map(_tier, self._parts)):
+            run = 0
+            while run < len(self._parts) and _tier(self._parts[-1 - run]) <= tier:
+                run += 1
+            if run > _TIER:
+                self.merge(len(self._parts) - run)
+            tier += 1
+
+    def commit(self, **counts: int) -> Change:
+        """Write what is new and make it the current commit; where nothing has changed, the current one stays."""
+        before, number, next_part = self._before, self._before["commit"] + 1, self._before["next_part"]
+        added: list[Path] = []
+        for entry in self._parts:
+            if not entry.name and entry.part is not None:
+                entry.name = str(next_part)
+                next_part += 1
+                added.append(self._folder / PARTS / entry.name)
+                save_part(added[-1], entry.part, alone=len(self._parts) == 1)
+            if entry.changed:
+                entry.deleted = f"{DELETED}/{entry.name}-{number}.npy"
+                added.append(self._folder / entry.deleted)
+                added[-1].parent.mkdir(exist_ok=True)
+                np.save(added[-1], (~entry.live).view(np.uint8))
+        parts = [{"name": e.name, "documents": e.documents, "deleted": e.deleted} for e in self._parts]
+        if parts == before["parts"]:
+            return Change(before["commit"], **counts)
+        gone = [told for told in before["parts"] if told not in parts]
+        names = {e.name for e in self._parts}
+        removed = [f"{PARTS}/{told['name']}/" for told in gone if told["name"] not in names]
+        removed += [told["deleted"] for told in gone if told["deleted"] is not None]
+        facts = {"commit": number, "next_part": next_part, "parts": parts, **self._facts}
+        write_commit(self._folder, before, facts, added, removed)
+        return Change(number, **counts)
+
+
+def _tier(entry: _Entry) -> int:
+    documents = max(int(np.count_nonzero(entry.live)), 1)
+    return max(0, math.ceil(math.log(documents / _SMALLEST, _TIER)))
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[_Writer]:
+    """The next commit of an index. While another process writes, this one waits."""
+    folder = folder.resolve()
+    read_manifest(folder, check=False)  # what is no index is refused
+    with only_writer(folder, lambda: _LOG.warning("another process changes %s: waiting for it", folder)):
+        yield _Writer(folder)

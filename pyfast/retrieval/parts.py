@@ -1,0 +1,165 @@
+"""Parts: what an index is made of. A part is written once and never changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array, vstack
+
+from pyfast import ops
+from pyfast.corpus import Corpus, Document, Level, encode
+from pyfast.ops.arrays import Int32, Int64
+from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
+from pyfast.retrieval.bm25 import STOP_WORDS, open_term_counts, save_term_counts, term_counts
+from pyfast.retrieval.forward_index import (
+    Mask,
+    cell_terms,
+    count_terms,
+    join_cells,
+    open_cells,
+    open_weights,
+    save_cells,
+    save_weights,
+    weigh,
+)
+from pyfast.retrieval.rendered_passages import FOLDER as RENDERED_FOLDER
+from pyfast.retrieval.rendered_passages import (
+    RenderedPassages,
+    join_rendered,
+    open_rendered,
+    render_passages,
+    save_rendered,
+)
+
+_CELLS, _WEIGHTS, _TERMS = "cells", "forward", "terms.json"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some documents, and what searching them takes. Nothing in it depends on the other parts, but its weights."""
+
+    corpus: Corpus
+    passages: Int64 = field(init=False)
+    """[passages] the segment of each"""
+    terms: list[str]
+    """Sorted; the term of each column"""
+    counts: ops.TermCounts
+    cells: ops.Cells
+    rendered: RenderedPassages
+    """The line of each passage, as the LLM reads it"""
+    weights: tuple[csr_array, csr_array] | None = None
+    """X, and X transposed, where this part is all of an index"""
+
+    def __post_init__(self) -> None:
+        """Look up the passages."""
+        object.__setattr__(self, "passages", self.corpus.passages())
+
+    def live_passages(self, live: Mask) -> Mask:
+        """Which passages are in documents that are live."""
+        kept: Mask = live[self.corpus.source[self.passages]]
+        return kept
+
+
+def make_part(documents: Iterable[Document]) -> Part:
+    """The part of these documents, in memory."""
+    corpus = encode(documents)
+    passages = corpus.passages().tolist()
+    counted, terms = count_terms(indexed_text(corpus, i) for i in passages)
+    vocabulary = {term: i for i, term in enumerate(terms)}
+    rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages)
+    counts = counted if terms else csr_array(np.empty((len(passages), 0), np.float32))  # that has a row for each
+    return Part(
+        corpus,
+        terms,
+        term_counts(counts, terms),
+        cell_terms(rows, vocabulary),
+        render_passages(map(corpus.render, passages)),
+    )
+
+
+def indexed_text(corpus: Corpus, i: int) -> str:
+    """A passage as its words are counted: as the LLM reads it, but a passage always with its title.
+
+    Where a passage begins with its title, the title's words count twice: it is about them.
+    """
+    if corpus.level[i] == Level.PARAGRAPH:
+        return f"{corpus.title(corpus.source[i])} {corpus.content(i)}"
+    return corpus.render(i)
+
+
+def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
+    """Several parts as one: of each the documents that are live, in their order."""
+    kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
+    matrices = [_by_passage(part)[keep] for part, keep in zip(parts, kept, strict=True)]
+    used = [
+        (np.bincount(matrix.indices, minlength=len(part.terms)) > 0).tolist()
+        for part, matrix in zip(parts, matrices, strict=True)
+    ]
+    terms = sorted(
+        set(
+            chain.from_iterable(
+                (term for term, is_used in zip(part.terms, some, strict=True) if is_used or term in STOP_WORDS)
+                for part, some in zip(parts, used, strict=True)
+            )
+        )
+    )
+    columns = columns_in(terms, parts)
+    for matrix, column in zip(matrices, columns, strict=True):
+        matrix.indices = column[matrix.indices]
+    shaped = [csr_array((m.data, m.indices, m.indptr), shape=(m.shape[0], len(terms))) for m in matrices]
+    return Part(
+        Corpus.join([part.corpus for part in parts], live),
+        terms,
+        ops.TermCounts.of(csr_array(vstack(shaped, format="csr"))),
+        join_cells([part.cells for part in parts], kept, columns),
+        join_rendered([part.rendered for part in parts], kept),
+    )
+
+
+def columns_in(terms: Sequence[str], parts: Sequence[Part]) -> list[Int32]:
+    """For each part, the place of each of its terms among `terms`; -1: it is none of them."""
+    place = {term: i for i, term in enumerate(terms)}
+    return [np.fromiter((place.get(term, -1) for term in part.terms), np.int32, len(part.terms)) for part in parts]
+
+
+def _by_passage(part: Part) -> csr_array:
+    """The counts of a part, passages x its terms, rows sorted."""
+    counts = part.counts
+    shape = (len(part.passages), len(part.terms))
+    return csr_array(csc_array((counts.counts, counts.documents, counts.indptr), shape=shape).tocsr())
+
+
+def weigh_part(part: Part) -> tuple[csr_array, csr_array]:
+    """X, and X transposed, of a part that is all of an index."""
+    x = weigh(_by_passage(part).astype(np.float32), part.terms)
+    return x, x.T.tocsr()
+
+
+def save_part(folder: Path, part: Part, alone: bool) -> None:
+    """Write a part into a new folder; with its weights where it is all of an index."""
+    folder.mkdir(parents=True)
+    part.corpus.save(folder / "corpus")
+    (folder / _TERMS).write_text(json.dumps(part.terms, ensure_ascii=False), encoding="utf-8")
+    save_term_counts(folder / BM25_FOLDER, part.counts)
+    save_cells(folder / _CELLS, part.cells)
+    save_rendered(folder / RENDERED_FOLDER, part.rendered)
+    if alone:
+        save_weights(folder / _WEIGHTS, weigh_part(part)[0])
+
+
+def open_part(folder: Path) -> Part:
+    """Map a part."""
+    terms = json.loads((folder / _TERMS).read_text(encoding="utf-8"))
+    return Part(
+        Corpus.open(folder / "corpus"),
+        terms,
+        open_term_counts(folder / BM25_FOLDER),
+        open_cells(folder / _CELLS),
+        open_rendered(folder / RENDERED_FOLDER),
+        open_weights(folder / _WEIGHTS, len(terms)) if (folder / _WEIGHTS).is_dir() else None,
+    )
