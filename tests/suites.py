@@ -59,8 +59,8 @@ SUITES: Mapping[str, Suite] = {
     # The kernels, executed without a GPU: with sanitizers, by the interpreter, with planted faults.
     "address": Suite(60, KERNELS),
     "thread": Suite(100, KERNELS),
-    "interpreter": Suite(150, KERNELS),
-    "plants": Suite(250, KERNELS),
+    "interpreter": Suite(100, KERNELS),
+    "plants": Suite(200, KERNELS),
     "bindings": Suite(
         80,
         (
@@ -70,7 +70,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Runs that are killed, starved and damaged; and what they take of memory.
     "crashes": Suite(
-        300,
+        330,
         (
             *(*PACKAGES, *PROCESSES, "pyfast/llm/llamacpp.py", "pyfast/llm/openai.py", "pyfast/llm/protocol.py"),
             *("pyfast/llm/rate_limit.py", "pyfast/systems/n2n", "tests/engine/", "tests/hostile_server.py"),
@@ -101,7 +101,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Training, and whole ways with models.
     "models": Suite(
-        400,
+        550,
         (
             *(*PACKAGES, "pyfast/training/", "pyfast/conversation/", "pyfast/systems/", "pyfast/nn.py"),
             *("pyfast/llm/llamacpp.py", "pyfast/llm/protocol.py", "pyfast/llm/transformers.py"),
