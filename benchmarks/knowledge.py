@@ -4,6 +4,7 @@
     python benchmarks/knowledge.py musique FOLDER --limit 60 # the passages around 60 questions
     python benchmarks/knowledge.py units FOLDER --limit 60   # the same passages, for MTQA's knowledge units
     python benchmarks/knowledge.py update FOLDER             # what a change costs, in processor time
+    python benchmarks/knowledge.py sufficient --llm embedded # subqrag's `sufficient`, on and off
 
 metaqa: the gold paths are followed by reading facts (tests/gold_paths.py): how many answer sets are found; how
 many searches a second, beside encoding all facts for each sub-question. musique: the published decompositions: how
@@ -11,6 +12,8 @@ many of the gold passages the graph memory rests on, beside BM25's first as many
 a second, with vectors of words in place of a model's, beside plain Python (plain_units.py), whose results are
 compared first; its FOLDER is another one. update: metaqa's store with vectors of words is built, then a triple
 added; and 20,000 statements that a run shares are searched, beside a look at each; its FOLDER is a new one.
+sufficient: questions made of 2WikiMultiHopQA's triples, with five triples of which one tells, or none: how often a
+model gives that answer, or none.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -35,8 +39,10 @@ from gold_paths import FollowsDecompositions, FollowsGoldPaths, closure
 from plain_units import PlainUnits
 from word_vectors import WordVectors
 
+from pyfast.api.models import started
 from pyfast.corpus import TextDocument, read
-from pyfast.engine import Question, answer_all
+from pyfast.engine import Answer, Context, Question, answer_all
+from pyfast.errors import AnswerError
 from pyfast.knowledge import (
     Extract,
     Keywords,
@@ -53,11 +59,13 @@ from pyfast.knowledge.extracts import LEARNED
 from pyfast.knowledge.fact_retrieval import retrieve_facts
 from pyfast.knowledge.learned import Learned, encode_statements
 from pyfast.knowledge.names import is_named_in, name_key
-from pyfast.llm import FullLLM
+from pyfast.llm import FullLLM, open_llm
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.systems import load_system
 from pyfast.systems.mtqa.settings import Settings as MtqaSettings
+from pyfast.systems.prompts import answers_in
+from pyfast.systems.subqrag.prompts import FROM_FACTS, JUDGE_FACTS
 
 DATA = Path(os.environ.get("PYFAST_DATA") or Path(__file__).parents[2] / "shared/data")
 app = typer.Typer()
@@ -173,6 +181,45 @@ def update(folder: _Folder, shared: int = 20_000) -> None:
             for i, one in enumerate(facts)
         )
     print(f"the peer, a look at each: {1000 * (process_time() - begun) / 4:.0f} ms")
+
+
+@app.command()
+def sufficient(llm: str = "embedded", limit: int = 20) -> None:
+    """What a model answers from facts that tell and from facts that do not, asked first whether they do or not."""
+    lines = (DATA / "2wiki/questions.jsonl").read_text().splitlines()
+    known = sorted({tuple(triple) for line in lines for triple in json.loads(line).get("evidences") or ()})
+    right: dict[tuple[str, bool], list[bool]] = defaultdict(list)
+
+    async def ask(question: Question, ctx: Context) -> Answer:
+        number, _, prompt = question.id.partition("-")
+        head, relation, tail = known[int(number)]
+        others, drawn = [triple for triple in known if triple[0] != head], random.Random(number)
+        for tells in (True, False):
+            facts = drawn.sample(others, 5 - tells) + [(head, relation, tail)] * tells
+            drawn.shuffle(facts)
+            listed = "\n".join(f"{i}. {' | '.join(fact)}" for i, fact in enumerate(facts, start=1))
+            chosen = JUDGE_FACTS if prompt == "on" else FROM_FACTS
+            try:
+                reply = await ctx.generate(chosen, facts=listed, question=question.text)
+                answers = answers_in(reply.answers) if getattr(reply, "sufficient", True) else []
+            except AnswerError:
+                answers = []
+            right[prompt, tells].append(tail in answers if tells else not answers)
+        return Answer("")
+
+    picked = random.Random(1).sample(range(len(known)), limit)
+    pairs = [(i, prompt) for i in picked for prompt in ("on", "off")]
+    inputs = iter([Question(f"{i}-{way}", f"What is the {known[i][1]} of {known[i][0]}?") for i, way in pairs])
+    model = open_llm(llm)
+
+    async def run() -> None:
+        async with started(model):
+            await answer_all(inputs, ask, None, model, lambda record: None, 4)
+
+    asyncio.run(run())
+    for prompt in ("on", "off"):
+        told, untold = (fmean(right[prompt, tells]) for tells in (True, False))
+        print(f"sufficient={prompt}: of {limit} that tell {told:.2f} right, of {limit} others {untold:.2f} empty")
 
 
 def best(work: Callable[[], object], rounds: int = 5) -> float:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,8 @@ from pyfast.retrieval.embeddings import Embedder
 
 BLOCK = 512  # texts between two writes: what a kill costs at most
 _CHECK = 16  # bytes of a checksum
+_EVERY = 10.0  # seconds between two lines that tell of progress
+_log = logging.getLogger("pyfast")
 
 
 def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], Float32]:
@@ -41,7 +46,9 @@ def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], 
             else:
                 missing.append(i)
         missing.sort(key=lambda i: len(texts[i]))  # what the embedder works on at once is of one length
+        progress = _Progress(len(missing))
         for first in range(0, len(missing), BLOCK):
+            progress.tell(first)
             block = missing[first : first + BLOCK]
             rows["vector"][block] = embedder.encode([texts[i] for i in block])
             with path.open("ab") as file:
@@ -49,6 +56,21 @@ def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], 
         return np.ascontiguousarray(rows["vector"])
 
     return encode
+
+
+class _Progress:
+    """Says now and then how many texts have vectors, and how long the others will take at this rate."""
+
+    def __init__(self, texts: int) -> None:
+        self._texts = texts
+        self._began = self._told = monotonic()
+
+    def tell(self, done: int) -> None:
+        now = monotonic()
+        if done and now - self._told >= _EVERY:
+            self._told = now
+            left = (now - self._began) * (self._texts - done) / done
+            _log.info("%d of %d vectors; about %s left", done, self._texts, timedelta(seconds=round(left)))
 
 
 def _whole(path: Path, dtype: np.dtype[Any], model: bytes) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -89,8 +90,13 @@ def _simpler_schema(body: Body, schema: Schema | None) -> None:
         body["response_format"] = strict_format(schema)
 
 
-def _any_json(body: Body, _: Schema | None) -> None:
+def _any_json(body: Body, schema: Schema | None) -> None:
+    """The server does not hold the reply to the schema, so the first message shows it to the model."""
     body["response_format"] = {"type": "json_object"}
+    if messages := body.get("messages"):
+        first, *rest = messages
+        told = f"The reply is one JSON object of this schema:\n{orjson.dumps(schema).decode()}"
+        body["messages"] = (replace(first, content=f"{first.content}\n\n{told}"), *rest)
 
 
 # A complaint may also name `max_tokens` because a request asks for too many, or `temperature` because it is too

@@ -103,3 +103,19 @@ def test_killed_while_vectors_are_computed(index: Index, tmp_path: Path) -> None
     for name in ("facts", "entities", "keys"):
         np.testing.assert_array_equal(store.matrix(name), WordVectors().encode(store.texts(name)))
     assert not (index.folder / "knowledge" / "embeddings.cache").exists()
+
+
+def test_a_long_computation_says_how_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = iter(range(0, 1000, 6))  # six seconds a look
+    monkeypatch.setattr(embedding_cache, "monotonic", lambda: next(now))
+    caplog.set_level("INFO", "pyfast")
+    block = embedding_cache.BLOCK
+    encode = embedding_cache.cached_encoder(tmp_path / "cache", WordVectors())  # type: ignore[arg-type]
+    count = 5 * block
+    encode([f"text {i}" for i in range(count)])
+    assert caplog.messages == [
+        f"{block} of {count} vectors; about 0:00:48 left",
+        f"{3 * block} of {count} vectors; about 0:00:16 left",
+    ]

@@ -117,8 +117,8 @@ def positive_temperature(asked: dict[str, Any]) -> dict[str, Any] | None:
     ("judge", "status", "refused", "changed"),
     [
         (openai, 400, 3, {"max_tokens", "max_completion_tokens", "temperature", "response_format"}),
-        (knows_no_format, 400, 3, {"response_format"}),
-        (any_json_only, 400, 2, {"response_format"}),
+        (knows_no_format, 400, 3, {"response_format", "messages"}),
+        (any_json_only, 400, 2, {"response_format", "messages"}),
         (knows_no_seed, 422, 1, {"seed"}),
         (positive_temperature, 422, 1, {"temperature"}),
     ],
@@ -138,6 +138,21 @@ async def test_what_a_server_refuses_is_learnt_once(
     assert len(told) == refused, "one line for each, so that nobody wonders why answers differ"
 
 
+async def test_who_is_held_to_no_schema_is_shown_it() -> None:
+    """In the first message, once; the conversation stays as it is."""
+    handler, asked = judging(any_json_only)
+    again = Request((*dialogue("Plan it.", "You plan."), *dialogue("More.")), 16, PLAN.schema)
+    async with serving(handler) as backend:
+        for request in (again, again, ASK):
+            await backend.complete(request)
+    told, same, plain = asked[-3:]
+    first, *rest = told["messages"]
+    start, _, shown = first["content"].rpartition("\n")
+    assert first["role"] == "system" and start.startswith("You plan.\n\n") and orjson.loads(shown) == PLAN.schema
+    assert [said["content"] for said in rest] == ["Plan it.", "More."] and told == same
+    assert plain["messages"][-1]["content"] == ASK.messages[-1].content
+
+
 async def test_calls_at_once_learn_together() -> None:
     handler, asked = judging(openai)
     requests = [PLAN, ASK] * 10
@@ -155,7 +170,7 @@ async def test_a_complaint_about_one_request_changes_no_other() -> None:
         if said == "long":
             message = "'max_tokens' is too large: 99. This model's maximum context length is 64 tokens"
             return openai_error(message, "max_tokens")
-        return openai_error("the prompt quotes a JSON schema", None) if said == "odd" else None
+        return openai_error("the prompt quotes a JSON schema", None) if said.startswith("odd") else None
 
     handler, asked = judging(judge)
     async with serving(handler) as backend:
