@@ -241,9 +241,8 @@ class Corpus:
         """The header of a table, as it was encoded."""
         return tuple(self._names[k] for k in range(*self._header_range[source : source + 2]))
 
-    def table_of(self, i: int) -> dict[str, Any]:
-        """`title`, `section` if there is one, and `header` of the table that a segment is or stands in."""
-        source = self._source[i]
+    def table(self, source: int) -> dict[str, Any]:
+        """`title`, `section` if there is one, and `header` of a document that is a table."""
         section = self._sections[source]
         shown = {"title": self._titles[source], "header": self._header(source)}
         return shown | {"section": section} if section else shown

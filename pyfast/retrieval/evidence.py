@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from pyfast import ops
 from pyfast.corpus import Level
@@ -50,17 +50,17 @@ def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
     """
     segments = np.concatenate([np.empty(0, np.int64), *[item.segments for item in items]])
     scores = np.concatenate([np.empty(0, np.float64), *[item.scores for item in items]])
-    offsets = ends(items)
-    cited = ops.cite(index.corpus.columns, offsets, segments, scores)
-    level = index.corpus.level[segments]
-    in_table = (level >= Level.TABLE) & (level <= Level.TABLE_CELL)
-    for i in np.unique(offsets.searchsorted(np.flatnonzero(in_table), side="right") - 1).tolist():
-        cited[i] = _with_tables(index, cited[i], items[i].segments, in_table[offsets[i] : offsets[i + 1]])
-    return cited
-
-
-def _with_tables(index: Index, cited: bytes, segments: Int64, in_table: NDArray[np.bool_]) -> bytes:
-    found = orjson.loads(cited)
-    for at in np.flatnonzero(in_table).tolist():
-        found[at] |= index.corpus.table_of(int(segments[at]))
-    return orjson.dumps(found)
+    corpus, offsets = index.corpus, ends(items)
+    level = corpus.level.take(segments, mode="clip")
+    in_table = np.flatnonzero((level >= Level.TABLE) & (level <= Level.TABLE_CELL)).tolist()
+    if not in_table:
+        return ops.cite(corpus.columns, offsets, segments, scores)
+    each = ops.cite(corpus.columns, np.arange(len(segments) + 1), segments, scores)
+    objects = [one[1:-1] for one in each]
+    tables: dict[int, bytes] = {}
+    for at in in_table:
+        source = int(corpus.source[segments[at]])
+        if source not in tables:
+            tables[source] = b"," + orjson.dumps(corpus.table(source))[1:]
+        objects[at] = objects[at][:-1] + tables[source]
+    return [b"[" + b",".join(objects[first:last]) + b"]" for first, last in pairwise(offsets.tolist())]
