@@ -99,7 +99,7 @@ def test_compiled() -> None:
     assert not torch.equal(again, expected)  # another seed drops others
 
 
-@pytest.mark.slow(suite="models")
+@pytest.mark.slow(suite="training")
 def test_compiled_with_a_graph_of_numpy() -> None:
     model = Model()
     torch._dynamo.reset()
@@ -108,7 +108,7 @@ def test_compiled_with_a_graph_of_numpy() -> None:
     close(gradients(model, compiled, graph), gradients(model, model, graph))
 
 
-@pytest.mark.slow(suite="models")
+@pytest.mark.slow(suite="training")
 def test_compiled_by_inductor() -> None:
     torch.manual_seed(1)
     model = Model()
@@ -207,7 +207,7 @@ def use(x: Array, a: Array, t: torch.Tensor, i: Array, drawn: torch.nn.Parameter
 """
 
 
-@pytest.mark.slow(suite="models")
+@pytest.mark.slow(suite="training")
 def test_types(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "typed.py").write_text(TYPED)

@@ -231,7 +231,7 @@ def test_the_command_tells_too(
     assert said.out.startswith("1 steps, loss ") and said.err.replace("\n", " ").startswith("1 steps, ")
 
 
-@pytest.mark.slow(suite="models")
+@pytest.mark.slow(suite="training")
 def test_two_processes_learn_what_one_does(source: dict[Path, Index], tiny: Path, tmp_path: Path) -> None:
     """Over gloo, with dropout; the last step has an example for one of them alone."""
     ((questions, index),) = source.items()

@@ -146,7 +146,7 @@ def test_the_command_line(examples: Path, tiny: Path, tmp_path: Path, capsys: py
             called(*wrong)
 
 
-@pytest.mark.slow(suite="models")
+@pytest.mark.slow(suite="training")
 def test_the_real_model_learns_a_few_questions_by_heart(small: Index, golds: list[Gold], tmp_path: Path) -> None:
     """What it says afterwards, greedily, is the target's action to the letter; before, it is not."""
     folder = converted_model()

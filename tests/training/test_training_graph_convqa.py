@@ -184,7 +184,7 @@ def test_gradients(tiny: Path, small: Index, turns: list[Question]) -> None:
     gradients_reach_all(tiny, small, turns, checked=12)
 
 
-@pytest.mark.slow(suite="models")
+@pytest.mark.slow(suite="training")
 @pytest.mark.usefixtures("double_norms")
 def test_gradients_of_the_small_real_model(small: Index, turns: list[Question]) -> None:
     gradients_reach_all(converted_model(), small, turns, checked=4)
@@ -253,7 +253,7 @@ def test_a_folder_that_is_no_model(small: Index, turns: list[Question], tmp_path
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow(suite="models")
+@pytest.mark.slow(suite="training")
 def test_the_small_real_model_learns_a_tiny_set_by_heart(
     small: Index, turns: list[Question], tmp_path: Path
 ) -> None:
