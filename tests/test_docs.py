@@ -34,6 +34,9 @@ _BLOCK = re.compile(
 )
 
 
+_MEMBERS = re.compile(r"members: \[([^\]]+)\]")
+
+
 class Block(NamedTuple):
     """A block of commands or code, and what stands above it."""
 
@@ -131,6 +134,15 @@ def test_its_links_lead_somewhere(page: Path) -> None:
         if not link.startswith("http"):
             target = page.parent / link
             assert target.exists() or (target.parent / made.get(target.name, "no such")).exists(), link
+
+
+def test_every_public_name_has_its_reference() -> None:
+    pages = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md"))
+    listed = {name.strip() for names in _MEMBERS.findall(pages) for name in names.split(",")}
+    listed |= {name.rpartition(".")[2] for name in re.findall(r"^::: ([\w.]+)$", pages, re.MULTILINE)}
+    ops = {name for name in pyfast.ops.__all__ if name.islower()}
+    public = {name for name in pyfast.__all__ if not inspect.ismodule(getattr(pyfast, name))}
+    assert (public | ops) - listed == set()
 
 
 def test_the_readme_is_short() -> None:
