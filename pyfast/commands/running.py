@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeVar
 
 import typer
 
-from pyfast.commands.terminal import clock, console, fall_backs, plain, tokens
+from pyfast.commands.terminal import clock, console, fall_backs, left_out, plain, tokens
 from pyfast.errors import CallError, InputError, RunError
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ def tell(run: Run) -> None:
     )
     if session.fall_backs:
         print(f"no usable answer to: {fall_backs(session)}")
+    if session.left_out:
+        print(f"passages that prompts had no room for: {left_out(session)} (a larger context window shows them)")
     if session.states["failed"] == ended:
         raise CallError(f"every question failed, the first because: {session.first_failure}")
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import clock, console, fall_backs, plain, tokens
+from pyfast.commands.terminal import clock, console, fall_backs, left_out, plain, tokens
 
 
 def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
@@ -36,6 +36,8 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
         print(f"tokens by role: {'; '.join(each)}")
     if status.fall_backs:
         print(f"no usable answer to: {fall_backs(status)}")
+    if status.left_out:
+        print(f"passages that prompts had no room for: {left_out(status)}")
     if status.stages:
         table = Table("stage", "role", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
         for stage in status.stages:

@@ -50,6 +50,11 @@ def fall_backs(used: Summary | Status) -> str:
     return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.fall_backs.items()))
 
 
+def left_out(used: Summary | Status) -> str:
+    """How many passages had no room in which prompts; empty where all had."""
+    return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.left_out.items()))
+
+
 def clock(seconds: float) -> str:
     """The time of day of so many seconds since the epoch, with the date where it is another day."""
     try:

@@ -27,6 +27,10 @@ class Budget(BaseModel):
     """Batch points that one question may wait at: LLM calls, searches, native work"""
     attempts: int = Field(default=3, ge=1, le=20)
     """How often the LLM is asked for an answer of the right form"""
+    passages: int | None = Field(default=None, ge=1)
+    """Passages that a prompt lists, at most; None: by the context window (`pyfast.engine.profile`)"""
+    answer_tokens: int | None = Field(default=None, ge=16)
+    """Tokens of a final answer, at most; None: as the system's prompt has it"""
     strict: bool = False
     """A question whose system falls back, for want of an answer of the right form, fails instead"""
     call_seconds: float | None = Field(default=None, gt=0)
@@ -51,7 +55,8 @@ class Budget(BaseModel):
 
     def shaping(self) -> dict[str, Any]:
         """The limits that shape an answer: they may not change within a run."""
-        limits = self.model_dump(include={"calls", "tokens", "steps", "attempts"}, exclude_none=True)
+        names = {"calls", "tokens", "steps", "attempts", "passages", "answer_tokens"}
+        limits = self.model_dump(include=names, exclude_none=True)
         return {**limits, "strict": True} if self.strict else limits
 
 

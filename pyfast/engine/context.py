@@ -23,6 +23,7 @@ from pyfast.engine.journal import Key, Outcome
 from pyfast.engine.ledger import Ledger, Stage
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Clock
+from pyfast.engine.profile import profile_of
 from pyfast.engine.prompt import GREEDY, Prompt, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
@@ -134,10 +135,10 @@ def _takes_index(work: Callable[..., Any]) -> bool:
 class Context:
     r"""What a system may use while it answers one question. Every `await` of it joins a batch.
 
-    The contract with systems: `question`, `past`, `index`, `context_window`, `attempts`, `ledger`; `generate`,
-    `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`, `fell_back`, `so_far`,
-    `text_budget`, `text_budget_to_repeat`, `repeating`, `context_window_of`, `weights_of` and `device_of`. Their
-    meaning stays from one release to the next.
+    The contract with systems: `question`, `past`, `index`, `context_window`, `attempts`, `answer_tokens` and
+    `ledger`; `generate`, `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`,
+    `fell_back`, `so_far`, `text_budget`, `text_budget_to_repeat`, `repeating`, `context_window_of`, `weights_of`
+    and `device_of`. Their meaning stays from one release to the next.
 
     Example:
         >>> from pydantic import BaseModel
@@ -207,6 +208,11 @@ class Context:
         """The context window of the LLM that answers a role, in tokens."""
         return self._runtime.models.of(role).llm.context_window
 
+    @property
+    def answer_tokens(self) -> int | None:
+        """How many tokens a final answer may have; None: as its prompt has it."""
+        return self._runtime.budget.answer_tokens
+
     def weights_of(self, role: Role) -> str:
         """A digest of the weights of the LLM that answers a role; empty if it is not known."""
         return weights_of(self._runtime.models.of(role).llm)
@@ -239,6 +245,7 @@ class Context:
         """
         if self._replaced is not None:
             prompt = self._replaced.apply(prompt)
+        prompt = self._sized(prompt)
         request = prompt.request(fields, sampling.temperature, sampling.seed)
         attempts = self.attempts if prompt.attempts is None else min(prompt.attempts, self.attempts)
         refused: AnswerError | None = None
@@ -372,9 +379,16 @@ class Context:
         """The pool's passages as evidence for an answer."""
         return evidence_of(self.index, pool)
 
-    def narrative(self, pool: Pool, answer: Prompt[Any]) -> Awaitable[str]:
-        """The pool's passages as numbered lines, best first, as many as fit the prompt `answer`."""
-        return self.call(narrate, pool, max(self.text_budget(answer), 200))
+    async def narrative(self, pool: Pool, answer: Prompt[Any]) -> str:
+        """The pool's passages as numbered lines, best first, as many as fit the prompt `answer`.
+
+        The trace and the run's summary count those that are left out.
+        """
+        most = profile_of(self.context_window_of(answer.role), self._runtime.budget).passages
+        text = await self.call(narrate, pool.head(most), max(self.text_budget(answer), 200))
+        if (left_out := len(pool) - text.count("\n") - 1) > 0:
+            self.ledger.left_out[answer.name] += left_out
+        return text
 
     def so_far(self, found: Callable[[], Answer]) -> None:
         """Report what was found until now: if the question fails, its record has this evidence and trace.
@@ -428,7 +442,8 @@ class Context:
             prompt: The prompt.
             tokens: Tokens of the call, at most; the context window limits it too.
         """
-        free = min(self.context_window_of(prompt.role), tokens) - prompt.max_tokens - _TOKENS_FOR_INSTRUCTIONS
+        free = min(self.context_window_of(prompt.role), tokens) - _TOKENS_FOR_INSTRUCTIONS
+        free -= self._sized(prompt).max_tokens
         return max(int(min(free, 2**31) * CHARACTERS_PER_TOKEN), 0)
 
     def text_budget_to_repeat(self, prompt: Prompt[Any] | None = None) -> int:
@@ -447,6 +462,11 @@ class Context:
         left = window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / CHARACTERS_PER_TOKEN)
         wanted = max(prompt.max_tokens, math.ceil(len(text) / CHARACTERS_PER_TOKEN_OF_LISTS))
         return prompt.sized(max(min(wanted, left), 1))
+
+    def _sized(self, prompt: Prompt[M]) -> Prompt[M]:
+        """The prompt with as many tokens as the budget gives an answer."""
+        wanted = self.answer_tokens if prompt.role == "answer" else None
+        return prompt if wanted is None else prompt.sized(wanted)
 
     def _begin(self, step: Step) -> OnStep:
         """Tell that a step begins; what tells that it has ended."""

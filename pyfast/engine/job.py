@@ -16,6 +16,7 @@ from pyfast.engine.configuration import Configuration, configuration
 from pyfast.engine.events import Event, OnEvent, OnStep, ignore
 from pyfast.engine.journal import Sync
 from pyfast.engine.outages import PATIENCE_S, Waiting
+from pyfast.engine.profile import Profile, profile_of
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Questions
@@ -89,9 +90,20 @@ class Job:
             index=self.index,
             budget=self.budget.shaping(),
             questions={"count": self.questions.count, "digest": self.questions.digest},
-            places={"questions": self.questions.place, **self._specs(), **self.places},
+            places={
+                "questions": self.questions.place,
+                "profile": str(self.profile),
+                **self._specs(),
+                **self.places,
+            },
             knowledge=self.knowledge,
         )
+
+    @property
+    def profile(self) -> Profile:
+        """What fits the model that answers; known once it has started."""
+        llms = by_role(self.llm)
+        return profile_of(llms.get("answer", llms[DEFAULT_ROLE]).context_window, self.budget)
 
     def check(self) -> None:
         """Check, before a model is loaded, that the folder is free or holds this job. Raises `InputError`."""
@@ -130,6 +142,7 @@ async def work_on(
         InputError: Another process works on the folder, or it holds another run.
     """
     stop = stop or asyncio.Event()
+    _LOG.info("%s", job.profile)
     total = job.questions.count
     if job.folder is None:
         return await _in_memory(job, stop, on_event, on_step)

@@ -76,6 +76,8 @@ class UsageTotals:
     """Of the completions', those of reasoning"""
     fall_backs: Counter[str] = field(default_factory=Counter)
     """How often a system went on without an answer of the right form, by the name of the prompt"""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """How many passages of its lists a prompt had no room for, by the name of the prompt"""
 
     def add(self, other: UsageTotals) -> None:
         """Add another total."""
@@ -87,6 +89,8 @@ class UsageTotals:
         self.reasoning_tokens += other.reasoning_tokens
         if other.fall_backs:
             self.fall_backs.update(other.fall_backs)
+        if other.left_out:
+            self.left_out.update(other.left_out)
 
 
 @dataclass(slots=True)
@@ -127,7 +131,11 @@ class Ledger(UsageTotals):
         For a stage: calls, microseconds queued and running, the sum of its batch sizes; for a prompt also its
         role, and tokens in and out.
         """
-        seldom = {"reasoning_tokens": self.reasoning_tokens, "fall_backs": self.fall_backs}
+        seldom = {
+            "reasoning_tokens": self.reasoning_tokens,
+            "fall_backs": self.fall_backs,
+            "left_out": self.left_out,
+        }
         return {
             **{name: value for name, value in seldom.items() if value},
             "llm_calls": self.llm_calls,

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 from time import perf_counter, time
+from typing import Any
 
 import orjson
 
@@ -211,6 +212,10 @@ def usage_of(ledger: Ledger) -> Usage:
     return Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)
 
 
+def _with_left_out(trace: Mapping[str, Any], ledger: Ledger) -> Mapping[str, Any]:
+    return {**trace, "left_out": ledger.left_out} if ledger.left_out else trace
+
+
 async def answer_question(
     question: Question, ask: Ask, context: Context, seconds: float | None
 ) -> tuple[Record, Answer | None]:
@@ -245,7 +250,7 @@ async def _answered(
                 evidence = await context.call(cite, evidence)
             else:
                 evidence = _checked(evidence)
-        trace = orjson.dumps(answer.trace)
+        trace = orjson.dumps(_with_left_out(answer.trace, context.ledger))
         (answer.text or "").encode()  # what is not Unicode fails here, and not when it is written
         state: State = "answered" if answer.text is not None else "abstained"
         usage = usage_of(context.ledger)
@@ -261,7 +266,7 @@ async def _answered(
         until = context.found()
         found = until.evidence or evidence
         evidence = await context.cited(found) if isinstance(found, ScoredSegments) else _checked(found)
-        trace = orjson.dumps(until.trace)
+        trace = orjson.dumps(_with_left_out(until.trace, context.ledger))
     except Exception as error:
         reason += f"; what was found until then cannot be written: {error}"
     reason = reason.encode(errors="replace").decode()

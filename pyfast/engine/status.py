@@ -65,6 +65,8 @@ class Status:
     """Of the completions' tokens, those of reasoning"""
     fall_backs: Mapping[str, int] = field(default_factory=dict)
     """How often the system went on without an answer of the right form, by the name of the prompt"""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many passages of its lists a prompt had no room for, by the name of the prompt"""
     altered: int = 0
     """Lines of answers.jsonl that are not as pyfast wrote them; a resumed run writes them again"""
     waiting: Waiting | None = None
@@ -101,6 +103,7 @@ def status_of(summary: Summary, questions: int) -> Status:
         stages=_stages(summary.stages),
         reasoning_tokens=summary.reasoning_tokens,
         fall_backs=dict(summary.fall_backs),
+        left_out=dict(summary.left_out),
     )
 
 
@@ -142,6 +145,8 @@ def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[s
             if "fall_backs" in ledger:
                 for name, count in ledger["fall_backs"].items():
                     used.fall_backs[str(name)] += count
+            for name, count in ledger.get("left_out", {}).items():
+                used.left_out[str(name)] += count
             for name, stage in ledger["stages"].items():
                 if isinstance(stage, dict):  # before format 3
                     sizes = stage["batches"]
@@ -233,6 +238,7 @@ def read_status(folder: Path) -> Status:
         stages=_stages(stages),
         reasoning_tokens=used.reasoning_tokens,
         fall_backs=dict(used.fall_backs),
+        left_out=dict(used.left_out),
         altered=altered,
         waiting=_waiting(folder) if running else None,
     )

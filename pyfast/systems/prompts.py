@@ -189,7 +189,10 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
     offsets, _ = index.rendered
     graph = [p for p in pool.passages.tolist() if index.corpus.is_graph(int(index.passages[p]))]
     listed = sum(int(offsets[p + 1] - offsets[p]) for p in graph)
-    return _answer_prompt(longest_list(listed, ctx.context_window_of(ANSWER.role), _SHORT)) if listed else ANSWER
+    most = longest_list(listed, ctx.context_window_of(ANSWER.role), _SHORT) if listed else _SHORT
+    if ctx.answer_tokens is not None:  # as many characters as they hold
+        most = max(most, _SHORT + int((ctx.answer_tokens - ANSWER.max_tokens) * CHARACTERS_PER_TOKEN_OF_LISTS))
+    return _answer_prompt(most)
 
 
 def longest_list(listed: int, window: float, shortest: int) -> int:

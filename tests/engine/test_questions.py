@@ -47,7 +47,7 @@ BAD = {
     "no object": (b'["b", "Who?"]', "not a JSON object"),
     "no id": (b'{"question": "Who?"}', "`id`"),
     "empty id": (b'{"id": "", "question": "Who?"}', "`id`"),
-    "number as id": (b'{"id": 3, "question": "Who?"}', "`id`"),
+    "number as id": (b'{"id": 3.5, "question": "Who?"}', "`id`"),
     "no question": (b'{"id": "b"}', "`question`"),
     "blank question": (b'{"id": "b", "question": " \\t"}', "`question`"),
     "list as question": (b'{"id": "b", "question": ["Who?"]}', "`question`"),

@@ -1,0 +1,43 @@
+"""What fits a model: limits that follow from its context window, unless the budget has its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyfast.engine.budget import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The limits of prompts.
+
+    Example:
+        >>> from pyfast.engine.profile import profile_of
+        >>> print(profile_of(2048))
+        profile small (a context window of 2,048 tokens): at most 10 passages in a prompt
+    """
+
+    name: str
+    window: int
+    passages: int
+    """In a prompt, at most"""
+    answer_tokens: int | None = None
+    """Of an answer, at most; None: as its prompt has it"""
+
+    def __str__(self) -> str:
+        """On one line."""
+        answers = "" if self.answer_tokens is None else f", {self.answer_tokens:,} tokens in an answer"
+        window = f"a context window of {self.window:,} tokens"
+        return f"profile {self.name} ({window}): at most {self.passages:,} passages in a prompt{answers}"
+
+
+# (the largest window, the name, passages): a list that is longer is cut in any case, at what the window holds.
+_PROFILES = ((4_096, "small", 10), (32_768, "medium", 50))
+_LARGE = ("large", 10_000)
+
+
+def profile_of(window: int, budget: Budget | None = None) -> Profile:
+    """The profile of a context window, with the limits of a budget in place of its own."""
+    budget = budget or Budget()
+    name, passages = next(((name, most) for largest, name, most in _PROFILES if window <= largest), _LARGE)
+    return Profile(name, window, passages if budget.passages is None else budget.passages, budget.answer_tokens)
