@@ -23,7 +23,7 @@ from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableErro
 from pyfast.llm.chat import as_json, completion, embeds_fields, error_field, error_text, one_line, request_fields
 from pyfast.llm.foreign import bounded, without_controls
 from pyfast.llm.options import take_options
-from pyfast.llm.protocol import Completion, Request
+from pyfast.llm.protocol import LLM, Completion, Request
 from pyfast.llm.rate_limit import RateLimit, limit_of
 from pyfast.llm.redaction import HIDDEN, api_key, check_no_secret, hider, keys_in, proxy_passwords
 from pyfast.llm.request_fallbacks import Fallbacks, apply_fallbacks, fallback_for, whole_format
@@ -70,9 +70,16 @@ def parse_spec(spec: str) -> tuple[str, str]:
     return match[1], base_url
 
 
-def open_server(rest: str, **options: Any) -> OpenAI:
-    """`openai:MODEL@URL`. Raises `InputError` for an unreadable one."""
-    spec = f"openai:{rest}"
+def open_server(rest: str, **options: Any) -> LLM:
+    """`openai:MODEL@URL` or `openai:MODEL@URL1,URL2`. Raises `InputError` for an unreadable one."""
+    spec, *others = re.split(r",(?=https?://)", f"openai:{rest}")
+    if others:
+        from pyfast.llm.openai_servers import OpenAIServers
+
+        model, url = parse_spec(spec)
+        urls = [url, *(parse_spec(f"openai:{model}@{other}")[1] for other in others)]
+        specs = [(f"openai:{model}@{one}", one) for one in urls]
+        return take_options("openai", OpenAIServers, model, specs, **options)
     return take_options("openai", OpenAI, spec, *parse_spec(spec), **options)
 
 

@@ -1,0 +1,143 @@
+"""One model on several OpenAI-compatible servers: a dead one's calls go to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyfast.errors import InputError, LLMUnavailableError
+from pyfast.llm.openai import LONGEST_BACKOFF, OpenAI
+from pyfast.llm.options import take_options
+from pyfast.llm.protocol import Completion, Request
+
+LONGEST_REST_S = 30.0  # that a server which failed gets no call
+
+
+@dataclass(slots=True, eq=False)
+class _Server:
+    """One of the servers, and how it does."""
+
+    llm: OpenAI
+    weight: float
+    running: int = 0
+    failures: int = 0
+    """In a row"""
+    rests_until: float = field(default=0.0)
+    """On the event loop's clock: no call goes there before"""
+
+    def may_take_one(self, now: float) -> bool:
+        """After a failure and a rest, one call tries it before the others follow."""
+        return not self.failures or (now >= self.rests_until and not self.running)
+
+
+class OpenAIServers:
+    """A call goes to the server with the fewest calls for its weight. One that fails goes to another server.
+
+    A server that failed rests, for longer each time; then one call tries it. If none of them answers a call, they
+    are tried again, `attempts` times in all with jittered pauses; then the call fails as that of one server does.
+    The options are those of `OpenAI`, each for every server, and `weights`: numbers, one for each server.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        specs: Sequence[tuple[str, str]],
+        *,
+        weights: Sequence[float] | None = None,
+        attempts: int = 5,
+        backoff_s: float = 0.5,
+        **options: Any,
+    ) -> None:
+        """Make the model of servers that are given as (spec, base URL)."""
+        weights = [1.0] * len(specs) if weights is None else weights
+        numbers = isinstance(weights, list | tuple) and all(
+            isinstance(weight, int | float) and 0 < weight < float("inf") for weight in weights
+        )
+        if not numbers or len(weights) != len(specs):
+            raise InputError(f"weights: expected {len(specs)} numbers above 0, one for each server")
+        if len({url for _, url in specs}) < len(specs):
+            raise InputError("the same server is given twice")
+        options = {**options, "attempts": 1, "backoff_s": backoff_s}  # another server is the next attempt
+        self._servers = [
+            _Server(take_options("openai", OpenAI, spec, model, url, **options), weight)
+            for (spec, url), weight in zip(specs, weights, strict=True)
+        ]
+        self._attempts = attempts
+        self._backoff_s = backoff_s
+        llms = [server.llm for server in self._servers]
+        self.spec = ",".join([llms[0].spec, *(llm.spec.removeprefix(f"openai:{model}@") for llm in llms[1:])])
+        self.slots = sum(llm.slots for llm in llms)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the model, wherever it is served."""
+        return self._servers[0].llm.fingerprint
+
+    @property
+    def context_window(self) -> int:
+        """The smallest one of the servers that were reached."""
+        reached = [server for server in self._servers if not server.failures]
+        return min(server.llm.context_window for server in reached or self._servers)
+
+    async def start(self) -> None:
+        """See which servers answer. Raises `LLMUnavailableError` if none does."""
+        starting = (server.llm.start() for server in self._servers)
+        found = await asyncio.gather(*starting, return_exceptions=True)
+        for server, error in zip(self._servers, found, strict=True):
+            if isinstance(error, LLMUnavailableError):
+                self._failed(server)
+            elif isinstance(error, BaseException):
+                raise error
+        if all(server.failures for server in self._servers):
+            assert isinstance(found[0], LLMUnavailableError)
+            raise found[0]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await asyncio.gather(*(server.llm.close() for server in self._servers))
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
+        for attempt in range(self._attempts):
+            if attempt:
+                longest = min(self._backoff_s * 2 ** (attempt - 1), LONGEST_BACKOFF)
+                await asyncio.sleep(random.uniform(0, longest))
+            untried = list(self._servers)
+            while untried:
+                server = self._chosen(untried)
+                untried.remove(server)
+                try:
+                    return await self._ask(server, request)
+                except LLMUnavailableError as error:
+                    last = error
+        raise last
+
+    def _chosen(self, untried: Sequence[_Server]) -> _Server:
+        """The server that has the most room; if all of them rest, the one that has rested longest."""
+        now = asyncio.get_running_loop().time()
+        ready = [server for server in untried if server.may_take_one(now)]
+        if ready:
+            return min(ready, key=lambda server: (server.running + 1) / server.weight)
+        return min(untried, key=lambda server: server.rests_until)
+
+    async def _ask(self, server: _Server, request: Request) -> Completion:
+        server.running += 1
+        try:
+            await server.llm.start()  # does nothing for one that was reached before
+            completion = await server.llm.complete(request)
+        except LLMUnavailableError:
+            self._failed(server)
+            raise
+        finally:
+            server.running -= 1
+        server.failures = 0
+        return completion
+
+    def _failed(self, server: _Server) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= server.rests_until:  # calls that fail together are one failure
+            server.failures += 1
+            server.rests_until = now + min(self._backoff_s * 2**server.failures, LONGEST_REST_S)
