@@ -50,6 +50,8 @@ def main() -> None:
     log = logging.getLogger("pyfast")
     log.setLevel(logging.INFO)
     log.addHandler(OnStderr())
+    if not sys.stderr.isatty():  # it stands in run.toml too; in a file or a pipe stderr is for what went wrong
+        logging.getLogger("pyfast.profile").setLevel(logging.WARNING)
     sys.path.append(os.getcwd())  # behind all packages: a plug-in named MODULE:NAME may lie where one works
     # Asked to end, from the keyboard or by another process, it ends in the same way.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyfast.commands.terminal import console, plain
+from pyfast.errors import InputError
 
 if TYPE_CHECKING:
     from pyfast.corpus import Unread
@@ -54,6 +55,10 @@ def unread_listed() -> Iterator[Callable[[Unread], None]]:
     unread: list[Unread] = []
     try:
         yield unread.append
+    except InputError:
+        if len(unread) == 1:  # it is why, and all there is to say
+            raise InputError(str(unread.pop())) from None
+        raise
     finally:
         for it in unread:
             print(f"pyfast: left out {plain(it)}", file=sys.stderr)

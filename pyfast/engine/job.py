@@ -142,7 +142,7 @@ async def work_on(
         InputError: Another process works on the folder, or it holds another run.
     """
     stop = stop or asyncio.Event()
-    _LOG.info("%s", job.profile)
+    logging.getLogger("pyfast.profile").info("%s", job.profile)
     total = job.questions.count
     if job.folder is None:
         return await _in_memory(job, stop, on_event, on_step)
