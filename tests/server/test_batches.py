@@ -11,7 +11,7 @@ from typing import Any
 import openai
 import pytest
 from hostile_server import hostile
-from servers import Gate, Served, process, serving, until
+from http_server import Gate, Served, process, serving, until
 
 import pyfast
 from pyfast.llm import Completion, Request

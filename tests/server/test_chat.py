@@ -8,7 +8,7 @@ from typing import Any
 
 import openai
 import pytest
-from servers import TITAN, Gate, serving
+from http_server import TITAN, Gate, serving
 
 import pyfast
 from pyfast.llm import Completion, Request

@@ -1,7 +1,7 @@
 """LangChain's ChatOpenAI, unchanged. It is tested where it is installed: pip install langchain-openai."""
 
 import pytest
-from servers import serving
+from http_server import serving
 
 import pyfast
 

@@ -6,7 +6,7 @@ import socket
 from typing import Any
 
 import pytest
-from servers import TITAN, Gate, serving, until
+from http_server import TITAN, Gate, serving, until
 
 import pyfast
 from pyfast.errors import InputError, LLMUnavailableError

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from http_server import process
 from hypothesis import HealthCheck, Phase, given, settings
-from servers import process
 
 import pyfast
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from hostile_server import hostile
+from http_server import TITAN, process
 from processes import pyfast as run
-from servers import TITAN, process
 
 import pyfast
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from servers import serving
+from http_server import serving
 
 import pyfast
 from pyfast.api.reranking import rerank_texts
