@@ -26,6 +26,7 @@ from pyfast.engine import (
     PromptOverrides,
     Question,
     Questions,
+    Sampling,
     SessionResult,
     questions_from,
     questions_in,
@@ -36,6 +37,7 @@ from pyfast.engine import (
 from pyfast.engine.events import ignore
 from pyfast.engine.outages import PATIENCE_S
 from pyfast.engine.question_files import as_path
+from pyfast.engine.questions import sampled
 from pyfast.errors import InputError
 from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
@@ -62,6 +64,9 @@ def answer(
     follow_ups: FollowUps = "off",
     run: str | Path | None = None,
     limit: int | None = None,
+    sample: int | None = None,
+    temperature: float = 0.0,
+    seed: int = 0,
     concurrency: int = 64,
     budget: Mapping[str, Any] | None = None,
     outage: float = MINUTES,
@@ -71,6 +76,7 @@ def answer(
     sync: Literal["normal", "full"] = "normal",
     keep_prompts: bool = True,
     restart: bool = False,
+    accept_code: bool = False,
     retry_failed: bool = False,
     on_event: OnEvent = ignore,
     on_step: OnStep | None = None,
@@ -99,7 +105,11 @@ def answer(
             the model rewrites each as a question of its own. `resolve`: the model names what the turn leaves out.
             `off`: the turns stay as they are.
         run: The folder of the run; None: the run stays in memory and cannot be resumed.
-        limit: Answer only so many questions, the first ones.
+        limit: Answer only so many questions, the first ones. A run can be resumed with a higher limit.
+        sample: Answer so many questions, drawn uniformly: always the same ones, and those of a smaller sample
+            first. Conversations are drawn as a whole.
+        temperature: Of the model, where the system does not set it. 0 is greedy.
+        seed: Of the model's draws. It is sent even at temperature 0, where most servers ignore it.
         concurrency: How many questions are in progress at once. The answers do not depend on it.
         budget: Limits by name. Of a question: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`, `attempts`.
             Of the run: `run_tokens`, `run_seconds`.
@@ -112,6 +122,8 @@ def answer(
         sync: `normal`: a power cut may cost the last LLM calls. `full`: it costs none.
         keep_prompts: Keep the prompts in the run's folder, for `Run.prompts`; not for private data.
         restart: Start from the beginning; the old folder is kept under another name.
+        accept_code: Resume a run that was started with other code of pyfast or of the system, although the answers
+            may then differ from those of one code. run.toml tells of it.
         retry_failed: Try the questions again that failed before.
         on_event: Called with each `pyfast.engine.Event`, from another thread; it must return soon.
         on_step: Called with each `pyfast.engine.Step`, from another thread: every call of a question, of the model
@@ -147,6 +159,9 @@ def answer(
         follow_ups=follow_ups,
         run=run,
         limit=limit,
+        sample=sample,
+        temperature=temperature,
+        seed=seed,
         concurrency=concurrency,
         budget=budget,
         outage=outage,
@@ -156,6 +171,7 @@ def answer(
         sync=sync,
         keep_prompts=keep_prompts,
         restart=restart,
+        accept_code=accept_code,
         retry_failed=retry_failed,
     )
     return carry_out(job, used, on_event=on_event, on_step=on_step, stop=stop)
@@ -173,6 +189,9 @@ def job_of(
     follow_ups: FollowUps,
     run: str | Path | None,
     limit: int | None = None,
+    sample: int | None = None,
+    temperature: float = 0.0,
+    seed: int = 0,
     concurrency: int,
     budget: Mapping[str, Any] | None,
     outage: float,
@@ -182,6 +201,7 @@ def job_of(
     sync: Literal["normal", "full"] = "normal",
     keep_prompts: bool = True,
     restart: bool = False,
+    accept_code: bool = False,
     retry_failed: bool = False,
 ) -> tuple[Job, OpenedModels]:
     """The job that `answer` does, and its models; the arguments are those of `answer`.
@@ -196,6 +216,7 @@ def job_of(
     limits = limits.model_copy(update={"strict": True}) if strict else limits
     concurrency = at_least_one("concurrency", concurrency)
     asked = read_in(questions, limit if limit is None else at_least_one("limit", limit))
+    asked, gold = (asked, "") if sample is None else (sampled(asked, at_least_one("sample", sample)), asked.place)
     failures = allowed_failures(max_failures, asked.count)
     folder = None if run is None else Path(run)
     if folder is None and (restart or retry_failed):
@@ -218,7 +239,12 @@ def job_of(
         index=configured.index,
         llm=models,
         knowledge=None if session is None else session.describe(),
-        places={"index": "" if configured.index is None else str(configured.index.folder)},
+        places={
+            "index": "" if configured.index is None else str(configured.index.folder),
+            **({"gold": gold} if gold else {}),
+        },
+        sampling=Sampling(not_negative("temperature", temperature), int(not_negative("seed", seed))),
+        accept_code=accept_code,
         concurrency=concurrency,
         budget=limits,
         failures=failures,

@@ -70,7 +70,8 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     if gold is not None:
         return Path(gold) if isinstance(gold, str | Path) else list(gold)
     path = run.path if isinstance(run, Run) else Path(run)
-    place = None if path is None else recorded_value(path, "places", "questions")
+    places = () if path is None else (recorded_value(path, "places", name) for name in ("gold", "questions"))
+    place = next(filter(None, places), None)
     if not place or not Path(place).is_file():
         raise InputError(f"{path or 'the run'}: its file of questions is not there: give the gold")
     beside = Path(place).with_name(GOLD)

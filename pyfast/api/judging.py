@@ -16,6 +16,7 @@ from pyfast.engine import Budget, Job, OnEvent, Questions
 from pyfast.engine.events import ignore
 from pyfast.evaluation.judge import JUDGE, JUDGE_WITHOUT_TIES, Row, judge, open_pairs, win_rates
 from pyfast.llm.roles import check_roles
+from pyfast.systems.system import source_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ def judge_runs(
         folder=Path(run),
         questions=Questions(lambda: iter(pairs), pairs.count, pairs.digest(), str(pairs.questions)),
         system="judge",
+        system_code=source_digest(judge),
         ask=partial(judge, ties=ties),
         settings={} if ties else {"ties": False},
         prompts=(JUDGE if ties else JUDGE_WITHOUT_TIES,),

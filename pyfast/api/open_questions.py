@@ -27,6 +27,7 @@ from pyfast.evaluation.open_questions import (
 from pyfast.files import write_atomically
 from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
+from pyfast.systems.system import source_digest
 
 
 def write_questions(
@@ -86,6 +87,7 @@ def write_questions(
         folder=Path(run),
         questions=Questions(lambda: iter([Question("questions", "")]), 1, "questions about a corpus"),
         system="questions",
+        system_code=source_digest(open_questions),
         ask=partial(open_questions, users=users, tasks=tasks, questions=questions),
         settings=sizes,
         prompts=(OPEN_USERS, OPEN_QUESTIONS),

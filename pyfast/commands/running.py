@@ -53,6 +53,14 @@ MaxFailures = Annotated[
     str | None, typer.Option(help="Stop when more than so many failed: a number, or a share such as 5%.")
 ]
 Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Only so many of them: the first ones.")]
+Sample = Annotated[
+    int | None, typer.Option(min=1, max=10**9, help="So many of them, drawn uniformly, always the same ones.")
+]
+Temperature = Annotated[float, typer.Option(min=0.0, help="Of the LLM, where the system does not set it.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of the LLM's draws.")]
+AcceptCode = Annotated[
+    bool, typer.Option("--accept-code", help="Resume a run of other code; its answers may differ from one code's.")
+]
 Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: not even a power cut costs an LLM call.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Start again; the old folder gets another name.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again what failed.")]

@@ -42,6 +42,7 @@ def configuration(
     places: Mapping[str, str],
     knowledge: Mapping[str, Any] | None = None,
     system_code: str = "",
+    sampling: Mapping[str, Any] | None = None,
 ) -> Configuration:
     """Describe everything that an answer depends on, as run.toml records it.
 
@@ -56,6 +57,7 @@ def configuration(
         places: Paths and specs; they may differ from one session to the next.
         knowledge: What the system reads in addition to the index.
         system_code: A digest of a system that is not part of pyfast.
+        sampling: Temperature and seed, where they are not greedy.
     """
     described: Configuration = {
         "questions": dict(questions),
@@ -63,10 +65,12 @@ def configuration(
         "prompts": {prompt.name: _prompt_digest(prompt) for prompt in prompts},
         "llm": _of_llms(by_role(llm)),
         "budget": dict(budget),
-        "code": {"version": __version__, "digest": _code_digest()},
+        "code": {"version": __version__, "digest": code_digest()},
         # A path need not be Unicode, a TOML file has to be.
         _PLACES: {name: place.encode(errors="backslashreplace").decode() for name, place in places.items()},
     }
+    if sampling:
+        described["sampling"] = dict(sampling)
     if system_code:
         described["system"]["code"] = system_code
     if index is not None:
@@ -97,6 +101,19 @@ def recorded_value(run: Path, table: str, name: str) -> Any:
     """A value that run.toml of the folder `run` records; None if there is no run or no such value."""
     path = run / CONFIGURATION
     return read_configuration(path).get(table, {}).get(name) if path.exists() else None
+
+
+def with_accepted_code(described: Configuration, run: Path | None) -> Configuration:
+    """The configuration with the code that the run was started with; `places` tells which code continues it."""
+    if run is None or not (run / CONFIGURATION).exists():
+        return described
+    recorded, own = read_configuration(run / CONFIGURATION), described["code"]
+    accepted = {**described, "code": recorded.get("code", own), "system": dict(described["system"])}
+    if "code" in recorded.get("system", {}) and "code" in accepted["system"]:
+        accepted["system"]["code"] = recorded["system"]["code"]
+    if accepted["code"] != own:
+        accepted[_PLACES] = {**described[_PLACES], "accepted_code": f"{own['version']} {own['digest']}"}
+    return accepted
 
 
 def differences(recorded: Configuration, now: Configuration, unknown: Iterable[str] = ()) -> list[str]:
@@ -173,13 +190,20 @@ def _prompt_digest(prompt: Prompt[Any]) -> str:
     return blake2b(texts.encode(), digest_size=8).hexdigest()
 
 
+# What no answer depends on: it stands above the systems, and what it decides is recorded by itself.
+_ABOVE = {"api", "commands", "conformance", "distributed", "evaluation", "experiments", "integrations", "report"}
+_ABOVE |= {"server", "training", "cli.py", "__main__.py", "__init__.py"}
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
 @cache
-def _code_digest() -> str:
-    """Of pyfast's own code, and of the libraries whose results an answer depends on: their versions."""
+def code_digest(root: Path = _PACKAGE) -> str:
+    """A digest of the code that answers depend on: pyfast's below its API, and the versions of libraries."""
     digest = blake2b(digest_size=8)
-    root = Path(__file__).resolve().parents[1]
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):
-        digest.update(f"{path.relative_to(root)}\n".encode())
-        digest.update(path.read_bytes())
+        name = path.relative_to(root)
+        if name.parts[0] not in _ABOVE:
+            digest.update(f"{name}\n".encode())
+            digest.update(path.read_bytes())
     digest.update("".join(version(name) for name in ("numpy", "scipy")).encode())
     return digest.hexdigest()

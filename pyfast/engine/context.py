@@ -67,8 +67,10 @@ class Runtime:
         budget: Budget | None = None,
         folder: RunFolder | None = None,
         on_step: OnStep | None = None,
+        sampling: Sampling = GREEDY,
     ) -> None:
         self.index = index
+        self.sampling = sampling
         self.models = models
         self.budget = budget or Budget()
         self.folder = folder
@@ -301,6 +303,7 @@ class Context:
         return completion
 
     async def _complete(self, request: Request, name: str, role: Role) -> Completion:
+        request = self._runtime.sampling.apply(request)
         ledger, budget = self.ledger, self._runtime.budget
         if budget.calls is not None and ledger.llm_calls >= budget.calls:
             raise BudgetError(f"{name}: the question's {budget.calls} LLM calls are used up")

@@ -6,23 +6,23 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pyfast.engine.budget import Budget
-from pyfast.engine.configuration import Configuration, configuration
+from pyfast.engine.configuration import Configuration, configuration, recorded_value, with_accepted_code
 from pyfast.engine.events import Event, OnEvent, OnStep, ignore
 from pyfast.engine.journal import Sync
 from pyfast.engine.outages import PATIENCE_S, Waiting
 from pyfast.engine.profile import Profile, profile_of
-from pyfast.engine.prompt import Prompt
+from pyfast.engine.prompt import GREEDY, Prompt, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
-from pyfast.engine.questions import Questions
+from pyfast.engine.questions import Questions, questions_from
 from pyfast.engine.record import Record
 from pyfast.engine.run import Ask, Summary, answer_all
-from pyfast.engine.run_folder import ANSWERS, RunFolder, check_run
+from pyfast.engine.run_folder import ANSWERS, GROWN, RunFolder, check_run
 from pyfast.errors import RunError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
@@ -66,6 +66,10 @@ class Job:
     """What of a knowledge graph the answers depend on"""
     places: Mapping[str, str] = field(default_factory=dict)
     """Where things were found, for run.toml; they may differ from one session to the next"""
+    sampling: Sampling = GREEDY
+    """How answers are drawn where the system does not say"""
+    accept_code: bool = False
+    """Whether a run of other code is resumed"""
     concurrency: int = 64
     budget: Budget = field(default_factory=Budget)
     failures: int | None = None
@@ -81,7 +85,7 @@ class Job:
 
     def describe(self) -> Configuration:
         """The configuration for run.toml. The LLMs' context windows are known only after they have started."""
-        return configuration(
+        described = configuration(
             system=self.system,
             system_code=self.system_code,
             settings=self.settings,
@@ -97,7 +101,19 @@ class Job:
                 **self.places,
             },
             knowledge=self.knowledge,
+            sampling={} if self.sampling == GREEDY else asdict(self.sampling),
         )
+        return described if not self.accept_code else with_accepted_code(described, self.folder)
+
+    def extends(self) -> bool:
+        """Whether the folder holds this run with fewer questions, the first ones of these."""
+        count, digest = (
+            None if self.folder is None else recorded_value(self.folder, "questions", name)
+            for name in ("count", "digest")
+        )
+        if not isinstance(count, int) or not 0 < count < self.questions.count:
+            return False
+        return questions_from(self.questions.read(), count).digest == digest
 
     @property
     def profile(self) -> Profile:
@@ -110,7 +126,7 @@ class Job:
         if self.folder is not None:
             described = self.describe()
             windows = [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]
-            check_run(self.folder, described, unknown=windows)
+            check_run(self.folder, described, unknown=[*windows, *(GROWN if self.extends() else ())])
 
     def _specs(self) -> dict[str, str]:
         llms = by_role(self.llm).items()
@@ -146,7 +162,7 @@ async def work_on(
     total = job.questions.count
     if job.folder is None:
         return await _in_memory(job, stop, on_event, on_step)
-    folder = RunFolder(job.folder, job.describe(), job.sync, job.keep_prompts)
+    folder = RunFolder(job.folder, job.describe(), job.sync, job.keep_prompts, extends=job.extends())
     try:
         lost = folder.forget_failures(only_of_transport=not job.retry_failed)
         done = written = folder.answered(job.questions.read())
@@ -227,6 +243,7 @@ async def _answered(
         on_outage=waits,
         lost=lost,
         on_step=on_step,
+        sampling=job.sampling,
     )
 
 

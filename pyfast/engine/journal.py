@@ -352,16 +352,30 @@ def _calls(database: sqlite3.Connection, number: int) -> Iterator[LLMCall]:
             yield LLMCall(name, role, messages, outcome)
 
 
-def run_of(path: Path) -> str | None:
-    """The digest of the run that a journal belongs to; empty if it names none, None if it cannot be read."""
+def runs_of(path: Path) -> set[str] | None:
+    """The digests of the run that a journal belongs to: one for each number of questions that it was given.
+
+    Empty if it names none, None if it cannot be read.
+    """
     try:
         with contextlib.closing(open_to_read(path)) as database:
             if not database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'run'").fetchall():
-                return ""
-            row = database.execute("SELECT digest FROM run").fetchone()
-            return str(row[0]) if row else ""
+                return set()
+            return {str(digest) for (digest,) in database.execute("SELECT digest FROM run")}
     except (sqlite3.Error, InputError):
         return None
+
+
+def admit_run(path: Path, run: str) -> None:
+    """Let a journal belong to its run with more questions too. Raises `InputError`.
+
+    Before run.toml tells of them: after a crash between the two, both are known.
+    """
+    try:
+        with contextlib.closing(open_database(path)) as database, database:
+            database.execute("INSERT INTO run SELECT ? WHERE ? NOT IN (SELECT digest FROM run)", (run, run))
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: {fault(error)}") from None
 
 
 def add_digests(path: Path, run: str, known: Sequence[tuple[str, str]]) -> None:

@@ -32,7 +32,18 @@ class Sampling:
     temperature: float = 0.0
     seed: int = 0
 
+    def apply(self, request: Request) -> Request:
+        """The request of a run that is drawn like this.
 
+        A temperature that a system chooses itself stays. Seeds of one run and of the next never meet.
+        """
+        if self == GREEDY:
+            return request
+        seed = (self.seed * _SEEDS + request.seed) % 2**31
+        return replace(request, temperature=request.temperature or self.temperature, seed=seed)
+
+
+_SEEDS = 1_000_003  # between two seeds of runs: more than the calls of one question have
 GREEDY = Sampling()
 
 

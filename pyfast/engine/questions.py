@@ -136,6 +136,25 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
     return Questions(lambda: (question for _, question in placed), count, digest)
 
 
+def sampled(questions: Questions, size: int) -> Questions:
+    """So many questions in the order of the digests of their ids: a larger sample begins with a smaller one.
+
+    Conversations stay whole: the last one may make the sample larger.
+    """
+    groups: dict[tuple[bool, str], list[Question]] = {}
+    for question in questions.read():
+        groups.setdefault((question.conversation is None, question.conversation or question.id), []).append(
+            question
+        )
+    ordered = sorted(groups, key=lambda key: blake2b(_said(key), digest_size=16).digest())
+    chosen: list[Question] = []
+    for key in ordered:
+        if len(chosen) >= size:
+            break
+        chosen += groups[key]
+    return questions_from(chosen)
+
+
 def write_questions(questions: Questions, path: Path) -> Questions:
     """Write questions to a file that `read_questions` reads, and return them with the file as their place."""
     lines: list[dict[str, Any]] = []

@@ -19,6 +19,7 @@ from pyfast.engine.events import OnStep
 from pyfast.engine.ledger import Ledger, StageTotals, UsageTotals
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Waiting, hear_nothing
+from pyfast.engine.prompt import GREEDY, Sampling
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer, Record, State, Usage
@@ -76,6 +77,7 @@ async def answer_all(
     on_outage: Callable[[Waiting | None], None] = hear_nothing,
     lost: int = 0,
     on_step: OnStep | None = None,
+    sampling: Sampling = GREEDY,
 ) -> Summary:
     """Answer all questions; `write` gets the records in the order of the questions.
 
@@ -102,6 +104,7 @@ async def answer_all(
         on_outage: Called at the beginning of an outage, and with None at its end.
         lost: How many questions had calls that failed on their way in earlier sessions, and may fail again.
         on_step: Called with each call of each question, when it begins and when it ends.
+        sampling: How answers are drawn where the system does not say.
 
     Raises:
         RunError: The LLM is gone, the disk is full, the run's budget is spent, or too many questions failed.
@@ -137,7 +140,7 @@ async def answer_all(
     too_many()
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
         models = Models(llm, outage_seconds, on_outage, stop, lost)
-        runtime = Runtime(index, models, executor, budget, folder, on_step)
+        runtime = Runtime(index, models, executor, budget, folder, on_step, sampling)
 
         def may_admit() -> bool:
             nonlocal halted

@@ -36,11 +36,12 @@ from pyfast.engine.journal import (
     Key,
     Outcome,
     Sync,
+    admit_run,
     completion_row,
     digests,
     open_to_read,
     row_of_question,
-    run_of,
+    runs_of,
 )
 from pyfast.engine.kept_prompts import Asked
 from pyfast.engine.ledger import Ledger
@@ -52,6 +53,8 @@ from pyfast.errors import InputError, RunError
 from pyfast.files import free_name, refuse_links, write_atomically
 from pyfast.llm import Message
 
+GROWN = ("questions.count", "questions.digest")
+"""What differs where a run is resumed with more questions"""
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 OUTAGE = "outage.json"  # there while the run waits for its LLM
 _LOG = logging.getLogger("pyfast")
@@ -78,7 +81,8 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         if code := [value for value in changed if value.startswith("code.")]:
             raise InputError(
                 f"{path}: was started by other code: {'; '.join(code)}. You can read, evaluate and judge it,"
-                " but only that code resumes it; give another folder, or --restart"
+                " but only that code resumes it; give another folder, or --restart, or --accept-code (then its"
+                " answers are of both)"
             )
         raise InputError(
             f"{path}: was started with something else: {'; '.join(changed)}. Give what it was started with, or"
@@ -92,7 +96,8 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
 def check_journal(path: Path) -> None:
     """Raise `InputError` if the journal in a run's folder belongs to another run."""
     version, recorded = read_with_format(path / CONFIGURATION)
-    if version == FORMAT and run_of(path / JOURNAL) not in (None, configuration_digest(recorded)):
+    known = runs_of(path / JOURNAL)
+    if version == FORMAT and known is not None and configuration_digest(recorded) not in known:
         raise InputError(
             f"{path}: {JOURNAL} does not belong to {CONFIGURATION}: one of them is another run's, or was changed."
             " Put back what was there, or --restart"
@@ -147,7 +152,12 @@ class RunFolder:
     """
 
     def __init__(
-        self, path: Path, described: Configuration, sync: Sync = "normal", keep_prompts: bool = False
+        self,
+        path: Path,
+        described: Configuration,
+        sync: Sync = "normal",
+        keep_prompts: bool = False,
+        extends: bool = False,
     ) -> None:
         """Open or begin a run. Raises `InputError` if another process has it, or if it is a different run."""
         self._path = path
@@ -156,7 +166,9 @@ class RunFolder:
         with contextlib.ExitStack() as opened:
             path.mkdir(parents=True, exist_ok=True)
             self._answers = opened.enter_context(locked(path))
-            check_run(path, described)
+            check_run(path, described, GROWN if extends else ())
+            if extends and (path / JOURNAL).exists():
+                admit_run(path / JOURNAL, configuration_digest(described))
             if not _has_begun(path):  # perhaps the journal of another configuration, in which nothing was asked
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)

@@ -43,6 +43,8 @@ _REFUSALS = {
     404: "the server does not know this model or this path; check both",
 }
 
+_OWN_FIELDS = {"messages", "model", "prompt_embeds", "response_format", "stream"}
+_OWN_FIELDS |= {"max_completion_tokens", "max_tokens", "seed", "temperature"}
 _log = logging.getLogger("pyfast")
 
 
@@ -154,6 +156,10 @@ class OpenAI:
     ) -> None:
         self._key = api_key()
         check_no_secret(extra or {}, self._key)
+        if own := sorted(_OWN_FIELDS & (extra or {}).keys()):
+            raise InputError(
+                f"extra: pyfast sets {', '.join(own)} itself; give temperature and seed as options of the run"
+            )
         self._hidden = hider(self._key, *keys_in(base_url), *proxy_passwords())
         self.spec = self._hidden(_shown(spec))
         self.slots = concurrency

@@ -128,15 +128,7 @@ class System:
     @property
     def code(self) -> str:
         """A digest of the code of a system that is not pyfast's own: a run is resumed with the same code only."""
-        module = self.answer.__module__
-        if module.startswith("pyfast."):
-            return ""
-        path = inspect.getsourcefile(self.answer)
-        if path is not None and Path(path).is_file():
-            code = Path(path).read_bytes()
-        else:  # typed into an interpreter
-            code = self.answer.__code__.co_code + repr(self.answer.__code__.co_consts).encode()
-        return blake2b(code, digest_size=8).hexdigest()
+        return "" if self.answer.__module__.startswith("pyfast.") else source_digest(self.answer)
 
     def configure(self, given: Mapping[str, Any]) -> Settings:
         """The settings: the defaults, but for those of the preset, and those `given` by name.
@@ -202,3 +194,13 @@ class System:
 
 def _is_number(setting: FieldInfo) -> bool:
     return setting.annotation in (int, float)
+
+
+def source_digest(function: Any) -> str:
+    """A digest of the file that a function is in, or of the function if it was typed into an interpreter."""
+    path = inspect.getsourcefile(function)
+    if path is not None and Path(path).is_file():
+        code = Path(path).read_bytes()
+    else:
+        code = function.__code__.co_code + repr(function.__code__.co_consts).encode()
+    return blake2b(code, digest_size=8).hexdigest()

@@ -1,0 +1,163 @@
+"""Temperature and seed arrive and are recorded; limits and samples grow; the code that answers depend on."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyfast
+from pyfast.engine.configuration import code_digest
+from pyfast.errors import InputError
+from pyfast.llm import Completion, Request, open_llm
+
+
+class Listening:
+    """Answers at once, and keeps what it was asked."""
+
+    fingerprint = "listening"
+    context_window = 32_768
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+
+    async def complete(self, request: Request) -> Completion:
+        self.asked.append(request)
+        return Completion('{"answer": "x"}', "stop", 10, 5)
+
+
+def recorded(run: Path) -> dict[str, Any]:
+    return tomllib.loads((run / "run.toml").read_text())
+
+
+QUESTIONS = [{"id": f"q{i}", "question": f"Question {i}?"} for i in range(40)]
+
+
+def test_temperature_and_seed_are_sent_and_recorded(tmp_path: Path) -> None:
+    llm = Listening()
+    given = {"llm": llm, "system": "direct", "run": tmp_path / "run"}
+    pyfast.answer(QUESTIONS[:2], temperature=0.7, seed=3, **given)  # type: ignore[arg-type]
+    assert {request.temperature for request in llm.asked} == {0.7}
+    (seed,) = {request.seed for request in llm.asked}
+    assert recorded(tmp_path / "run")["sampling"] == {"temperature": 0.7, "seed": 3}
+    with pytest.raises(InputError, match=r"sampling\.seed was 3, is 4"):
+        pyfast.answer(QUESTIONS[:2], temperature=0.7, seed=4, **given)  # type: ignore[arg-type]
+    other = Listening()
+    pyfast.answer(QUESTIONS[:1], llm=other, system="direct", temperature=0.7, seed=4)
+    assert other.asked[0].seed not in (seed, 0)
+    greedy = Listening()
+    pyfast.answer(QUESTIONS[:1], llm=greedy, system="direct", run=tmp_path / "greedy")
+    assert (greedy.asked[0].temperature, greedy.asked[0].seed) == (0.0, 0)
+    assert "sampling" not in recorded(tmp_path / "greedy")
+    for wrong in ({"temperature": -1.0}, {"seed": -1}, {"temperature": float("nan")}):
+        with pytest.raises(InputError, match="at least 0"):
+            pyfast.answer(QUESTIONS[:1], llm=llm, system="direct", **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["seed", "temperature", "max_tokens", "messages", "model", "stream"])
+def test_extra_does_not_hide_what_pyfast_sets(key: str) -> None:
+    with pytest.raises(InputError, match=f"extra: pyfast sets {key} itself"):
+        open_llm("openai:m@http://127.0.0.1:1", extra={key: 1})
+    open_llm("openai:m@http://127.0.0.1:1", extra={"top_p": 0.9})
+
+
+def test_a_run_grows_with_its_limit(tmp_path: Path) -> None:
+    """Only what is new is asked; what was begun with other questions is refused; fewer are refused."""
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS))
+    llm = Listening()
+
+    def go(limit: int, source: Path = file) -> pyfast.Run:
+        return pyfast.answer(source, llm=llm, system="direct", run=tmp_path / "run", limit=limit)
+
+    go(10)
+    assert go(25).status.questions == 25 and len(llm.asked) == 25
+    assert go(40).status.states == {"answered": 40} and len(llm.asked) == 40
+    assert [record.id for record in pyfast.Run(tmp_path / "run").records] == [q["id"] for q in QUESTIONS]
+    assert go(40).status.ended == 40 and len(llm.asked) == 40  # nothing is left to do
+    with pytest.raises(InputError, match=r"questions\.count was 40, is 30"):
+        go(30)
+    other = tmp_path / "other.jsonl"
+    other.write_text("".join(json.dumps({**q, "question": "Other?"}) + "\n" for q in [*QUESTIONS, {"id": "z"}]))
+    with pytest.raises(InputError, match=r"questions\.digest was"):
+        go(41, other)
+    assert pyfast.verify(tmp_path / "run").summary
+
+
+def test_a_killed_growth_is_resumed(tmp_path: Path) -> None:
+    """The journal knows of more questions and run.toml does not: both sizes are this run."""
+    llm = Listening()
+
+    def go(limit: int) -> pyfast.Run:
+        return pyfast.answer(QUESTIONS, llm=llm, system="direct", run=tmp_path / "run", limit=limit)
+
+    go(5)
+    before = (tmp_path / "run" / "run.toml").read_bytes()
+    go(8)
+    (tmp_path / "run" / "run.toml").write_bytes(before)
+    assert go(12).status.states == {"answered": 12} and len(llm.asked) == 12
+
+
+def test_samples_are_uniform_nested_and_repeatable(tmp_path: Path) -> None:
+    file = tmp_path / "questions.jsonl"
+    gold = [{**question, "answers": ["x"]} for question in QUESTIONS]
+    file.write_text("".join(json.dumps(question) + "\n" for question in gold))
+    llm = Listening()
+
+    def go(sample: int, run: str = "run") -> list[str]:
+        done = pyfast.answer(file, llm=llm, system="direct", run=tmp_path / run, sample=sample)
+        return [record.id for record in done.records]
+
+    ten = go(10)
+    assert len(set(ten)) == 10 and ten != [question["id"] for question in QUESTIONS[:10]]
+    assert go(20)[:10] == ten and len(llm.asked) == 20  # the run has grown
+    assert go(10, "again") == ten
+    assert pyfast.evaluate(tmp_path / "run").rows[0]["em"].value == 1  # the gold is that of the file
+    taken = Counter[str]()
+    for prefix in range(200):
+        many = [{"id": f"{prefix}-{i}", "question": "?"} for i in range(10)]
+        done = pyfast.answer(many, llm="instant", system="direct", sample=3)
+        taken.update(record.id.partition("-")[2] for record in done.records)
+    assert len(taken) == 10 and all(30 <= count <= 95 for count in taken.values())  # 60 expected, 6.5 deviation
+
+
+def test_the_code_that_answers_depend_on(tmp_path: Path) -> None:
+    for name in ("engine/context.py", "systems/rag.py", "evaluation/judge.py", "commands/judge.py", "cli.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x = 1\n")
+
+    def digest() -> str:
+        code_digest.cache_clear()
+        return code_digest(tmp_path)
+
+    before = digest()
+    for name in ("commands/judge.py", "evaluation/judge.py", "cli.py"):
+        (tmp_path / name).write_text("x = 2\n")
+    assert digest() == before
+    (tmp_path / "systems" / "rag.py").write_text("x = 2\n")
+    assert digest() != before
+    code_digest.cache_clear()
+
+
+def test_other_code_is_resumed_knowingly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = Listening()
+
+    def go(limit: int, **given: Any) -> pyfast.Run:
+        return pyfast.answer(QUESTIONS, llm=llm, system="direct", run=tmp_path / "run", limit=limit, **given)
+
+    go(5)
+    first = recorded(tmp_path / "run")["code"]
+    monkeypatch.setattr(import_module("pyfast.engine.configuration"), "code_digest", lambda: "other")
+    with pytest.raises(InputError, match="--accept-code"):
+        go(8)
+    assert go(8, accept_code=True).status.states == {"answered": 8} and len(llm.asked) == 8
+    now = recorded(tmp_path / "run")
+    assert now["code"] == first and now["places"]["accepted_code"].endswith(" other")
+    with pytest.raises(InputError, match="--accept-code"):
+        go(9)
