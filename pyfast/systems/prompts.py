@@ -153,7 +153,7 @@ EXTRACT = Prompt(
     ),
     user="Evidence:\n$context\n\nWhich $entity_type answers this? $question",
     answer=EntityFields,
-    max_tokens=140,  # also where each character is a token
+    max_tokens=80,  # one that finds no end is cut off and not used: in the next query it would do harm
     role="extract",
 )
 

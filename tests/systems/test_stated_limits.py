@@ -52,7 +52,7 @@ def test_a_short_answer_may_be_as_long_as_is_stated(prompt: Prompt[Any]) -> None
     """In names and numbers each character may be a token; in sentences and long lists three make one."""
     fields = prompt.schema["properties"]
     limits = {name: it["maxLength"] for name, it in fields.items() if "maxLength" in it}
-    short = min(limits.get("answer", limits.get("entity", 0)), 300)
+    short = min(limits.get("answer", 0), 300)
     assert prompt.max_tokens >= short + (sum(limits.values()) - short) / 3 + 15
 
 
