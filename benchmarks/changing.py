@@ -66,7 +66,11 @@ def changed(document: Document) -> Document:
 
 def main() -> None:
     data = Path(sys.argv[1] if len(sys.argv) > 1 else "../shared/data")
-    documents = list(read([path for name in SETS if (path := data / name / "corpus.jsonl").is_file()]))
+    documents = [
+        replace(document, uri=f"{name}/{document.uri}")  # the sets share articles
+        for name in SETS
+        for document in read([data / name / "corpus.jsonl"])
+    ]
     lines = chain.from_iterable(
         (data / name / "questions.jsonl").read_text(encoding="utf-8").splitlines()[: QUERIES // len(SETS)]
         for name in SETS
