@@ -168,7 +168,7 @@ def check_file(folder: Path, manifest: dict[str, Any], name: str) -> None:
 
 
 def commit_numbers(folder: Path) -> list[int]:
-    """The commits that are there, the oldest first."""
+    """The existing commits, the oldest first."""
     return sorted(int(path.stem) for path in (folder / COMMITS).glob("*.json") if path.stem.isdecimal())
 
 
