@@ -158,9 +158,8 @@ def test_the_whole_way_on_the_examples(place: Path, examples: Path) -> None:
         assert {tuple(piece) for piece in record["evidence"]} == {("segment", "uri")}
     for record in map(json.loads, traces(run).splitlines()):
         assert list(record) == ["id", "evidence", "trace"] and record["trace"]["hops"]
-        assert {tuple(piece) for piece in record["evidence"]} == {
-            ("segment", "uri", "offsets", "snippet", "score")
-        }
+        named = ["segment", "uri", "offsets", "snippet", "score"]  # of a table row also what its table is
+        assert all(list(piece)[:5] == named for piece in record["evidence"])
     scores = place / "scores.jsonl"
     done = pyfast("evaluate", place / "run-1", place / "run-512", "--per-question", scores)
     assert (done.returncode, done.stderr) == (0, "")
