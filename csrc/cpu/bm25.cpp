@@ -134,7 +134,7 @@ std::int64_t frequency(std::span<const TermCounts> parts, std::int32_t term) {
 // Adds a column's shares of the documents from `first` on, below `end` of its entries.
 void add_scores(Workspace& space, Column& column, std::int64_t first, std::int64_t end, const TermCounts& part,
                 std::size_t number, const LengthNorm& norm) {
-    std::int32_t spoilt = 0;  // negative where anything is
+    bool spoilt = false;
     const std::int64_t most = std::min(window, std::ssize(part.lengths) - first);
     for (std::int64_t e = column.next; e < end; ++e) {
         const std::int64_t place = column.documents[e] - first;
@@ -143,12 +143,12 @@ void add_scores(Workspace& space, Column& column, std::int64_t first, std::int64
         }
         const std::int32_t count = column.counts[e];
         const std::int32_t length = part.lengths[static_cast<std::size_t>(first + place)];
-        spoilt |= (count - 1) | length;
+        spoilt = spoilt || count < 1 || length < 0;
         const auto tf = static_cast<double>(count);
         space.scores[static_cast<std::size_t>(place)] +=
             static_cast<float>(column.idf * (tf / (norm[length] + tf)));
     }
-    if (spoilt < 0) {
+    if (spoilt) {
         malformed(number);
     }
     column.next = end;
