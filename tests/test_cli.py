@@ -45,7 +45,8 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Path:
         "broken-talk.jsonl": b'{"id": "t", "turns": [{"id": "a"}]}\n',
         "no-answers.jsonl": b'{"id": "a", "question": "Who?"}\n',
         "other-ids.jsonl": QUESTION.replace('"a"', '"z"').encode(),
-        "run/answers.jsonl": b'{"id": "a", "state": "answered", "answer": "Saturn", "evidence": []}\n',
+        "run/answers.jsonl": b'{"id": "a", "state": "answered", "answer": "Saturn", "evidence": [], "usage":'
+        b' {"llm_calls": 1, "prompt_tokens": 1, "completion_tokens": 1}}\n',
         "broken-run/answers.jsonl": b'{"id": "a", "sta\n',
         "folder/mine.txt": b"mine",
         "model.gguf": b"no model",
