@@ -183,7 +183,7 @@ def _answers(folder: Path, answers: list[str], torn: bool, total: int) -> str:
     if len(answers) > total or (torn and len(answers) == total):
         raise _FoundError(f"something follows the answers to all {total} questions")
     unknown = _compare(folder, "line", answers)
-    state = "" if len(answers) == total else "; running" if is_running(folder) else "; the same command goes on"
+    state = "" if len(answers) == total else "; running" if is_running(folder) else "; the same command resumes it"
     return f"{len(answers)} of {total} lines, as the journal knows them{unknown}{state}"
 
 

@@ -422,7 +422,7 @@ def test_it_logs_and_prints_nothing(
         pyfast.answer(["Who?"], index=index, llm="instant", system="rag", run=tmp_path / "run")
         pyfast.answer(["Who?"], index=index, llm="instant", system="rag", run=tmp_path / "run", restart=True)
     assert capfd.readouterr() == ("", "")
-    assert any("skipped" in message for message in caplog.messages)
+    assert any("left out" in message and "b.exe" in message for message in caplog.messages)
     assert any("the old run is now" in message for message in caplog.messages)
 
 

@@ -142,7 +142,7 @@ def test_a_killed_run_is_whole_and_can_be_verified_while_it_works(tmp_path: Path
             allow(url, 10**6)
             session.ended()
             found = verify(tmp_path / "run")
-            assert failed(found) == [] and ("the same command resumes" in found.checks[2].detail) == kill
+            assert failed(found) == [] and ("the same command resumes it" in found.checks[2].detail) == kill
 
 
 def test_a_run_of_an_older_format_is_upgraded_first(run: Path) -> None:
