@@ -205,7 +205,9 @@ def _itself(llm: LLM) -> LLM:
 def _close_in_time(use: _Use) -> None:
     """When the process ends, and the event loop still runs in its thread."""
     llm = use.alive()
-    if llm is not None and use.is_up and use.loop.is_running() and use.process == os.getpid():
+    if llm is None or use.closing is not None or use.process != os.getpid():
+        return
+    if use.is_up and use.loop.is_running():
         with contextlib.suppress(Exception):
             asyncio.run_coroutine_threadsafe(_close(with_defaults(llm)), use.loop).result(_CLOSING_S)
 

@@ -119,7 +119,9 @@ class Job:
     def profile(self) -> Profile:
         """What fits the model that answers; known once it has started."""
         llms = by_role(self.llm)
-        return profile_of(llms.get("answer", llms[DEFAULT_ROLE]).context_window, self.budget)
+        answering = llms.get("answer") or llms.get(DEFAULT_ROLE)
+        window = min(llm.context_window for llm in ([answering] if answering else llms.values()))
+        return profile_of(window, self.budget)
 
     def check(self) -> None:
         """Check, before a model is loaded, that the folder is free or holds this job. Raises `InputError`."""

@@ -14,7 +14,7 @@ class Profile:
     Example:
         >>> from pyfast.engine.profile import profile_of
         >>> print(profile_of(2048))
-        profile small (a context window of 2,048 tokens): at most 10 passages in a prompt
+        profile small (a context window of 2,048 tokens): at most 25 passages in a prompt
     """
 
     name: str
@@ -31,8 +31,8 @@ class Profile:
         return f"profile {self.name} ({window}): at most {self.passages:,} passages in a prompt{answers}"
 
 
-# (the largest window, the name, passages): a list that is longer is cut in any case, at what the window holds.
-_PROFILES = ((4_096, "small", 10), (32_768, "medium", 50))
+# (the largest window, the name, passages). A window cuts longer lists itself, and short rows must still fill it.
+_PROFILES = ((4_096, "small", 25), (32_768, "medium", 50))
 _LARGE = ("large", 10_000)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,8 @@ from pyfast.retrieval import Index, ScoredSegments, cite
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
 """A system with its settings."""
+
+_LOG = logging.getLogger("pyfast")
 
 _AHEAD = 4096  # answers that may wait for an earlier one
 
@@ -264,6 +267,8 @@ async def _answered(
         reason = f"not done within the question's {seconds:g} s" if seconds else "TimeoutError"
     except Exception as error:  # a poison question fails alone, and says how
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, PyfastError):
+            _LOG.debug("question %s failed", question.id, exc_info=error)
     evidence, trace = b"[]", b"{}"
     try:
         until = context.found()

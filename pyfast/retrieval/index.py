@@ -192,6 +192,10 @@ class Index:
         """What names the same entity in the corpus; made when it is first asked for."""
         return entity_links(self.corpus)
 
+    def uri(self, passage: int) -> str:
+        """The uri of the document of a passage, a number as in `Pool.passages`."""
+        return self.corpus.uri(int(self.corpus.source[self.passages[passage]]))
+
     def title(self, uri: str) -> str:
         """The title of a document; empty where it has none, or there is no such document."""
         source = self.corpus.find(uri)

@@ -27,7 +27,8 @@ def package(index: Index, segments: list[int]) -> EvidencePackage:
 def test_the_contract(index: Index) -> None:
     corpus = index.corpus
     whole = package(index, list(range(len(corpus))))
-    assert json.loads(whole.json()) == list(whole.items)
+    written = [{("segment" if name == "id" else name): it for name, it in item.items()} for item in whole.items]
+    assert json.loads(whole.json()) == [{**item, "score": None} for item in written]
     for i, item, line in zip(whole.segments, whole.items, whole.lines, strict=True):
         assert list(item) == ["id", "level", "uri", "offsets", "source_type", "snippet", "meta"]
         assert list(item["meta"]) == ["schema", "time", "source_version", "sha1"]
