@@ -109,10 +109,13 @@ def with_accepted_code(described: Configuration, run: Path | None) -> Configurat
         return described
     recorded, own = read_configuration(run / CONFIGURATION), described["code"]
     accepted = {**described, "code": recorded.get("code", own), "system": dict(described["system"])}
+    continues = [] if accepted["code"] == own else [f"{own['version']} {own['digest']}"]
     if "code" in recorded.get("system", {}) and "code" in accepted["system"]:
         accepted["system"]["code"] = recorded["system"]["code"]
-    if accepted["code"] != own:
-        accepted[_PLACES] = {**described[_PLACES], "accepted_code": f"{own['version']} {own['digest']}"}
+        if accepted["system"]["code"] != described["system"]["code"]:
+            continues.append(f"system {described['system']['code']}")
+    if continues:
+        accepted[_PLACES] = {**described[_PLACES], "accepted_code": ", ".join(continues)}
     return accepted
 
 

@@ -78,7 +78,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
     if not _has_begun(path):
         return
     if changed := differences(recorded, described, unknown):
-        if code := [value for value in changed if value.startswith("code.")]:
+        if code := [value for value in changed if value.startswith(("code.", "system.code "))]:
             raise InputError(
                 f"{path}: was started by other code: {'; '.join(code)}. You can read, evaluate and judge it,"
                 " but only that code resumes it; give another folder, or --restart, or --accept-code (then its"

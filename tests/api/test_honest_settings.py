@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 from collections import Counter
 from importlib import import_module
@@ -161,3 +162,42 @@ def test_other_code_is_resumed_knowingly(tmp_path: Path, monkeypatch: pytest.Mon
     assert now["code"] == first and now["places"]["accepted_code"].endswith(" other")
     with pytest.raises(InputError, match="--accept-code"):
         go(9)
+
+
+OWN = """
+from pydantic import BaseModel
+from pyfast.engine import Answer, Prompt
+from pyfast.systems import Settings, System
+
+class Reply(BaseModel):
+    answer: str
+
+ASK = Prompt("ask", "Reply in JSON.", "Question: $question", Reply, 20)
+
+async def answer(question, ctx, settings):
+    return Answer((await ctx.generate(ASK, question=question.text)).answer)
+
+SYSTEM = System("own", answer, Settings, (ASK,), needs_index=False)
+"""
+
+
+def test_a_run_of_ones_own_system_resumes_with_other_code_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    llm, module = Listening(), tmp_path / "edited_system.py"
+
+    def go(limit: int, **given: Any) -> pyfast.Run:
+        system = "edited_system:SYSTEM"
+        return pyfast.answer(QUESTIONS, llm=llm, system=system, run=tmp_path / "run", limit=limit, **given)
+
+    module.write_text(OWN)
+    go(2)
+    first = recorded(tmp_path / "run")["system"]["code"]
+    module.write_text(f"{OWN}# edited")
+    monkeypatch.delitem(sys.modules, "edited_system")
+    with pytest.raises(InputError, match="--accept-code"):
+        go(4)
+    assert go(4, accept_code=True).status.states == {"answered": 4}
+    now = recorded(tmp_path / "run")
+    assert now["system"]["code"] == first and now["places"]["accepted_code"].startswith("system ")
