@@ -52,8 +52,8 @@ class Abstaining(Settings):
 
     abstain: bool = Field(
         default=True,
-        description="The answer may be that the evidence does not tell. Off: else the likeliest is asked for, for"
-        " scores count an abstention as wrong.",
+        description="The answer may be that the evidence does not tell. Off: if the evidence does not tell, the"
+        " LLM must give its likeliest answer. Use this for benchmarks: scores count an abstention as wrong.",
     )
 
 

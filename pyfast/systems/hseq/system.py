@@ -49,21 +49,21 @@ class Settings(system.Abstaining):
 
     iterator: Literal["llm", "lexical", "off"] = Field(
         default="llm",
-        description="Who picks segments: the LLM; `lexical`, the question's words, with no LLM but the head;"
-        " `off`, nobody, the first window is the evidence (LLM-only).",
+        description="Who picks segments: `llm`: the LLM. `lexical`: the question's words, without an LLM. `off`:"
+        " nobody, and the first window is the evidence (LLM-only).",
         json_schema_extra={"paper": "algorithm 1; table 5"},
     )
     guidance: Literal["head", "template", "off"] = Field(
         default="head",
-        description="Who plans for the LLM's picks: the head; `template`, heuristic guidance; `off`, nobody, as"
-        " without `iterator=llm`.",
+        description="Who writes the guidance, the plan that the LLM follows when it picks: `head`: the head."
+        " `template`: a fixed text for each kind of question. `off`: nobody.",
         json_schema_extra={"paper": "section 3.5, A.3.3; table 5"},
     )
     window: int = Field(
         default=16,
         ge=1,
         le=256,
-        description="Segments shown in a step (W).",
+        description="Number of segments shown in a step (W).",
         json_schema_extra={"paper": "section 3.4, algorithm 1"},
     )
     k: int = Field(
@@ -84,7 +84,8 @@ class Settings(system.Abstaining):
         default=1,
         ge=1,
         le=1000,
-        description="Minimum number of steps, at any score (T_min); at most `steps`.",
+        description="Minimum number of steps, even if the evidence is sufficient earlier (T_min); at most"
+        " `steps`.",
         json_schema_extra={"paper": "algorithm 1; A.3.5"},
     )
     threshold: float = Field(
@@ -92,37 +93,37 @@ class Settings(system.Abstaining):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="The score at which the evidence is sufficient: the share of the question that is covered."
-        " The LLM's score is 0 or 1.",
+        description="The evidence is sufficient when the score reaches this. The score is the share of the"
+        " question's words that the evidence covers, each word by its weight.",
         json_schema_extra={"paper": "A.3.5"},
     )
     prior: int = Field(
         default=48,
         ge=0,
         le=10_000,
-        description="Passages and rows found by a search that come before the order, which then goes through their"
-        " documents, and at last through all; 0: the order alone, as in the paper.",
+        description="Number of passages and rows from a search at the start of the stream. After them come the"
+        " segments of their documents, then all others, both in the order of `order`. 0: no search, as in the"
+        " paper.",
     )
     order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(
         default=PRIORITY,
         min_length=1,
-        description="The order of the stream (rho): levels of segments, best first.",
+        description="The order of the stream (ρ): levels of segments, best first.",
         json_schema_extra={"paper": "section 3.4, A.1"},
     )
     characters: int = Field(
         default=240,
         ge=40,
         le=4000,
-        description="Characters shown of each segment: its beginning, and of a longer one also where the"
-        " question's words are.",
+        description="Maximum number of characters shown of a segment. Of a longer segment, its beginning and the"
+        " part with most of the question's words are shown.",
         json_schema_extra={"paper": "A.3.2"},
     )
     refine: int = Field(
         default=0,
         ge=0,
         le=1000,
-        description="Maximum number of steps of the one refinement that the verifier may ask for (Delta); 0: no"
-        " verifier.",
+        description="The verifier may ask once for more steps: at most this many (Δ). 0: no verifier.",
         json_schema_extra={"paper": "section 3.5, A.3.5"},
     )
 
