@@ -16,7 +16,7 @@ class Outline:
     """
 
     headings: tuple[Heading, ...] | None = None
-    """In order; None: those of Markdown, where the text is that"""
+    """In order; None: those of its Markdown, if the text is Markdown"""
     pages: tuple[int, ...] = ()
     """Where each page begins, from the first on"""
     aside: tuple[tuple[int, int], ...] = ()

@@ -92,7 +92,7 @@ def _is_question(record: JsonObject) -> bool:
 def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:
     """The text, table or graph of a record; `uri` is that of one without an ``id``, by default `place`.
 
-    Raises InputError, naming the place, where it is none.
+    Raises InputError, which names the place, if it is none.
     """
     kind = _kind_of(record)
     try:

@@ -168,7 +168,7 @@ class _Readers:
         self.patterns = sorted({pattern for pattern, _ in pairs})
 
     def of(self, path: Path) -> Reader | None:
-        """The reader of a file; None where there is none."""
+        """The reader of a file; None if there is none."""
         name = path.name.lower()
         return next((reader for pattern, reader in self._pairs if fnmatchcase(name, pattern)), None)
 

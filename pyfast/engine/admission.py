@@ -1,4 +1,4 @@
-"""Which LLM call starts next, when more wait than the LLM takes."""
+"""Decides which LLM call starts next if more calls wait than the LLM takes at once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pyfast.llm import Request
 class Admission:
     """At most `limit` calls at a time.
 
-    Waiting calls go in sweeps: the calls that wait when one sweep ends make the next one, sorted by prompt, so
-    that those with a common beginning follow each other and find it in the engine's prefix cache. A call waits for
-    at most the rest of one sweep and its own.
+    Waiting calls start in sweeps. When one sweep ends, all calls that wait form the next one, sorted by prompt. So
+    calls whose prompts begin alike follow each other, and the LLM finds the common beginning in its prefix cache.
+    A call waits at most for the rest of the current sweep and for the calls before it in its own.
     """
 
     def __init__(self, limit: int) -> None:

@@ -15,7 +15,7 @@ from pyfast.errors import InputError, first_fault
 
 
 class Budget(BaseModel):
-    """Limits; None: no limit. A question beyond its own fails, a run beyond its own stops and can be resumed."""
+    """Limits; None: no limit. A question that exceeds its own fails. A run that does stops; you can resume it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,17 +28,17 @@ class Budget(BaseModel):
     attempts: int = Field(default=3, ge=1, le=20)
     """How often the LLM is asked for an answer of the right form"""
     passages: int | None = Field(default=None, ge=1)
-    """Passages that a prompt lists, at most; None: by the context window (`pyfast.engine.profile`)"""
+    """Maximum number of passages in a prompt; None: by the context window (`pyfast.engine.profile`)"""
     answer_tokens: int | None = Field(default=None, ge=16)
-    """Tokens of a final answer, at most; None: as the system's prompt has it"""
+    """Maximum number of tokens of a final answer; None: the limit of the system's prompt"""
     strict: bool = False
-    """A question whose system falls back, for want of an answer of the right form, fails instead"""
+    """If the LLM gives no answer of the right form, the question fails; its system does not use a simpler way"""
     call_seconds: float | None = Field(default=None, gt=0)
-    """From the moment that a call is given to the LLM, whose own patience may be shorter"""
+    """From the moment that a call is given to the LLM, whose own timeout may be shorter"""
     seconds: float | None = Field(default=None, gt=0)
     """Of one question, from its admission"""
     run_tokens: int | None = Field(default=None, ge=1)
-    """Of the run so far, all sessions; checked where a question is admitted"""
+    """Of the run so far, all sessions; checked before a question starts"""
     run_seconds: float | None = Field(default=None, gt=0)
     """Of this session"""
 
@@ -77,5 +77,5 @@ _FOREVER = nullcontext()
 
 
 def within(seconds: float | None) -> AbstractAsyncContextManager[Any]:
-    """`asyncio.timeout`, or nothing where there is no limit: a timeout costs some microseconds even then."""
+    """`asyncio.timeout`. If there is no limit, nothing: even a timeout of None costs some microseconds."""
     return _FOREVER if seconds is None else asyncio.timeout(seconds)

@@ -57,7 +57,7 @@ def configuration(
         places: Paths and specs; they may differ from one session to the next.
         knowledge: What the system reads in addition to the index.
         system_code: A digest of a system that is not part of pyfast.
-        sampling: Temperature and seed, where they are not greedy.
+        sampling: Temperature and seed, if sampling is not greedy.
     """
     described: Configuration = {
         "questions": dict(questions),
@@ -151,7 +151,7 @@ def write_configuration(path: Path, described: Configuration) -> None:
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Read run.toml, of this format or an older one. Raises `InputError` where it is neither."""
+    """Read run.toml, of this format or an older one. Raises `InputError` if it is neither."""
     return read_with_format(path)[1]
 
 

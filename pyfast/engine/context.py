@@ -486,7 +486,7 @@ class Context:
 
 
 def _queries(item: object) -> str:
-    """What an item of batched work looks for, where that is text."""
+    """What an item of batched work looks for, if that is text."""
     if isinstance(item, str):
         return item
     first = item[0] if isinstance(item, tuple) and item else None

@@ -38,9 +38,9 @@ class Step:
     name: str
     """Of the prompt, or of the function"""
     role: str = ""
-    """Of a prompt; empty where no LLM is asked"""
+    """Of a prompt; empty if the step asks no LLM"""
     asked: str = ""
-    """What a function looks for, where that is text: the queries of a retrieval"""
+    """What a function looks for, if that is text: the queries of a retrieval"""
     seconds: float | None = None
     """How long it took; None: it begins"""
     said: str = ""

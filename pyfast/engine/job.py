@@ -67,7 +67,7 @@ class Job:
     places: Mapping[str, str] = field(default_factory=dict)
     """Where things were found, for run.toml; they may differ from one session to the next"""
     sampling: Sampling = GREEDY
-    """How answers are drawn where the system does not say"""
+    """How answers are drawn if the system does not say"""
     accept_code: bool = False
     """Whether a run of other code is resumed"""
     concurrency: int = 64

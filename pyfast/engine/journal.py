@@ -96,7 +96,7 @@ def sound(entry: str, number: int) -> bool:
 
 
 def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
-    """None where it is not what was written: SQLite does not notice a bad byte in a text."""
+    """None if it is not what was written: SQLite does not notice a damaged byte in a text."""
     try:
         *said, check = orjson.loads(entry)
         if check != crc32(orjson.dumps(said)) or said[0] != number:
@@ -114,16 +114,16 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
 
 
 class Journal:
-    """An open journal. The run's folder keeps it to one process at a time. All methods raise `RunError`."""
+    """An open journal. The run's folder lets one process open it at a time. Any method can raise `RunError`."""
 
     def __init__(self, path: Path, sync: Sync = "normal", run: str = "", checked: bool = True) -> None:
-        """Open the file, or make it; of a damaged one, recover what can be read.
+        """Open the file, or make it. If it is damaged, recover what can be read.
 
         Args:
             path: The file.
             sync: How much a power cut may cost, see above.
             run: The digest of the run that the journal belongs to.
-            checked: False: check only the rows of questions. A run that is done reads no completion any more.
+            checked: False: check only the rows of questions. A finished run reads no completions.
         """
         self._path = path
         self._indexed = False
@@ -206,7 +206,7 @@ class Journal:
             return dict(self._database.execute(counted, (first,)).fetchall())
 
     def digests(self) -> dict[int, str]:
-        """The digests of the lines in answers.jsonl, by question number, where they are known."""
+        """The digests of the lines in answers.jsonl, by question number, if they are known."""
         with self._told():
             return digests(self._database)
 
@@ -275,7 +275,7 @@ class Journal:
 
 
 def _whole(path: Path, tables: Sequence[str]) -> bool:
-    """Whether the file can be worked with. Raises `sqlite3.Error` where the machine is at fault, not the file."""
+    """Whether the file can be used. Raises `sqlite3.Error` if the machine is at fault, not the file."""
     try:
         with contextlib.closing(open_database(path)) as database:
             every = len(tables) == len(_JSON)

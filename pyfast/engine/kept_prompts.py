@@ -45,12 +45,12 @@ class LLMCall:
     """One call of an LLM for one question, as `Run.prompts` returns it."""
 
     prompt: str
-    """The prompt's name, the stage of the call; empty where it was not kept"""
+    """The prompt's name, the stage of the call; empty if it was not kept"""
     role: str
     messages: tuple[Message, ...] | None
-    """What was asked; None where it was not kept; nothing where the prompt was embeddings"""
+    """What was asked; None if it was not kept, empty if the prompt was embeddings"""
     completion: Completion | None
-    """What the LLM said; None where the call failed"""
+    """What the LLM said; None if the call failed"""
     error: str | None = None
     """Why it failed"""
 

@@ -19,7 +19,7 @@ class Stage:
     batches: list[int] = field(default_factory=list)
     """How many calls were worked on together, for each call; for the LLM, how many it had in progress"""
     role: str = ""
-    """Of a prompt; empty where the LLM is not asked"""
+    """Of a prompt; empty if the step asks no LLM"""
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -45,7 +45,7 @@ class StageTotals:
     batches: int = 0
     """The sizes of the batches of all calls, added up"""
     role: str = ""
-    """Of a prompt; empty where the LLM is not asked"""
+    """Of a prompt; empty if the step asks no LLM"""
     prompt_tokens: int = 0
     completion_tokens: int = 0
 

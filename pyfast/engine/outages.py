@@ -47,7 +47,7 @@ class Waiting:
     """Seconds since the epoch"""
     reason: str
     llm: str = THE_LLM
-    """Which one, where a run has several"""
+    """Which one, if a run has several"""
 
 
 @dataclass(slots=True, eq=False)
@@ -317,8 +317,8 @@ class Outages:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _is_answered(self, stop: asyncio.Event | None = None, busy_s: float = 0.0) -> bool:
-        """Whether a probe is, until `stop` is set. With `busy_s` it is waited for so long at least, and any call
-        that is answered is as good. Raises `LLMUnavailableError` where the LLM is gone for good.
+        """Whether the LLM answers a probe before `stop` is set. With `busy_s`, wait at least so long, and accept
+        an answer to any other call as well. Raises `LLMUnavailableError` if the LLM will not come back.
         """
         works: list[asyncio.Future[object]] = []
         stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]

@@ -77,7 +77,7 @@ class Prompt(Generic[M]):
     cut_is_final: bool = False
     """Whether an answer that was cut off is not asked for again: it has all the tokens there are"""
     reusable: bool = False
-    """Whether later runs may use the answer again, where the user keeps such"""
+    """Whether later runs may use the answer again, if the user keeps a response cache"""
     role: Role = DEFAULT_ROLE
     """What it is there for: who gives that role a model of its own has it answered by that one"""
     schema: dict[str, Any] = field(init=False)

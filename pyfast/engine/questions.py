@@ -34,7 +34,7 @@ class Question:
     conversation: str | None = None
     """The id of the conversation; its turns follow each other"""
     answers: tuple[str, ...] = ()
-    """Of a turn: known answers, for a system that goes on as if the first had been given"""
+    """Of a turn: known answers. A system can continue as if it had given the first of them"""
 
 
 def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
@@ -203,7 +203,7 @@ def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
 
 
 def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, str]:
-    """(how many, their digest). Raises `InputError` for an id that came before, and where there is none."""
+    """(how many, their digest). Raises `InputError` for an id that came before, and if there is no question."""
     digest = blake2b(digest_size=16)
     seen: set[str] = set()
     conversations: set[str] = set()

@@ -33,7 +33,7 @@ class Answer:
 
     text: str | None
     evidence: ScoredSegments | bytes | None = None
-    """What it rests on; or the JSON array of it, objects with `uri` and `snippet`, where a system makes its own"""
+    """What it rests on. If a system makes its own evidence: a JSON array of objects with `uri` and `snippet`"""
     trace: Mapping[str, Any] = field(default_factory=dict)
     """How it got there, in JSON types"""
 
@@ -51,7 +51,7 @@ class Evidence:
     segment: str = ""
     """The segment's id, 16 hexadecimal digits"""
     score: float | None = None
-    """As it was ranked; None where the system does not rank its evidence"""
+    """The score of its rank; None if the system does not rank its evidence"""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """What else is known of it: `title`, `section` and `header` of the table that a row stands in; HSEQ's `level`,
     `source_type` and `meta`"""
@@ -121,7 +121,7 @@ class Record:
 
     @cached_property
     def evidence(self) -> tuple[Evidence, ...]:
-        """What the answer rests on, best first where the system ranks it."""
+        """What the answer rests on; best first if the system ranks it."""
         try:
             return tuple(Evidence.read(fields) for fields in self._details["evidence"])
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -107,7 +107,7 @@ async def answer_all(
         on_outage: Called at the beginning of an outage, and with None at its end.
         lost: How many questions had calls that failed on their way in earlier sessions, and may fail again.
         on_step: Called with each call of each question, when it begins and when it ends.
-        sampling: How answers are drawn where the system does not say.
+        sampling: How answers are drawn if the system does not say.
 
     Raises:
         RunError: The LLM is gone, the disk is full, the run's budget is spent, or too many questions failed.
@@ -203,7 +203,7 @@ def _conversations(numbered: Iterator[tuple[int, Question]]) -> Iterator[Sequenc
 
 
 def _checked(evidence: bytes) -> bytes:
-    """Evidence that a system made itself. Raises `ValueError` where it is not what records hold."""
+    """Evidence that a system made itself. Raises `ValueError` if it is not what records hold."""
     items = orjson.loads(evidence)
     if not isinstance(items, list) or not all(
         isinstance(item, dict) and isinstance(item.get("uri"), str) and isinstance(item.get("snippet"), str)

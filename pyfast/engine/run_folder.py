@@ -54,7 +54,7 @@ from pyfast.files import free_name, refuse_links, write_atomically
 from pyfast.llm import Message
 
 GROWN = ("questions.count", "questions.digest")
-"""What differs where a run is resumed with more questions"""
+"""What differs if a run is resumed with more questions"""
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 OUTAGE = "outage.json"  # there while the run waits for its LLM
 _LOG = logging.getLogger("pyfast")
@@ -374,7 +374,7 @@ class RunFolder:
             self._check_place()
 
     def _check_place(self) -> None:
-        """Raises `RunError` where the folder is not where it was: files that are open follow it, or are gone."""
+        """Raises `RunError` if the folder was moved or deleted: open files move with it, or are gone."""
         opened = {JOURNAL: self.journal.file, ANSWERS: os.fstat(self._answers.fileno())}
         for name, file in opened.items():
             try:
@@ -454,7 +454,7 @@ def _done(path: Path, count: object) -> int | None:
 
 
 def _stands(line: bytes, known: str | None, id: str) -> bool:
-    """Whether a line is what was written of a question; where its digest is not known, whether it can be."""
+    """Whether a line is what was written for a question; if its digest is not known, whether it can be."""
     if known is not None:
         return digest(line) == known
     record = _record(line)

@@ -59,7 +59,7 @@ class Status:
     """Of the prompts' tokens, those that the engine's prefix cache had"""
     completion_tokens: int
     seconds_left: float | None
-    """At the speed of this session; None where it is not known"""
+    """At the speed of this session; None if it is not known"""
     stages: list[StageStatus]
     reasoning_tokens: int = 0
     """Of the completions' tokens, those of reasoning"""

@@ -95,7 +95,7 @@ class TraceWriter:
 
 
 def count_traces(path: Path) -> int:
-    """How many lines of the file can be read; 0 where there is none."""
+    """How many lines of the file can be read; 0 if there is no file."""
     if not path.exists():
         return 0
     frames = _frames(path)

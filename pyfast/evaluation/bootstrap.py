@@ -48,7 +48,7 @@ def ratio_intervals(
 
 
 def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[str]) -> Float64:
-    """The ratio of the sums in each draw of whole groups: float64 [draws, columns]; NaN where it divides by 0."""
+    """The ratio of the sums in each draw of whole groups: float64 [draws, columns]; NaN if it divides by 0."""
     if not len(numerators):
         raise ValueError("an interval needs at least one value")
     _, place = np.unique(np.asarray(groups), return_inverse=True)

@@ -61,7 +61,7 @@ class Cost:
     prompt_tokens: float
     completion_tokens: float
     seconds: float | None
-    """From the beginning of a question to its end; None where the run does not tell"""
+    """From the beginning of a question to its end; None if the run does not tell"""
 
 
 @dataclass(frozen=True, slots=True)

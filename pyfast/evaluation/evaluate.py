@@ -66,7 +66,7 @@ class Scored:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """Each figure of this question alone; None where it has nothing to divide by."""
+        """Each figure of this question alone; None if there is nothing to divide by."""
         return {name: above / below if below else None for name, (above, below) in self.shares.items()}
 
 
@@ -134,7 +134,7 @@ def rows_of(scored: Sequence[Scored]) -> list[Row]:
 
 
 def table_of(scored: Sequence[Scored], names: Sequence[str]) -> tuple[Float64, Float64]:
-    """(numerators, denominators): float64 [questions, names]; 0 and 0 where a question has no such figure."""
+    """(numerators, denominators): float64 [questions, names]; 0 and 0 if a question has no such figure."""
     nothing = (0.0, 0.0)
     shares = [[one.shares.get(name, nothing) for name in names] for one in scored]
     table = np.array(shares, np.float64).reshape(len(scored), len(names), 2)
@@ -209,7 +209,7 @@ def name_of_answers(answers: Answers) -> str:
 
 
 def read_answers(path: Path) -> Iterator[Record]:
-    """The records of answers.jsonl; evidence and traces are read where a metric looks at them.
+    """The records of answers.jsonl; evidence and traces are read only if a metric uses them.
 
     Raises `InputError`, naming the line.
     """

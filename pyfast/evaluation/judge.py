@@ -89,7 +89,7 @@ JUDGE_WITHOUT_TIES = Prompt(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An earlier turn of a conversation; both answers are the known one where there is one."""
+    """An earlier turn of a conversation; if its answer is known, both answers are the known one."""
 
     question: str
     a: str | None
@@ -116,7 +116,7 @@ class Pairs:
     run_b: Path
 
     def __iter__(self) -> Iterator[Pair]:
-        """In the order of the questions. Raises `InputError` where the runs do not go with them."""
+        """In the order of the questions. Raises `InputError` if the runs do not belong to them."""
         asked = read_questions(self.questions, self.count)
         earlier: deque[Turn] = deque(maxlen=MOST_TURNS)
         conversation = None
@@ -140,9 +140,9 @@ class Pairs:
 
 
 def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs:
-    """Two finished runs over the same questions; those lie where the first run found them, or are given.
+    """Two finished runs over the same questions. The questions are `questions`, or the file of the first run.
 
-    Raises `InputError` where that is not so.
+    Raises `InputError` if a folder is not a run, or the questions differ.
     """
     asked = [
         (recorded_value(run, "questions", "count"), recorded_value(run, "questions", "digest"))
@@ -213,12 +213,12 @@ def transcript(turns: Sequence[Turn]) -> str:
 
 
 def quoted(answer: str | None) -> str:
-    """An answer as a JSON string: on one line, so that it cannot go on as the next one, or as the instructions."""
+    """An answer as a JSON string on one line, so that it cannot pass for the next answer or for instructions."""
     return orjson.dumps(answer).decode()
 
 
 def agreed(forward: Winner, backward: Winner) -> Winner:
-    """Who wins in both orders. A verdict that changes with the order is the position's, and so a tie."""
+    """Who wins in both orders. If the verdict changes with the order, it depends on the position: a tie."""
     return forward if forward == backward else "tie"
 
 

@@ -121,20 +121,20 @@ def f1(prediction: str, gold: str) -> float:
 
 
 def score(prediction: str | None, answers: Sequence[str]) -> Score:
-    """The best over the aliases of one answer; 0 where nothing was answered."""
+    """The best score over the aliases of one answer; 0 if there is no prediction."""
     if prediction is None or not answers:
         return Score(0.0, 0.0)
     return Score(max(exact_match(prediction, a) for a in answers), max(f1(prediction, a) for a in answers))
 
 
 def score_set(prediction: str | None, answers: Sequence[str]) -> Score:
-    """For answers that are a set to be given in full, separated by commas or semicolons: EM and F1 of items."""
+    """EM and F1 of items, for a set of answers that must all be given, separated by commas or semicolons."""
     em, found = set_overlap(prediction, answers)
     return Score(em, found.f1)
 
 
 def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, Overlap]:
-    """(exact match, precision, recall and F1 of items) of a set that is to be given in full."""
+    """(exact match, precision, recall and F1 of items), for a set of answers that must all be given."""
     if prediction is None or not answers:
         return 0.0, NOTHING
     given = set(items(prediction))

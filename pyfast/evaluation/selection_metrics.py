@@ -28,7 +28,7 @@ def counts(picked: Collection[Hashable], wanted: Collection[Hashable]) -> Counts
 
 
 def selection(questions: Sequence[Counts]) -> Selection:
-    """Over all questions; 0 where there is nothing to divide by."""
+    """Over all questions; 0 if there is nothing to divide by."""
     return Selection(*_averages(_table(questions).sum(axis=0)).tolist())
 
 
@@ -38,7 +38,7 @@ def f1_interval(
     """A percentile bootstrap of F1 by 2,000 draws of questions; with `before`, of how far F1 is above its.
 
     `before` are the same questions, answered otherwise: both are drawn together. The same draws for the same
-    number of questions. Raises `ValueError` where there is none, or where the two do not fit.
+    number of questions. Raises `ValueError` if there is none, or if the two do not fit.
     """
     found = _table(questions)
     if not len(found) or (before is not None and len(before) != len(found)):

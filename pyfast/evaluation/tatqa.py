@@ -1,9 +1,9 @@
 """TAT-QA's exact match and F1: numbers are compared as numbers, with their scale.
 
-Follows the set's own script, which takes an answer as (value or spans, scale). An answer here is one text: it is
-read as it stands, and with its last word as its scale ("58.2 million"), and the better of both counts. Spans of
-an answer to a multi-span question are separated by semicolons or line ends; where there is none, by commas with a
-blank behind.
+Follows the data set's own script, which expects an answer as (value or spans, scale). In pyfast an answer is one
+text. So it is scored twice, as it stands and with its last word as its scale ("58.2 million"), and the better one
+counts. Semicolons or line ends separate the spans of an answer to a multi-span question; if it has none, commas
+followed by a space do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Number = int | float
 
 @of_each
 def tatqa(record: Record, gold: Gold) -> Values:
-    """EM and F1 with scale and arithmetic; F1 is EM where the answer is counted or calculated."""
+    """EM and F1 with scale and arithmetic; F1 is EM if the answer is counted or calculated."""
     em, f1 = tatqa_score(record.answer, gold.answers, gold.scale or "", gold.type or "")
     return {"em": em, "f1": f1}
 
@@ -75,7 +75,7 @@ def _with_scale(spans: list[str]) -> tuple[list[str], str]:
 
 
 def _without_scale(span: str) -> tuple[str, str]:
-    """("58.2", "million") of "58.2 million"; no scale where a text is not a number with one."""
+    """("58.2", "million") of "58.2 million"; no scale if the text is not a number with one."""
     value, _, scale = span.rpartition(" ")
     scale = scale.lower()
     return (value, scale) if scale in _SCALES and scale != "hundred" and is_number(value) else (span, "")

@@ -53,9 +53,9 @@ def build_knowledge(
     restart: bool = False,
     retry_failed: bool = False,
 ) -> Knowledge:
-    """Extract an index's documents into its knowledge, or go on; what was extracted before is not paid again.
+    """Extract knowledge from an index's documents, or resume an extraction. Nothing is extracted twice.
 
-    Knowledge of an older format is upgraded first, and a damaged snapshot repaired.
+    If the knowledge has an older format or its snapshot is damaged, it is first upgraded or repaired.
 
     Args:
         index: The index.
@@ -63,14 +63,14 @@ def build_knowledge(
         embedder: The embedding model.
         run_job: Carries out a job to its end, or raises.
         chunk_tokens: The size of a chunk: `chunks.TOKENS`, or as it was before.
-        packed: Have the LLM read several chunks in one call, as many as one chunk may hold; each is still one of
-            its own, which goes with its document.
+        packed: Let the LLM read several chunks in one call, as many as fit into the size of one. Each is still
+            stored as a chunk of its own document.
         passes: How often the LLM reads a chunk; after the first time it adds what is missing.
-        limit: Have no more than so many new chunks read.
+        limit: Maximum number of new chunks to read.
         budget: Of each call's chunks.
-        failures: How many of so many may fail before the extraction stops; None: all.
-        concurrency: How many chunks are with the LLM at once.
-        restart: Put an extraction that was stopped aside; what is in the store already stays.
+        failures: From the number of chunks, how many may fail before the extraction stops; None: all.
+        concurrency: How many chunks the LLM reads at once.
+        restart: Put a stopped extraction aside and start again. What is already in the store stays.
         retry_failed: Extract the chunks that failed again.
 
     Returns:
@@ -138,8 +138,8 @@ def update_knowledge(
 ) -> Knowledge:
     """Bring the store up to date without asking an LLM: what rules find, and what an extraction has found so far.
 
-    What was extracted from documents that are no longer in the index goes. What was merged stays. Raises
-    `InputError` as `chunk_size` does. `texts_by_rules`: rules read texts too, where no LLM has read any yet.
+    This removes what was extracted from documents that are no longer in the index, and keeps what was merged.
+    Raises `InputError` as `chunk_size` does. `texts_by_rules`: rules also read texts, if no LLM has read any yet.
     """
     folder, size = extraction_folder(index.folder), chunk_size(index, chunk_tokens)
     found = extraction_results(folder)
@@ -166,9 +166,9 @@ def update_knowledge(
 
 
 def chunk_size(index: Index, tokens: int | None = None) -> int:
-    """The size of chunks, in tokens: as before, where an LLM has read this index; else as given, or `TOKENS`.
+    """The size of chunks, in tokens: if an LLM has read this index, the size it read; else as given, or `TOKENS`.
 
-    Raises `InputError` where another one is given than before.
+    Raises `InputError` if the given size differs from the earlier one.
     """
     before = begun_chunk_tokens(extraction_folder(index.folder))
     if before is None and has_knowledge(index):

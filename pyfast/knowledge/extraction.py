@@ -69,7 +69,7 @@ class ExtractionResults:
 
 
 def extraction_folder(index: Path) -> Path:
-    """Where an extraction stays, in the folder of its index, until the store has all that came of it."""
+    """The folder of an extraction, in its index, until the store has all of its results."""
     return index / KNOWLEDGE / FOLDER
 
 

@@ -115,7 +115,7 @@ async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) ->
     After the first pass, each of the others asks for what is missing; it ends early if nothing is, and a reply
     of the wrong form is left out.
 
-    Raises as `Context.generate`, `CutOffError` where a part of `_SHORTEST` characters is still cut off.
+    Raises as `Context.generate`, `CutOffError` if a part of `_SHORTEST` characters is still cut off.
     """
     share = 1 + (passes > 1)  # of the window: a second pass also reads what the first has noted
     if len(text) > max(ctx.text_budget_to_repeat(EXTRACT_GRAPH) // share - len(title), _SHORTEST):

@@ -22,7 +22,7 @@ class Statement:
     keys: tuple[str, ...] = ()
     """Phrases that the relation is found by, beside its own name"""
     strength: int = 0
-    """How closely the text ties the two, from 1 to 10; 0 where nothing says so"""
+    """How closely the text ties the two, from 1 to 10; 0 if that is not known"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,8 @@ class RetrievedFact:
         return start + join(tails, budget and budget - len(start))
 
     def with_answers(self, answers: Sequence[str], or_some: bool = True) -> RetrievedFact | None:
-        """Those of its triples that have an answer as an end, or else within one, as "Paris" in "Paris, France";
-        where none has, a few of them, or None.
+        """The triples with an answer as head or tail, or, if there are none, with an answer in their head or tail
+        ("Paris" in "Paris, France"). If there are none either: a few triples, or, without `or_some`, None.
         """
         keys = {name_key(escape_name(text)) for text in answers}
         ends = [{name_key(escape_name(head)), name_key(escape_name(tail))} for head, _, tail in self.triples]

@@ -16,10 +16,10 @@ IN_TEXT = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """Triples of one head and relation; and, where there are several, those of one relation and tail.
+    """Facts: the triples of one head and relation, and, if there are several, those of one relation and tail.
 
-    A triple alone is a fact alone. But a question is often about all of them, and the five nearest triples would
-    be five of the twenty films of an actor: as one fact all twenty are found together.
+    A fact can be a single triple. But a question is often about several: the five nearest triples would be five of
+    the twenty films of an actor. If they are one fact, a search finds all twenty together.
     """
 
     offsets: Int64

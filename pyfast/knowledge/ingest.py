@@ -37,7 +37,7 @@ def ingest(
         embedder: Its embedding model.
         extracts: From the index's documents.
         current: The digests of all chunks of the index, extracted or not.
-        chunk_tokens: The size of the chunks that an LLM read, where there are any; noted in the manifest.
+        chunk_tokens: The size of the chunks that an LLM read, if there are any; noted in the manifest.
         extraction: What `describe_extraction` says of the one that was finished with these; added to the manifest.
 
     Returns:

@@ -39,7 +39,7 @@ class KnowledgeUnit:
     score: float
     """Of the best that was found"""
     descriptions: tuple[str, ...] = ()
-    """A sentence about each triple; empty where nothing was written down"""
+    """A sentence about each triple; empty if nothing was written down"""
     entities: tuple[tuple[str, str, str], ...] = ()
     """(name, kind, description) of entities that the text describes"""
 

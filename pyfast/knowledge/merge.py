@@ -19,10 +19,10 @@ from pyfast.retrieval.embeddings import Embedder
 
 
 def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowledge:
-    """Add all that `other` knows to the store of an index; entities whose names mean the same are one.
+    """Add all that `other` knows to the store of an index. Entities whose names mean the same become one.
 
-    Its sources are segments of another index: they are kept, and cited only where this one has them too. A store
-    that begins so has none of this index's documents in it.
+    The sources of `other` are segments of another index. The store keeps them, but answers cite them only if this
+    index has them too. If the index had no store, the new one has nothing from the index's own documents yet.
     """
 
     def write(database: sqlite3.Connection) -> None:
@@ -33,14 +33,14 @@ def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowl
 
 
 def merge_learned(index: Index, embedder: Embedder, answers: Path) -> Knowledge:
-    """Add what the questions of a run have learned, in their order; what was added before stays once."""
+    """Add what the questions of a run have learned, in their order. Nothing is added twice."""
     learned = learned_extracts(answers)
     notes = None if has_knowledge(index) else {"corpus": None}
     return make_snapshot(index, embedder, lambda database: Writer(database).add(learned), notes)
 
 
 def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
-    """Take out what was merged: what stays was extracted from the index's own documents."""
+    """Remove everything that was merged, so that only what was extracted from the index's documents stays."""
     return make_snapshot(index, embedder, lambda database: remove_other_chunks(database, (), (LEARNED, MERGED)))
 
 

@@ -22,7 +22,7 @@ def name_key(name: str) -> str:
 
 
 def is_named_in(key: str, text: str) -> bool:
-    """Whether a name stands in a text, both as `name_key` has them: as whole words, where its script has such."""
+    """Whether a name is in a text, both as `name_key` makes them: as whole words, if its script has such."""
     at = text.find(key)
     while at >= 0 and any(_IN_WORD.fullmatch(text, max(end - 1, 0), end + 1) for end in (at, at + len(key))):
         at = text.find(key, at + 1)

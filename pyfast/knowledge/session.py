@@ -37,7 +37,7 @@ class Session:
     shared: Learned = field(default_factory=Learned)
     """Of all questions, for runs that share at once"""
     scratch: TemporaryDirectory[str] | None = None
-    """Where the store lies that was made for this run alone; it goes with the session"""
+    """The folder of a store that was made only for this run; deleted at the end of the session"""
 
     def describe(self) -> dict[str, Any]:
         """What answers depend on, for run.toml."""

@@ -34,7 +34,7 @@ from pyfast.retrieval.manifest import read_manifest, write_manifest
 
 CURRENT, CACHE = "current", "embeddings.cache"
 _NOTES = ("corpus", "chunk_tokens", "extractions")
-"""In a manifest: which documents were extracted last; the size of the chunks that an LLM read, None where it read
+"""In a manifest: which documents were extracted last; the size of the chunks that an LLM read, None if it read
 none; and each of its extractions, as `provenance.describe_extraction` has it"""
 _log = logging.getLogger("pyfast")
 
@@ -45,15 +45,15 @@ def has_knowledge(index: Index) -> bool:
 
 
 def open_knowledge(index: Index, embedder: Embedder | None = None) -> Knowledge:
-    """The current snapshot of an index's store. Raises `IndexFormatError` where there is none that is whole."""
+    """The current snapshot of an index's store. Raises `IndexFormatError` if none is whole."""
     home = index.folder / KNOWLEDGE
     return _open(home, current_number(home), embedder)
 
 
 def repair(index: Index) -> None:
-    """Where the current snapshot is damaged, put it aside, go back to the one before, and say so.
+    """If the current snapshot is damaged, put it aside, return to the one before, and log a warning.
 
-    Raises `IndexFormatError` where that one is not whole.
+    Raises `IndexFormatError` if that one is damaged too.
     """
     home = index.folder / KNOWLEDGE
     if not has_knowledge(index):
@@ -211,7 +211,7 @@ def snapshot_numbers(home: Path) -> list[int]:
 
 
 def current_number(home: Path) -> int:
-    """Which snapshot is the current one. Raises `IndexFormatError` where that is not known."""
+    """Which snapshot is the current one. Raises `IndexFormatError` if that is not known."""
     try:
         return int((home / CURRENT).read_text())
     except FileNotFoundError:

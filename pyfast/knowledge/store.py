@@ -51,7 +51,7 @@ class Knowledge:
     def open(cls, folder: Path, embedder: Embedder | None = None) -> Knowledge:
         """Open the snapshot in `folder`; without an embedding model it is read, but not searched by text.
 
-        Raises `IndexFormatError` for one that is damaged, and `InputError` where its vectors are of another model.
+        Raises `IndexFormatError` for one that is damaged, and `InputError` if its vectors are of another model.
         """
         manifest = read_manifest(folder, "knowledge")
         if embedder is not None and embedder.fingerprint != manifest["embedder"]:
@@ -161,7 +161,7 @@ class Knowledge:
         return any(name_key(self.relations[self.relation[triple]]) == name for triple in found)
 
     def encode(self, texts: Sequence[str]) -> Float32:
-        """Vectors of texts. Raises `InputError` where the store was opened without its embedding model."""
+        """Vectors of texts. Raises `InputError` if the store was opened without its embedding model."""
         if self.embedder is None:
             raise InputError("the knowledge was opened without an embedding model")
         return self.embedder.encode(texts)
@@ -185,7 +185,7 @@ class Knowledge:
         return ((named[head], relations[relation], named[tail]) for head, relation, tail in zip(*ids, strict=True))
 
     def times(self, triples: Sequence[int]) -> list[str]:
-        """When each triple held; empty where that is not known."""
+        """The time for which each triple is true, as text; empty if it is not known."""
         query = "SELECT time FROM triples WHERE id = ?"
         return [self._database.execute(query, (int(self._triple_ids[i]),)).fetchone()[0] for i in triples]
 
@@ -207,7 +207,7 @@ class Knowledge:
         return [list(dict.fromkeys(filter(None, found))) for found in joined]
 
     def relation_descriptions(self, triples: Sequence[int], segment: int) -> list[str]:
-        """What a segment's text says of each triple, in a sentence; empty where nothing was written down."""
+        """What a segment's text says of each triple, in a sentence; empty if nothing was written down."""
         query = "SELECT max(description) FROM statements WHERE triple = ? AND segment = ?"
         at = database.signed(segment)
         rows = (self._database.execute(query, (int(self._triple_ids[i]), at)).fetchone() for i in triples)
@@ -227,7 +227,7 @@ class Knowledge:
 
     @cached_property
     def strength(self) -> Int32:
-        """[triples] How closely a text ties the two ends, from 1 to 10; 0 where nothing says so."""
+        """[triples] How closely a text ties the two ends, from 1 to 10; 0 if that is not known."""
         rows = database.integer_rows(
             self._database, "SELECT triple, max(strength) FROM statements WHERE strength > 0 GROUP BY triple"
         )

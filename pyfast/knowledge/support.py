@@ -241,7 +241,7 @@ def _dates(text: str) -> list[tuple[int, int, int]]:
 
 
 def _matches(pattern: re.Pattern[str], text: str, whole: bool = False) -> list[tuple[int, int, int]]:
-    """(year, month, day) of each date; the day is 0 where there is none."""
+    """(year, month, day) of each date; the day is 0 if there is none."""
     found = filter(None, [pattern.fullmatch(text)]) if whole else pattern.finditer(text)
     dates = [match.groupdict() for match in found]
     return [(int(date["year"]), _month(date["month"]), int(date.get("day") or 0)) for date in dates]

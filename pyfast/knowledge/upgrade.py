@@ -44,14 +44,16 @@ _log = logging.getLogger("pyfast")
 
 
 def upgrade_knowledge(folder: Path) -> bool:
-    """Convert the knowledge of an index, `INDEX/knowledge`, to format 3, in place; what is of that format stays.
+    """Convert the knowledge of an index, `INDEX/knowledge`, to format 3, in place.
 
-    New snapshots are built aside, from the files of the old ones by hard links, and named in one rename. Whatever
-    ends the process, the knowledge is of the one format or the other, whole; the same call goes on. The snapshot
-    before the current one comes along, and an extraction that was stopped; damaged snapshots do not.
+    The function builds new snapshots in a folder beside the old ones, with hard links to their files, and makes
+    them current in one rename. If the current snapshot already has format 3, it stays as it is. If the process
+    ends early, the knowledge is complete, in the old format or in the new one, and the same call finishes the
+    upgrade. The function also converts the snapshot before the current one, and an extraction that was stopped. It
+    does not convert damaged snapshots.
 
     Args:
-        folder: `INDEX/knowledge`; where there is none, nothing is done.
+        folder: `INDEX/knowledge`. If it does not exist, nothing happens.
 
     Returns:
         Whether there was anything to convert.

@@ -35,8 +35,8 @@ def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
 class Vectors:
     """Texts' vectors, and what searches them.
 
-    Where there are many, a change leaves their file and its codes as they are: new vectors are in `late`, and
-    `rows` says where each text has its own. Rows that no text has any more stay until they are many.
+    If there are many, a change does not rewrite their file and its codes. New vectors are in `late`, and `rows`
+    says which row each text has. Rows that no text has any more stay until there are many of them.
     """
 
     matrix: Float32

@@ -132,9 +132,9 @@ def _without(text: str, wanted: re.Pattern[str]) -> str:
 
 
 def api_key() -> str:
-    """The environment variable OPENAI_API_KEY, empty where it is not set.
+    """The environment variable OPENAI_API_KEY; empty if it is not set.
 
-    Raises `InputError` where no HTTP header can hold it.
+    Raises `InputError` if it has a character that an HTTP header cannot contain.
     """
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):

@@ -198,12 +198,12 @@ def thread_count(threads: int | None) -> int:
     """How many threads an op may use.
 
     The argument; else PYFAST_THREADS of the environment; else the first number of OMP_NUM_THREADS; else torch's
-    setting, where torch is imported; else the cores that this process may use. Never more than the machine has
-    cores, or than 16 where it has fewer; the core has the same limit.
+    setting, if torch is imported; else the number of cores that this process may use. The limit is 16 or the
+    number of the machine's cores, whichever is larger; the native core has the same limit.
 
     Raises:
-        ArrayError: The argument or PYFAST_THREADS is not a number of at least 1. OMP_NUM_THREADS is not pyfast's:
-            there such a value is ignored.
+        ArrayError: The argument or PYFAST_THREADS is not a number of at least 1. Such a value of OMP_NUM_THREADS,
+            which other programs also read, is ignored instead.
     """
     if threads is None:
         threads = _threads_set() or available_cores()
@@ -213,7 +213,7 @@ def thread_count(threads: int | None) -> int:
 
 
 def _threads_set() -> int:
-    """What the environment, or else torch, says; 0 where nothing does."""
+    """The setting of the environment, or else of torch; 0 if there is none."""
     if own := os.environ.get("PYFAST_THREADS", "").strip():
         if not own.isdecimal() or int(own) < 1:
             raise ArrayError(f"PYFAST_THREADS: expected an integer of at least 1, got {own!r}")

@@ -42,7 +42,7 @@ _PENDING: ContextVar[_Pending | None] = ContextVar("pending", default=None)
 def on_gpu(backend: Backend, *given: Any) -> bool:
     """Whether the op runs on the GPU: `backend` says so, or one of the arrays given lies on one.
 
-    Raises `DeviceError` where it should and cannot, `ArrayError` for another `backend`.
+    Raises `DeviceError` if it should but cannot, `ArrayError` for another `backend`.
     """
     there = meant_for_gpu(backend, *given)
     if there:
@@ -60,13 +60,13 @@ def meant_for_gpu(backend: Backend, *given: Any) -> bool:
 
 
 def require_gpu() -> None:
-    """Raise `DeviceError` where no op can run on a GPU."""
+    """Raise `DeviceError` if no op can run on a GPU."""
     if problem := gpu_problem():
         raise DeviceError(problem)
 
 
 def gpu_problem() -> str:
-    """Why no op can run on a GPU here, in one line; empty where they can."""
+    """Why no op can run on a GPU here, in one line; empty if ops can."""
     if not hasattr(_native, "cuda"):
         return (
             "this pyfast was built without its GPU ops: "
@@ -94,7 +94,7 @@ def _is_device_array(value: Any) -> bool:
 
 
 def _number(device: Any) -> int | None:
-    """Of a GPU, as CUDA counts them; None where the library's device does not tell."""
+    """The number of a GPU, as CUDA counts them; None if the library's device does not tell."""
     number = getattr(device, "index", getattr(device, "id", None))  # torch's, CuPy's
     return number if isinstance(number, int) else None
 
@@ -102,7 +102,7 @@ def _number(device: Any) -> int | None:
 class Gpu:
     """The library of an op's arrays, for one call: CuPy's, unless one of them is torch's.
 
-    Raises `ArrayError` where the arrays lie on several GPUs, or none lies on one.
+    Raises `ArrayError` if the arrays lie on several GPUs, or none lies on a GPU.
     """
 
     def __init__(self, *given: Any) -> None:
@@ -149,7 +149,7 @@ class Gpu:
         return out
 
     def array(self, name: str, value: Any, dtype: str) -> Any:
-        """`value` as a contiguous 1-D array of the library's, on the device: its own memory where that fits."""
+        """`value` as a contiguous 1-D array of the library, on the device; without a copy if possible."""
         if _is_device_array(value):
             self.must_hold(name, value)
         else:
@@ -190,7 +190,7 @@ class Gpu:
 
     @contextmanager
     def queue(self, workspace: int) -> Iterator[tuple[int, int, Memory]]:
-        """What the native ops of one call need: stream, status word, workspace. Its end raises faults."""
+        """What the native ops of one call need: stream, status word, workspace. On exit, it raises errors."""
         status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
         yield self.stream(), self.memory(status)[0], self.memory(memory)
         pending = _PENDING.get()
@@ -200,17 +200,16 @@ class Gpu:
             pending.words.append((self, status))
 
     def look_at(self, status: Any) -> None:
-        """Wait for the stream, and raise `ArrayError` where the ops found something malformed."""
+        """Wait for the stream, and raise `ArrayError` if the ops found a malformed array."""
         call_gpu(_native.cuda.raise_faults, status=int(self.numpy(status)[0]))
 
 
 @contextmanager
 def errors_at_end() -> Iterator[None]:
-    """Put off the errors of GPU ops to the end of the block, so that no op waits for the GPU to check its arrays.
+    """Raise the errors of GPU ops at the end of the block, so that no op waits for the GPU to check its arrays.
 
-    Results made of malformed arrays mean nothing; the end of the block raises what was wrong. (`evidence_graph`
-    waits all the same, for the number of its edges.) A derivative does not wait either, where its forward ran
-    within the block.
+    Until then, the results of malformed arrays are meaningless. `evidence_graph` waits even so, because it needs
+    the number of its edges. A backward pass does not wait if its forward pass ran within the block.
 
     Example:
         >>> from pyfast.ops.backend import errors_at_end
@@ -235,7 +234,7 @@ def errors_pending() -> _Pending | None:
 
 @contextmanager
 def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
-    """Put errors off as where `pending` comes from: torch calls derivatives in a thread of its own."""
+    """Delay errors as in the block that `pending` is from: torch calls derivatives in another thread."""
     token = _PENDING.set(_PENDING.get() or pending)
     try:
         yield

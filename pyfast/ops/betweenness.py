@@ -29,9 +29,9 @@ def betweenness(
 
         (number of shortest paths from s to t through v) / (number of shortest paths from s to t)
 
-    A pair without a path counts 0, so this is the sum divided by (n - 1) * (n - 2); 0 where n <= 2. Edges of
+    A pair without a path counts as 0, so this is the sum divided by (n - 1) * (n - 2), or 0 if n <= 2. Edges of
     weight 0 and self-loops are on no path. Paths whose lengths differ by at most a factor of 1 + 1e-10 count as
-    equally long. Ctrl-C is heard between sources.
+    equally long. Ctrl-C takes effect between two source nodes.
 
     Args:
         g: The graphs of P pools with N nodes and E edges.
@@ -40,7 +40,7 @@ def betweenness(
         threads: See `pyfast.ops`.
         k: How many nodes of each pool are sources s (Brandes and Pich 2007), drawn without replacement; None: all.
             The mean is then over their pairs, as in networkx: k * (n - 2) of them, (k - 1) * (n - 2) for a node
-            that is a source itself. Where k is 1, the source itself gets NaN. A pool of at most k nodes is exact.
+            that is a source itself. If k is 1, the source itself gets NaN. A pool of at most k nodes is exact.
         seed: Of that draw, 0 to 2**64 - 1. Pools of the same size draw the same positions.
 
     Returns:

@@ -40,16 +40,16 @@ class TermCounts:
     lengths: Int32
     """int32[documents]: the sum of each document's counts"""
     columns: Int32 | None = None
-    """int32[terms]: the column of each term, -1 where the part lacks it. None: term t is column t"""
+    """int32[terms]: the column of each term, -1 if the part does not have it. None: term t is column t"""
     deleted: npt.NDArray[np.uint8] | None = None
-    """uint8[documents]: 1 for those that are neither found nor counted. None: no document is"""
+    """uint8[documents]: 1 for documents that are neither found nor counted. None: no document is deleted"""
     live: int = field(init=False)
     """Documents that are not deleted"""
     total_length: int = field(init=False)
     """The sum of their lengths"""
 
     def __post_init__(self) -> None:
-        """Convert the arrays where they have other types, and add up the lengths. Raises `ArrayError`."""
+        """Convert arrays of other types, and add up the lengths. Raises `ArrayError`."""
         wanted: dict[str, type[np.generic]] = {"indptr": np.int64, "deleted": np.uint8}
         for name in ("indptr", "documents", "counts", "lengths", "columns", "deleted"):
             if (given := getattr(self, name)) is not None:
@@ -82,26 +82,27 @@ def bm25(
     b: float = 0.75,
     threads: int | None = None,
 ) -> tuple[Int64, Int32, Float32]:
-    """Find the `k` best documents for each query by BM25, in the variant that Lucene uses; exact.
+    """Find the `k` best documents for each query with Lucene's variant of BM25, exactly.
 
-    The score of a document is the sum over the query's terms, repetitions counted, of
+    The score of a document is the sum over the query's terms (a repeated term counts again) of
     `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average))`. N, df and the average
-    length are those of all parts together without what is deleted, so that the result is the same, bit for bit,
-    however the documents are divided into parts. Documents without a term of the query are left out.
+    length count all parts together, without deleted documents. So the result is the same, bit for bit, with any
+    division of the documents into parts. Documents without a term of the query are left out.
 
     Args:
         parts: The corpus. Documents are numbered through all parts, in their order.
         query_offsets: int64[Q + 1], the terms of query q: `query_terms[query_offsets[q]:query_offsets[q + 1]]`.
         query_terms: int32, term ids.
-        k: Documents for a query, at most.
+        k: Maximum number of documents for a query.
         filter: (offsets, documents): the documents that each query may find, ascending; or one list for all.
             Scores stay those of the whole corpus. None: all.
-        k1: How soon more of the same term counts little more; at least 0.
+        k1: How much further occurrences of a term add; at least 0. 0: nothing.
         b: How much a document's length counts, 0 to 1.
         threads: See `pyfast.ops`.
 
     Returns:
-        (offsets int64[Q + 1], documents int32, scores float32): best first; ties: the lower document.
+        (offsets int64[Q + 1], documents int32, scores float32): best first. If scores are
+            equal, the lower document comes first.
 
     Raises:
         ArrayError: An array or a number is malformed.

@@ -23,8 +23,8 @@ def bridge_expand(
     """Find the `k` documents of the corpus nearest to each seed document, outside the question's own words.
 
     The similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are not in the
-    question: what the document of a second hop shares with one of the first is what the question does not say. The
-    seed itself and documents that share nothing are left out.
+    question. The reason: the question does not contain the words that link a document of the first hop to one of
+    the second. The seed itself and documents that share nothing with it are left out.
 
     Args:
         X: The forward index, documents x terms.
@@ -33,12 +33,11 @@ def bridge_expand(
         seed_offsets: int64[Q + 1], the seeds of question q: `seed_ids[seed_offsets[q]:seed_offsets[q + 1]]`.
         seed_ids: int32[S], documents of X.
         question_terms: (offsets int64[Q + 1], term ids), the words of each question.
-        k: Documents for a seed, at most.
-        largest_norm: A number at least as large as the Euclidean norm of any row of X; 1 where rows are
-            l2-normalised.
-            None: found by a pass over all of X.
-        max_entries: How many entries of XT are read for a seed, at most; some of the nearest may then be missed.
-            None: the result is exact.
+        k: Maximum number of documents for a seed.
+        largest_norm: A number at least as large as the Euclidean norm of any row of X; 1 if the rows are
+            l2-normalised. None: the op reads all of X to find it.
+        max_entries: Maximum number of entries of XT to read for a seed. The op can then miss some of the nearest
+            documents. None: the result is exact.
         threads: See `pyfast.ops`.
 
     Returns:

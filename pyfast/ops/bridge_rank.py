@@ -1,4 +1,4 @@
-"""bridge_rank, pyfast's own op: rank a pool by where its graph leads beyond the question's words."""
+"""bridge_rank, pyfast's own op: rank a pool by what its graph leads to, beyond the question's words."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def bridge_rank(
     mix: float = 0.75,
     threads: int | None = None,
 ) -> Float32:
-    """Rank each pool so that documents which the best ones lead to come higher.
+    """Rank each pool so that the documents which the best ones lead to rank higher.
 
-    What two documents share beyond the question's own words is the bridge between them. Per pool:
+    The terms that two documents share beyond the question's own words are the bridge between them. For each pool:
 
-    1. `dot` edge weights without the question's terms, squared; an edge stays where it is among the `edges`
-       strongest of either end.
-    2. Personalised PageRank with `damping`. It restarts in proportion to sem ** `sharpness`, where sem is the
-       semantic score, min-max normalised over the pool.
-    3. `mix` parts of the PageRank, divided by its maximum, and 1 - `mix` parts of sem.
+    1. The weight of an edge is the `dot` weight without the question's terms, squared. An edge stays if it is
+       among the `edges` strongest of one of its ends.
+    2. The op computes personalised PageRank with `damping`. It restarts in proportion to sem ** `sharpness`, where
+       sem is the semantic score, min-max normalised over the pool.
+    3. The score is `mix` * PageRank / its maximum + (1 - `mix`) * sem.
 
     Args:
         X: The forward index, documents x terms.
@@ -40,9 +40,9 @@ def bridge_rank(
         doc_ids: int32[N], documents of X.
         semantic: float32[N], the retrieval scores.
         question_terms: (offsets int64[P + 1], term ids), the words of each question.
-        edges: Strongest edges that a node keeps.
+        edges: Number of strongest edges that a node keeps.
         damping: Of the PageRank, in [0, 1).
-        sharpness: The power of sem in the restart; higher trusts the first documents more.
+        sharpness: The power of sem in the restart. A higher value gives the first documents more weight.
         mix: The share of the PageRank in the score, in [0, 1].
         threads: See `pyfast.ops`.
 

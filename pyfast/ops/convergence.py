@@ -12,7 +12,7 @@ from pyfast.errors import ConvergenceWarning
 
 
 def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
-    """Give the caller of the op a `ConvergenceWarning` where a pool has not converged.
+    """Give the caller of the op a `ConvergenceWarning` if a pool has not converged.
 
     The text does not depend on the pools, so Python shows it once for each place that calls.
     """

@@ -18,22 +18,25 @@ def eigenvector(
 ) -> Float32:
     """Eigenvector centrality of each node: a node is as central as those that lead to it.
 
-    It is x with lambda * x_v = sum over edges (u, v) of w_uv * x_u, lambda the largest eigenvalue.
+    The result x satisfies lambda * x_v = sum over edges (u, v) of w_uv * x_u, where lambda is the largest
+    eigenvalue.
 
-    Each pool has Euclidean norm 1. A pool without edges, or without cycles among them, is all equal, 1 / sqrt(n).
-    Where the largest eigenvalue has several eigenvectors (components of equal strength), x is the one nearest to
-    all equal. A self-loop is an edge like any other.
+    The values of each pool have Euclidean norm 1. If the edges of a pool have no cycle, or it has no edges, all
+    its values are 1 / sqrt(n). If the largest eigenvalue has several eigenvectors (components of equal strength),
+    x is the one nearest to a vector of equal values. A self-loop is an edge like any other.
 
-    Power iteration in float64 on A + s * I, s a quarter of the present estimate of lambda, so that bipartite
-    graphs converge. After 50 steps, which few pools need, restarted Arnoldi bases take over. Ctrl-C is heard
-    between products.
+    The op uses power iteration in float64 on A + s * I, where s is a quarter of the current estimate of lambda.
+    The shift makes bipartite graphs converge. Few pools need more than 50 steps; for these, the op continues with
+    restarted Arnoldi bases. Ctrl-C takes effect between two products with A.
 
     Args:
         g: The graphs of P pools with N nodes.
-        tolerance: A pool is done where ||A x - mu x|| <= tolerance * mu, mu = ||A x||: x is then the eigenvector
-            of weights that differ by no more than that. Where the second eigenvalue is closer to the first than a
-            share d, x is right to some tolerance / d. 0: iterate as far as rounding allows.
-        max_iterations: Products with A for a pool, at most. A pool that needs more gets what was reached.
+        tolerance: A pool has converged if ||A x - mu x|| <= tolerance * mu, where mu = ||A x||. x is then the
+            exact eigenvector of a graph whose weights differ from A by at most that. If the second eigenvalue
+            differs from the first by less than a share d of it, the error of x is about tolerance / d. 0: iterate
+            as far as rounding allows.
+        max_iterations: Maximum number of products with A for a pool. If a pool needs more, the op returns its
+            last iterate.
         threads: See `pyfast.ops`.
 
     Returns:

@@ -178,8 +178,8 @@ def evidence_graph(
 ) -> EvidenceGraph:
     """Build the evidence graph of each pool: edges between documents, weighted by their shared terms (N2N-GQA).
 
-    T is the set of terms that documents i and j both hold; a stored 0 counts as held. With arrays on a GPU the
-    graph is made there, of arrays there (docs/gpu.md); a GPU has the named weights and idf="corpus".
+    T is the set of terms that documents i and j both hold; a stored 0 counts as held. If the arrays are on a GPU,
+    the graph is computed and stays there (docs/gpu.md). A GPU supports only the named weights and idf="corpus".
 
     Args:
         X: The forward index, documents x terms.
@@ -188,14 +188,15 @@ def evidence_graph(
         weight: The weight of an edge. "sum": the sum over T of x_it + x_jt, the paper's. "dot": of x_it * x_jt.
             "min": of min(x_it, x_jt). Or a `numba.cfunc` of signature float32(float32, float32), summed over
             (x_it, x_jt); C++ calls it, without Python (numba prints its exceptions, and they count 0).
-        threshold: An edge stays where its weight is above this.
-        top_k: Strongest edges that each node keeps (ties: the earlier document); the graph is then not symmetric.
+        threshold: An edge stays if its weight is above this.
+        top_k: Number of strongest edges that each node keeps. If weights are equal, the edge to the earlier
+            document stays. The graph is then not symmetric.
         mask_terms: (offsets int64[P + 1], term ids): the terms of each pool that do not count as shared.
         idf: "corpus": X holds the weights. "pool": X holds term frequencies, and each pool is weighed as a corpus
             of its own, with smoothed idf and l2 norm, as scikit-learn's `TfidfTransformer` fitted on the pool
             does.
         threads: See `pyfast.ops`.
-        backend: "auto" runs where the arrays are; "cpu" and "cuda" insist.
+        backend: "auto": the op runs on the device of the arrays. "cpu", "cuda": it runs there.
 
     Returns:
         The graphs, one for each pool.
@@ -325,7 +326,7 @@ def evidence_graph_reference(
     mask: npt.ArrayLike = (),
     idf: Idf = "corpus",
 ) -> npt.NDArray[Any]:
-    """The adjacency matrix of one pool, dense and in float64; 0 where there is no edge."""
+    """The adjacency matrix of one pool, dense and in float64; 0 means no edge."""
     sparse = weigh_reference(X, pool) if idf == "pool" else X[np.asarray(pool, dtype=np.int64)]
     rows = sparse.toarray().astype(np.float64)
     held = csr_array((np.ones(sparse.nnz), sparse.indices, sparse.indptr), shape=sparse.shape).toarray() > 0

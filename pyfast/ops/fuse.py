@@ -20,15 +20,16 @@ def fuse(
 ) -> tuple[Int64, Int32, Float32]:
     """Fuse the pools of each group into one ranked list of the `k` best documents, each once.
 
-    Scores of different queries do not compare, so they are min-max normalised per pool (all equal: 1). A document
-    keeps its best score. Ties: the earlier pool, then the order within the pool.
+    Scores of different queries are not comparable, so the op first min-max normalises each pool (to 1 if all its
+    scores are equal). A document keeps its best score. If scores are equal, the document of the earlier pool comes
+    first; within a pool, the earlier document.
 
     Args:
         list_offsets: int64[G + 1], group g has the pools list_offsets[g] to list_offsets[g + 1].
         pool_offsets: int64[P + 1], where each pool begins.
         doc_ids: int32[N], documents.
         semantic: float32[N], the retrieval scores.
-        k: Documents of a fused list, at most.
+        k: Maximum number of documents in a fused list.
 
     Returns:
         (offsets int64[G + 1], documents int32, scores float32): best first.

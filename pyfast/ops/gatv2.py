@@ -99,24 +99,26 @@ def gatv2(
 
         e_ij = att . LeakyReLU(x_src_j + x_dst_i)    a_ij = exp(e_ij) / Σ_k exp(e_ik)    y_i = Σ_j a_ij x_src_j
 
-    A destination without sources is 0. NaN and infinities go where the equations take them. NumPy arrays (float32,
-    float64) give NumPy arrays. Torch tensors (float32, float64, and bfloat16 with sums in float32; float32 under
-    autocast) give tensors, differentiable by x_src, x_dst and att, and can be compiled. On a GPU (float32 and
-    bfloat16, up to 1,024 channels) tensors give tensors there, and CuPy's arrays CuPy's. No array of the size
-    edges x heads x channels is made, except for a second derivative or one of the attention, which torch computes.
+    A destination without sources is 0. NaN and infinities spread as in the equations. For NumPy arrays (float32,
+    float64) the op returns NumPy arrays. For torch tensors (float32, float64, and bfloat16 with sums in float32;
+    float32 under autocast) it returns tensors, differentiable by x_src, x_dst and att, and `torch.compile` can
+    compile it. On a GPU (float32 and bfloat16, up to 1,024 channels) it returns tensors or CuPy arrays on that
+    GPU. It makes no array of the size edges x heads x channels. Only for second derivatives and derivatives of the
+    attention does torch make one.
 
     Args:
         x_src: [N_src, H, C], the projected features of the sources.
-        x_dst: [N_dst, H, C], those of the destinations; the same array where weights are shared.
+        x_dst: [N_dst, H, C], those of the destinations; the same array if the weights are shared.
         indptr: int64[N_dst + 1], destination i has the edges indptr[i] to indptr[i + 1].
         indices: int32 or int64[E], the source of each edge.
         att: [H, C].
         negative_slope: Of LeakyReLU.
-        self_loops: Give each destination one edge from the source of its own number, where there is such a source,
+        self_loops: Give each destination one edge from the source of its own number, if there is such a source,
             in place of stored loops. Loop i is edge E + i.
         dropout: The probability that an a_ij becomes 0; the others are divided by 1 - dropout. The generator
             depends on (`seed`, edge, head) only.
-        seed: Of dropout. NumPy and CuPy arrays need one; for tensors None takes one from torch's generator.
+        seed: Of dropout. Required for NumPy and CuPy arrays. With tensors, None takes a seed from torch's
+            generator.
         mask: bool[E, H], or with self-loops bool[E + N_dst, H]: which a_ij dropout keeps, in place of the
             generator.
         return_attention: Also return the attention.

@@ -1,4 +1,4 @@
-"""gatv2 on the CPU: NumPy arrays whole, and the two native calls that torch's tensors use too."""
+"""gatv2 on the CPU: the op for NumPy arrays, and the two native calls that torch tensors also use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
-    """y and the attention, as the core gives it: flat, negative where it is dropped."""
+    """y, and the attention as the native core returns it: flat, and negative if dropout dropped the entry."""
     arrays = []
     for name, value in (("x_src", given.x_src), ("x_dst", given.x_dst), ("att", given.att)):
         try:
@@ -44,7 +44,7 @@ def with_graph(given: Gatv2Arguments) -> Gatv2Arguments:
 
 
 def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
-    """y and, for the backward pass, the attention: flat, negative where it is dropped."""
+    """y and, for the backward pass, the attention: flat, and negative if dropout dropped the entry."""
     heads, channels = layer.heads_and_channels()
     seed = layer.seed or 0
     if not isinstance(seed, int | np.integer):
@@ -77,7 +77,7 @@ def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
 def backward(
     layer: Gatv2Arguments, attention: Array, grad: Array, wanted: tuple[bool, bool, bool]
 ) -> tuple[Array, Array, Array]:
-    """The gradients by x_src, x_dst and att, flat; empty where they are not wanted. `attention` is forward's."""
+    """The flat gradients by x_src, x_dst and att; empty if not `wanted`. `attention` comes from `forward`."""
     heads, channels = layer.heads_and_channels()
     return call(
         _native.gatv2_backward,

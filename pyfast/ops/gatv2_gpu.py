@@ -1,4 +1,4 @@
-"""gatv2 on a GPU, of CuPy's or torch's arrays: forward, and what torch's derivative wants."""
+"""gatv2 on a GPU, for CuPy arrays and torch tensors: the forward pass, and torch's backward pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
 
 def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
-    """y and the attention of CuPy's arrays, as the core gives it."""
+    """y and the attention, for CuPy arrays, as the native core returns them."""
     gpu = Gpu(given.x_src, given.x_dst, given.att)
     if given.lacks_seed:
         raise ArrayError("seed: dropout of arrays that are not torch's wants one")
@@ -33,7 +33,7 @@ def with_graph(gpu: Gpu, given: Gatv2Arguments) -> Gatv2Arguments:
 
 
 def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
-    """y and, for the backward pass, the attention: flat, negative where it is dropped."""
+    """y and, for the backward pass, the attention: flat, and negative if dropout dropped the entry."""
     heads, channels = layer.heads_and_channels()
     with gpu.current():
         kept = _mask(gpu, layer.mask, (layer.edges, heads))
@@ -55,7 +55,7 @@ def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
 def backward(
     gpu: Gpu, layer: Gatv2Arguments, attention: Any, grad: Any, wanted: tuple[bool, bool, bool]
 ) -> list[Any]:
-    """The gradients by x_src, x_dst and att, flat; empty where they are not wanted. `attention` is forward's."""
+    """The flat gradients by x_src, x_dst and att; empty if not `wanted`. `attention` comes from `forward`."""
     kind = _kind(layer.x_src)
     features = layer.x_src, layer.x_dst, layer.att
     with gpu.current():

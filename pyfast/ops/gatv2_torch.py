@@ -37,7 +37,7 @@ def gatv2_torch(
     threads: int | None,
     backend: Backend,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """y and the attention [edges, H], negative where it is dropped. `torch.compile` reads this function too."""
+    """y and the attention [edges, H], negative if dropped. `torch.compile` reads this function too."""
     device = "cuda" if meant_for_gpu(backend, x_src) else "cpu"
     for name, value in (("x_src", x_src), ("x_dst", x_dst), ("att", att)):
         if not isinstance(value, torch.Tensor):
@@ -62,7 +62,7 @@ def gatv2_torch(
 
 
 def applied(attention: torch.Tensor, dropout: float) -> torch.Tensor:
-    """The attention as it weighs the sources: 0 where it is dropped."""
+    """The attention as it weighs the sources: 0 if dropout dropped the entry."""
     return torch.where(attention.signbit(), 0.0, attention * (1.0 / (1.0 - dropout)))
 
 
@@ -282,7 +282,7 @@ def _check(layer: Gatv2Arguments) -> None:
 
 
 def _index(name: str, value: Any, like: torch.Tensor) -> torch.Tensor:
-    """`value` as int64, or int32 where `indices` are, on the device of `like`: its own memory where that fits."""
+    """`value` as int64, or int32 if `indices` are, on the device of `like`; without a copy if possible."""
     if not isinstance(value, torch.Tensor):
         narrow = name == "indices" and str(getattr(value, "dtype", "")).endswith("int32")
         if like.is_cuda:

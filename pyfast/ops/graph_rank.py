@@ -21,7 +21,8 @@ def graph_rank(
 ) -> Float32:
     """GraphRank: the semantic score, boosted by the structural one (equation 1 of N2N-GQA).
 
-    The score is sem * (1 + (1 - alpha) * struct), both min-max normalised over their pool (all equal: 1).
+    The score is sem * (1 + (1 - alpha) * struct). sem and struct are min-max normalised over their pool (to 1 if
+    all are equal).
 
     Args:
         semantic: float32[N], the retrieval scores.

@@ -25,7 +25,7 @@ _NO_LIMIT = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cursors:
-    """Where a batch of n questions is in a stream. A value: `Stream.refresh` returns new cursors."""
+    """The places of n questions in a stream. A value: `Stream.refresh` returns new cursors."""
 
     place: Int64
     """[n] where windows begin: in the question's prior, and from there on in the order"""
@@ -113,7 +113,7 @@ class Stream:
             cursors: Of n questions.
             width: Segments of a window, at most; the last window of a stream may have fewer.
             threads: See `pyfast.ops`.
-            backend: "auto" runs where the stream is, see `on_gpu`.
+            backend: "auto" runs on the device of the stream, see `on_gpu`.
 
         Returns:
             (offsets int64[n + 1], segments int64).
@@ -150,10 +150,10 @@ class Stream:
         Args:
             cursors: Of n questions, before the step.
             chosen: (offsets int64[n + 1], segments): what each selected, from its window or not.
-            past: The width of a window to leave behind: the next one then holds only segments that the question
-                has not seen. 0: the window begins where it did.
+            past: The width of a window to skip: the next window then holds only segments that the question has
+                not seen. 0: the segments that were not selected stay in the window.
             threads: See `pyfast.ops`.
-            backend: "auto" runs where the stream is, see `on_gpu`.
+            backend: "auto" runs on the device of the stream, see `on_gpu`.
 
         Raises:
             ArrayError: The cursors or `chosen` are malformed.
@@ -289,7 +289,7 @@ def hseq_stream(
         priority: Levels, best first.
         tombstones: [segments], 1 for deleted ones; None: nothing is deleted.
         order: (order, starts) of an earlier stream over the same columns, which saves making it. Columns may be
-            mapped files larger than memory; they are checked where they are read.
+            mapped files larger than memory; the op checks only the parts that it reads.
 
     Returns:
         The stream. It makes cursors and their windows.
@@ -333,7 +333,7 @@ def hseq_stream(
 def subtree_ends(parent: npt.ArrayLike) -> Int64:
     """int64[segments]: one past the last segment in each, from the parents of segments in depth-first order.
 
-    Raises `ArrayError` where they are not in that order.
+    Raises `ArrayError` if they are not in that order.
     """
     return call(_native.hseq_subtree_ends, parent=array("parent", parent, np.int64))
 

@@ -29,21 +29,21 @@ def pagerank(
         rank_v = damping * sum over edges (u, v) of rank_u * w_uv / total_u
                  + (1 - damping + damping * stuck) * restart_v
 
-    total_u is the sum of the weights of u's edges, and stuck the rank of the nodes where it is 0: they restart.
-    Edges lead from a row to its indices; a self-loop is an edge like any other.
+    total_u is the sum of the weights of u's edges. stuck is the rank of all nodes with a total of 0: from them,
+    the walk restarts. Edges lead from a row to its indices; a self-loop is an edge like any other.
 
-    Power iteration in float64. Ctrl-C is heard between steps.
+    The op uses power iteration in float64. Ctrl-C takes effect between two steps.
 
     Args:
         g: The graphs of P pools with N nodes.
         damping: In [0, 1).
-        personalization: N numbers of at least 0: `restart` is in proportion to them (a pool where all are 0:
-            uniform).
-            None: `restart` is uniform over the pool.
-        tolerance: A pool is done when a step changes its ranks by at most this, added up over the pool. The error
-            that is left is at most tolerance * damping / (1 - damping).
-        max_iterations: Steps of a pool, at most. A step shrinks the error by `damping` at least, so with the
-            defaults 118 are enough for any graph. A pool that needs more gets what was reached.
+        personalization: N numbers of at least 0: `restart` is in proportion to them. None, or if all numbers of a
+            pool are 0: `restart` is uniform over the pool.
+        tolerance: A pool has converged if a step changes its ranks by at most this, added up over the pool. The
+            remaining error is at most tolerance * damping / (1 - damping).
+        max_iterations: Maximum number of steps for a pool. Each step multiplies the error by at most `damping`, so
+            with the defaults 118 steps are enough for any graph. If a pool needs more than the maximum, the op
+            returns the ranks of its last step.
         threads: See `pyfast.ops`.
         backend: As in `evidence_graph`; "auto" follows the graph's arrays.
 

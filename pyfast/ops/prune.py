@@ -19,16 +19,18 @@ def prune(
 ) -> tuple[Int64, Int32]:
     """Choose the nodes of each ranked pool that make the context.
 
-    Kept are, first, the best `per_kind` passages and table rows, as far as the pool has them; then the `min_nodes`
-    best nodes; then those that score at least the mean of the pool. Ties: the retrieval rank.
+    The op keeps, in this order: the best `per_kind` passages and the best `per_kind` table rows, if the pool has
+    so many; the `min_nodes` best nodes; and all nodes that score at least the mean of the pool. If scores are
+    equal, the earlier retrieved node comes first.
 
     Args:
         score: float32[N], such as `graph_rank` gives it.
         is_table: [N], 1 for table rows, 0 for passages.
         pool_offsets: int64[P + 1], where each pool begins.
-        min_nodes: Nodes that a pool keeps, at least, where it has them.
-        max_nodes: Nodes that a pool keeps, at most; nodes kept for the earlier reasons go first.
-        per_kind: Passages and table rows that a pool keeps, at least, of each.
+        min_nodes: Minimum number of nodes that a pool keeps, if it has so many.
+        max_nodes: Maximum number of nodes that a pool keeps. Nodes that come earlier in the order above have
+            priority.
+        per_kind: Minimum number of passages, and of table rows, that a pool keeps, if it has so many.
 
     Returns:
         (offsets int64[P + 1], nodes int32): of each pool, best first, by position in the pool.

@@ -27,18 +27,18 @@ def weighted_degree(
 ) -> Float32:
     """Weighted degree: for each node the sum of its edges' weights in the unpruned evidence graph of its pool.
 
-    With df_t the number of the pool's documents that hold t, and S_t the sum of their weights:
+    df_t is the number of the pool's documents that hold t, and S_t the sum of their weights:
 
     - "sum": the sum over t in i of (df_t - 2) * x_it + S_t
-    - "dot": the sum over t in i of x_it * (S_t - x_it), the difference added up from the other documents
+    - "dot": the sum over t in i of x_it * (S_t - x_it). The op computes S_t - x_it as a sum, without subtraction
 
-    Both take O(nnz). "min" and a `numba.cfunc` go over the edges.
+    Both take O(nnz). "min" and a `numba.cfunc` take a pass over all edges.
 
     Args:
         X: The forward index, documents x terms.
         pool_offsets: int64[P + 1], where each pool begins.
         doc_ids: int32[N], documents of X.
-        weight: As in `evidence_graph`; a GPU has "sum" and "dot".
+        weight: As in `evidence_graph`; a GPU supports "sum" and "dot".
         idf: As in `evidence_graph`.
         threads: See `pyfast.ops`.
         backend: As in `evidence_graph`.

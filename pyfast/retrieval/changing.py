@@ -105,11 +105,11 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
     Args:
         folder: The index.
         documents: The documents.
-        replace: Whether a document with the uri of one that is there takes its place: that is deleted, and the new
-            one comes last. One that is the same in all stays where it is.
+        replace: Whether a document replaces the one with the same uri, if the index has one. The old document is
+            deleted, and the new one comes last. If both are equal, nothing changes.
 
     Raises:
-        InputError: A document of that uri is there, and `replace` is not set; or as `build_index`.
+        InputError: The index has a document with that uri, and `replace` is not set; or as `build_index`.
         IndexFormatError: The folder is no index, or damaged.
     """
     part = make_part(documents)
@@ -193,7 +193,7 @@ class _Entry:
     deleted: str | None = None
     """The file that says which documents are deleted"""
     part: Part | None = None
-    """Where it is open already"""
+    """If it is already open"""
     changed: bool = False
     """Whether documents of it were deleted since that file was written"""
 
@@ -230,7 +230,7 @@ class _Writer:
         return self._tables[entry.name]
 
     def find(self, uris: pa.Array) -> dict[str, _Place]:
-        """Where the documents of these uris are; those that there are not, or not any more, are left out."""
+        """The places of the documents with these uris, without uris that the index does not have."""
         found: dict[str, _Place] = {}
         for number, entry in enumerate(self._parts):
             column = self._documents(entry).column("uri")
@@ -297,7 +297,7 @@ class _Writer:
             tier += 1
 
     def commit(self, **counts: int) -> Change:
-        """Write what is new and make it the current commit; where nothing has changed, the current one stays."""
+        """Write what is new and make it the current commit. If nothing has changed, the current one stays."""
         before, number, next_part = self._before, self._before["commit"] + 1, self._before["next_part"]
         added: list[Path] = []
         for entry in self._parts:

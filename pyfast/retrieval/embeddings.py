@@ -94,7 +94,7 @@ class Embedder:
     """
 
     def __init__(self, model: str = DEFAULT, device: str | None = None) -> None:
-        """`device` is torch's name of one; by default a GPU where there is one. Raises `ModelNotFoundError`."""
+        """`device` is torch's name of one; by default a GPU if there is one. Raises `ModelNotFoundError`."""
         self.folder = find_embedder(model)
         self._device = device
         self._turn = Lock()
@@ -162,7 +162,7 @@ class Embedder:
 
 
 def load(folder: Path, device: str | None) -> _Model:
-    """The model in a folder. Raises `InputError` where it cannot be loaded."""
+    """The model in a folder. Raises `InputError` if it cannot be loaded."""
     try:
         import torch
         from safetensors import SafetensorError

@@ -46,7 +46,7 @@ def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
     What stands in a table also has the table's `title`, its `section` if there is one, and its `header`: the
     snippet is cells alone.
 
-    Raises `ArrayError` where there is no such segment.
+    Raises `ArrayError` if there is no such segment.
     """
     segments = np.concatenate([np.empty(0, np.int64), *[item.segments for item in items]])
     scores = np.concatenate([np.empty(0, np.float64), *[item.scores for item in items]])

@@ -37,8 +37,8 @@ KNOWLEDGE = "knowledge"
 def build_index(documents: Iterable[Document], out: Path, overwrite: bool = False) -> Index:
     """Build the index of `documents` in the folder `out` and open it.
 
-    The folder appears whole or not at all. Raises `InputError` where `out` is in the way, or where no document
-    has anything to retrieve.
+    The folder appears complete or not at all. Raises `InputError` if `out` is in the way, or if no document has
+    anything to retrieve.
     """
     out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
     _check_free(out, overwrite)
@@ -63,7 +63,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 
 def write_index(documents: Iterable[Document], folder: Path) -> None:
-    """Fill an empty folder. Raises `InputError` where no document has anything to retrieve."""
+    """Fill an empty folder. Raises `InputError` if no document has anything to retrieve."""
     part = make_part(documents)
     if not part.terms:
         raise InputError("no usable document: nothing to retrieve in the sources given")
@@ -96,10 +96,10 @@ def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
 
 
 class Index:
-    """An opened index: one commit of it, whatever others add meanwhile.
+    """An opened index: one commit of it, which later changes do not affect.
 
-    Of an index that is one part, all that is large is memory-mapped; several parts, or one with deleted documents,
-    are joined in memory. All methods may be called from several threads.
+    If the index has one part without deleted documents, its large arrays are memory-mapped. Otherwise its parts
+    are joined in memory. Several threads can call all methods at once.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Index:
         return int(self.manifest["commit"])
 
     def at(self, commit: int) -> Index:
-        """The same index as it was at another commit. Raises `IndexFormatError` where that was erased."""
+        """The same index as it was at another commit. Raises `IndexFormatError` if it was erased."""
         return self if commit == self.commit else Index(self.folder, self._retriever, commit)
 
     @property
@@ -197,7 +197,7 @@ class Index:
         return self.corpus.uri(int(self.corpus.source[self.passages[passage]]))
 
     def title(self, uri: str) -> str:
-        """The title of a document; empty where it has none, or there is no such document."""
+        """The title of a document; empty if it has none, or there is no such document."""
         source = self.corpus.find(uri)
         return "" if source is None else self.corpus.title(source)
 

@@ -59,12 +59,12 @@ def _sealed(manifest: dict[str, Any]) -> str:
 
 
 def is_index(folder: Path) -> bool:
-    """Whether the folder looks like an index; says nothing about its health."""
+    """Whether the folder looks like an index; it can still be damaged."""
     return (folder / _NAME).is_file()
 
 
 def written_version(folder: Path) -> int | None:
-    """The version that a folder's manifest names, whatever its health; None where there is none to be read."""
+    """The version that a folder's manifest names, even if it is damaged; None if it has no readable version."""
     try:
         version = json.loads((folder / _NAME).read_text(encoding="utf-8"))["version"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -73,9 +73,9 @@ def written_version(folder: Path) -> int | None:
 
 
 def format_version(folder: Path, kind: str = "index") -> int:
-    """The version of a folder's format: today's, or one that `pyfast upgrade` converts.
+    """The version of a folder's format: the current one, or an older one that `pyfast upgrade` converts.
 
-    Raises `IndexFormatError` for an older or newer one, and for a folder that is none of the kind.
+    Raises `IndexFormatError` if the format is too old or too new, or the folder is not of this kind.
     """
     return int(_parse(folder, kind)[1]["version"])
 
@@ -83,15 +83,15 @@ def format_version(folder: Path, kind: str = "index") -> int:
 def write_commit(
     folder: Path, before: dict[str, Any], facts: dict[str, Any], added: Iterable[Path], removed: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Make the next commit of an index the current one: by one rename, when all of it is on the disk.
+    """Make the next commit of an index the current one, in one rename, after all of it is on the disk.
 
     Args:
         folder: The index.
         before: The manifest of the commit before.
-        facts: What the new one says; `commit` is its number.
+        facts: The contents of the new manifest; `commit` is its number.
         added: New files and folders of files.
-        removed: Names of files, or beginnings of names, that belong to the new commit no longer. They stay on the
-            disk, for the commits before.
+        removed: Names of files, or beginnings of names, that no longer belong to the new commit. They stay on the
+            disk, for the earlier commits.
 
     Returns:
         The new manifest.

@@ -53,7 +53,7 @@ class Part:
     rendered: RenderedPassages
     """The line of each passage, as the LLM reads it"""
     weights: tuple[csr_array, csr_array] | None = None
-    """X, and X transposed, where this part is all of an index"""
+    """X, and X transposed, if this part is all of an index"""
 
     def __post_init__(self) -> None:
         """Look up the passages."""
@@ -83,9 +83,9 @@ def make_part(documents: Iterable[Document]) -> Part:
 
 
 def indexed_text(corpus: Corpus, i: int) -> str:
-    """A passage as its words are counted: as the LLM reads it, but a passage always with its title.
+    """The text whose words the index counts for a passage: what the LLM reads, but always with its title.
 
-    Where a passage begins with its title, the title's words count twice: it is about them.
+    If a paragraph begins with its title, the title's words count twice, because it is about them.
     """
     if corpus.level[i] == Level.PARAGRAPH:
         return f"{corpus.title(corpus.source[i])} {corpus.content(i)}"
@@ -141,7 +141,7 @@ def weigh_part(part: Part) -> tuple[csr_array, csr_array]:
 
 
 def save_part(folder: Path, part: Part, alone: bool) -> None:
-    """Write a part into a new folder; with its weights where it is all of an index."""
+    """Write a part into a new folder; with its weights if it is all of an index."""
     folder.mkdir(parents=True)
     part.corpus.save(folder / "corpus")
     (folder / _TERMS).write_text(json.dumps(part.terms, ensure_ascii=False), encoding="utf-8")

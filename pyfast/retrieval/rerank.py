@@ -53,7 +53,7 @@ class SelectedPool(Pool):
     """What the bridge-aware selector makes of a pool."""
 
     linked: bool
-    """phi of its top passage and its top table row (equation 3 of N2N-GQA); False where it lacks either"""
+    """phi of its top passage and its top table row (equation 3 of N2N-GQA); False if it lacks one of them"""
 
 
 def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankConfig) -> list[RankedPool]:

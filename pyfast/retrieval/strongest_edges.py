@@ -32,7 +32,7 @@ class RankedPool(Pool):
     """The nodes of an evidence graph that were kept: `scores` is what they were ranked by."""
 
     trace: Trace
-    """`evidence`, each node with its segment, uri and scores; `edges`, the strongest, where they are wanted"""
+    """`evidence`, each node with its segment, uri and scores; `edges`, the strongest, if asked for"""
 
 
 def traced(index: Index, pool: Pool) -> Trace:

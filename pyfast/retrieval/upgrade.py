@@ -14,11 +14,11 @@ _CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3", 5: "pyfast corpus 3"}
 
 
 def upgrade_index(folder: Path) -> bool:
-    """Build an index of an older format again, from the documents in it; False where its format is today's.
+    """Build an index of an older format again, from its own documents; False if it has the current format.
 
-    The new folder is built aside and renamed; what the manifest does not cover, `knowledge` above all, comes along
-    by hard links. Raises `IndexFormatError` for a folder that is no index, is damaged, or of a format that is too
-    old or too new; then nothing has changed.
+    The function builds the new folder beside the old one and renames it. Everything that the manifest does not
+    list, such as `knowledge`, is kept, by hard links. Raises `IndexFormatError` if the folder is not an index, is
+    damaged, or has a format that is too old or too new; then nothing has changed.
     """
     folder = folder.resolve()  # a link is to stay one
     version = format_version(folder)

@@ -23,7 +23,7 @@ _LOG = logging.getLogger("pyfast")
 def read_text(path: Path) -> str:
     """The text of a file: by its byte order mark, as UTF-8, or in the encoding that its bytes look like.
 
-    Raises InputError for damaged UTF-8, and where no encoding fits.
+    Raises InputError for damaged UTF-8, and if no encoding fits.
     """
     data = path.read_bytes()
     for bom, encoding in _BOMS:

@@ -51,7 +51,7 @@ def _section(headings: list[Heading], table: MarkdownTable) -> str:
 
 
 def _front_matter(text: str) -> tuple[Mapping[str, Any], int]:
-    """(what it says, where it ends); nothing and 0 where there is none."""
+    """(what it says, where it ends); nothing and 0 if there is none."""
     found = _FRONT_MATTER.match(text[:_MOST])
     if found is None:
         return {}, 0

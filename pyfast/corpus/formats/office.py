@@ -158,7 +158,7 @@ class _Text:
 
 
 def _check_archive(path: Path) -> None:
-    """Raises InputError where a few bytes stand for gigabytes, `BadZipFile` for what is no archive."""
+    """Raises InputError if a few bytes unpack to gigabytes, `BadZipFile` if the file is not an archive."""
     with zipfile.ZipFile(path) as archive:
         for part in archive.infolist():
             check_growth(path, part.compress_size, part.file_size)

@@ -37,10 +37,10 @@ class Converted:
     """What `pyfast.convert` has made."""
 
     corpus: Path | None
-    """None where the set brings no corpus"""
+    """None if the set has no corpus"""
     questions: Path
     gold: Path | None
-    """None where the file has no answers, as test sets have none"""
+    """None if the file has no answers, as in test sets"""
     documents: int
     count: int
     """Questions; every turn of a conversation is one"""

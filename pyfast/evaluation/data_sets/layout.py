@@ -21,7 +21,7 @@ R = TypeVar("R", bound=BaseModel)
 
 
 def load(path: Path) -> Any:
-    """The JSON of a file. Raises `InputError` where it cannot be read."""
+    """The JSON of a file. Raises `InputError` if it cannot be read."""
     try:
         return orjson.loads(path.read_bytes())
     except OSError as error:
@@ -49,7 +49,7 @@ def checked(record: Any, kind: type[R], place: str) -> R:
 
 
 def one_file(source: Path, pattern: str, what: str) -> Path:
-    """The source itself, or the only such file below it. Raises `InputError` where there is none, or several."""
+    """The source itself, or the only such file below it. Raises `InputError` if there is none, or several."""
     if source.is_file():
         return source
     found = sorted(source.rglob(pattern))
@@ -60,7 +60,7 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
 
 
 def beside(path: Path, pattern: str, what: str) -> Path:
-    """The file or folder of that pattern in the nearest folder above. Raises `InputError` where there is none."""
+    """The file or folder of that pattern in the nearest folder above. Raises `InputError` if there is none."""
     for folder in list(path.resolve().parents)[:3]:
         found = next(iter(sorted(folder.glob(pattern))), None)
         if found is not None:
