@@ -1,7 +1,7 @@
 """A corpus as a folder: three Arrow files and the text buffer, all memory-mapped when opened.
 
-Checksums are the index's business, one level up. What is checked here is that the files belong together and
-that every view lies inside what it views, so that no damage can make a reader step out of bounds.
+The index, one level up, checks the checksums. This module checks that the files belong together and that every
+view lies inside its buffer, so that a damaged file cannot make a reader read out of bounds.
 """
 
 import contextlib

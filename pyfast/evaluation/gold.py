@@ -77,7 +77,7 @@ def answer_type(answer: str) -> str:
 def read_gold(source: Lines) -> Iterator[Gold]:
     """The gold of each question, turns of conversations one by one.
 
-    Raises `InputError`, naming the line, for what is no gold, and for an id that came before.
+    Raises `InputError`, which names the line, if a line is not gold or its id came before.
     """
     if isinstance(source, Path):
         refuse_published(source)

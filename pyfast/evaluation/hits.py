@@ -26,9 +26,9 @@ class Hits:
 def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]) -> Hits:
     """H@1, H@5 and the reciprocal rank (graph_convqa, section 5.2).
 
-    An answer that is right as it stands has rank 1. Any other is taken for that of the `entities` (those of the
-    turn's evidence) whose name is nearest to it by Levenshtein distance; its rank is that of the first entity that
-    is right. Ties go by their order.
+    If the answer is correct as it stands, its rank is 1. If not, the `entities` (those of the turn's evidence) are
+    sorted by the Levenshtein distance of their names to the answer, and the rank is that of the first correct
+    entity. If distances are equal, the entities keep their order.
 
     Args:
         prediction: The answer; None: there was none.

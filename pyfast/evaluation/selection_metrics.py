@@ -1,4 +1,4 @@
-"""The proxy of HSEQ's selection (A.2): what was picked against what should have been, over segment ids."""
+"""The proxy of HSEQ's selection (A.2): the picked segments compared with the right ones, by id."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Chunk:
 
     @property
     def digest(self) -> str:
-        """Of what it says and where that stands; not of the LLM: what one has extracted need not be paid again."""
+        """Of its text and its segments, not of the LLM: so another LLM does not extract the same chunk again."""
         made = blake2b(f"chunk\n{self.text}".encode(errors="replace"), digest_size=16)
         for segment, _ in self.passages:
             made.update(segment.to_bytes(8, "little"))

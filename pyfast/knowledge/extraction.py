@@ -1,7 +1,7 @@
 """Extraction by an LLM: a run of the engine, one question for each chunk or a few. Chunks in, extracts out.
 
-The run's folder lies beside the snapshots, with its chunks in it, so that it can resume even if the
-index was built again meanwhile. Nothing here touches the store: what was extracted is read back from the folder.
+The run's folder is beside the snapshots and holds the chunks, so that the run can resume even if the index was
+built again in between. Nothing here changes the store: the results are read back from the folder.
 """
 
 from __future__ import annotations

@@ -111,9 +111,9 @@ EXTRACT_TRIPLES = Prompt(
 async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) -> list[GraphFields]:
     """The graphs of a text's parts: as many parts as the context window asks for, each under the title.
 
-    The two halves of a part whose graph was cut off are asked for in its place: each has as much budget for less.
-    After the first pass, each of the others asks for what is missing; it ends early if nothing is, and a reply
-    of the wrong form is left out.
+    If the reply for a part is cut off, the two halves of the part are asked for instead: each has the same budget
+    for less text. Each pass after the first asks for what is missing. If nothing is missing, no more passes
+    follow. A reply of the wrong form in such a pass is left out.
 
     Raises as `Context.generate`, `CutOffError` if a part of `_SHORTEST` characters is still cut off.
     """

@@ -73,9 +73,10 @@ def retrieve_facts(
 ) -> list[list[RetrievedFact]]:
     """For each (sub-question, what was learned) the `k` facts of the highest cosine (SubQRAG's equation 3).
 
-    But first, whatever their cosine, come the `named` best facts about entities that the sub-question names: to a
-    vector one name is much like another, and facts of other entities may be nearer than those that are asked for.
-    Of these in turn those are best whose relation it names as well: a fact's many values blur what they are of.
+    The `named` best facts about entities that the sub-question names come first, at any cosine. The reason: to a
+    vector, one name is much like another, so facts of other entities can be nearer than those that are asked for.
+    Among these facts, those whose relation the sub-question also names are best: the many values of a fact blur
+    what its vector says of the relation.
     """
     queries = store.encode([text for text, _ in items])
     nearest, _ = store.search("facts", queries, k)

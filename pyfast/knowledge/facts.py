@@ -1,4 +1,4 @@
-"""Facts: what is searched for in a knowledge graph. All entities in one relation to one entity."""
+"""Facts, the units of search in a knowledge graph: all entities in one relation to one entity."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pyfast.retrieval.embeddings import Embedder
 
 
 def add_extracts(index: Index, embedder: Embedder, extracts: Iterable[Extract]) -> Knowledge:
-    """Add to the store what is not there yet; an index without knowledge gets it so."""
+    """Add extracts that the store does not have yet. If the index has no store, make one."""
     return make_snapshot(index, embedder, lambda database: Writer(database).add(extracts))
 
 

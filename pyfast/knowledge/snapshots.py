@@ -1,9 +1,9 @@
 """The folder of snapshots in an index, one of them current: it is opened, repaired, and the next one made.
 
-A snapshot is never changed. A change makes the next one aside, whole, with the checksums of its files; the file
-`current` then names it, in one rename. So whatever ends a process, a power cut too, the store is as it was or as
-it was to be. The snapshot before the current one stays for processes that have it open; a run keeps the one that
-it started with.
+A snapshot never changes. A change builds the complete next snapshot in another folder, with the checksums of its
+files. Then the file `current` names it, in one rename. So if a process ends at any moment, even by a power cut,
+the store is in the old state or in the new one. The snapshot before the current one stays for processes that have
+it open; a run keeps the one that it started with.
 """
 
 from __future__ import annotations

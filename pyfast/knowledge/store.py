@@ -1,4 +1,4 @@
-"""The store, opened: the graph in memory, what is looked up of it in SQLite, its vectors to search. Read only."""
+"""The opened store, read only: the graph in memory, texts looked up in SQLite, and vectors to search."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Which triples a text supports: both ends must stand in it, in the name's own words, and be names.
+"""Which triples a text supports: its head and tail must be names, and the text must contain them word for word.
 
-What a model adds of its own, or a text makes it say of what it does not mention, is dropped, and so is what begins
-with a pronoun: in a graph it would be one entity for many people. What is dropped is counted, by reason.
+All other triples are dropped: those that a model adds from its own knowledge, or that a text makes it invent.
+Triples with a pronoun as a name are dropped too: in a graph, it would be one entity for many people. The number of
+dropped triples is counted, by reason.
 """
 
 from __future__ import annotations
@@ -77,12 +78,12 @@ class Supported:
 
 
 def supported_statements(triples: Iterable[_Triple], *texts: Sequence[tuple[int, str]]) -> Supported:
-    """The triples that one of the texts supports, each once; no text speaks for another.
+    """The triples that one of the texts supports, each once. One text must support all of a triple.
 
     Args:
         triples: Of an LLM.
-        texts: Each as its segments, (id, text). A triple has the first segment that names both ends; where none
-            does, but each is named in one, the first that names the head.
+        texts: Each as its segments, (id, text). A triple gets the first segment that names both ends. If no
+            segment names both, but each end is named in one, it gets the first that names the head.
     """
     read = [[(segment, _Text(text)) for segment, text in segments] for segments in texts]
     supported, seen = Supported(), set()

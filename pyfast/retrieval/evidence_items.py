@@ -17,10 +17,10 @@ from pyfast.retrieval.tokenization import tokenize
 
 
 def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: int) -> list[ScoredSegments]:
-    """For each query the at most `k` best items of its `passages` best passages, best first; ties in their order.
+    """For each query at most `k` items of its `passages` best passages, best first; ties in their order.
 
-    The two stages of graph_convqa, section 4.1: what belongs to a query is gathered, then its items are ranked
-    by BM25. How rare a word is, the whole corpus says: in what was gathered for it every word is common.
+    The two stages of graph_convqa, section 4.1: a search finds passages, then BM25 ranks their items. How rare a
+    word is comes from the whole corpus, because in the passages found for it every word is common.
     """
     pools = index.search(queries, passages)
     return [_best(index, query, pool, k) for query, pool in zip(queries, pools, strict=True)]

@@ -31,13 +31,13 @@ class EvidencePackage:
 
 
 def canonicalize(index: Index, items: Sequence[Sequence[int]]) -> list[EvidencePackage]:
-    """kappa(M) for each list of segments: the same set gives the same package, in whatever order it was picked.
+    """kappa(M) for each list of segments. The same set gives the same package, in any order of picking.
 
-    Ordered by uri, then offsets, then place in the sequence. Duplicates by (uri, offsets) are removed, the larger
-    segment stays; what has no offsets, in knowledge graphs, is distinguished by its id. `offsets` are zero-based
-    half-open characters of the source; [row, column] in tables, -1 for all; [-1, -1] in knowledge graphs. `meta`
-    has `schema` (a table's header), `time` (of each triple, where one is known), `source_version` (the corpus's
-    fingerprint) and the `sha1` of the snippet.
+    Items are ordered by uri, then offsets, then place in the sequence. If several have the same (uri, offsets),
+    only the largest segment stays. Segments of knowledge graphs have no offsets, so their ids distinguish them.
+    `offsets` are zero-based half-open characters of the source; [row, column] in tables, -1 for all; [-1, -1] in
+    knowledge graphs. `meta` has `schema` (a table's header), `time` (of each triple, if it is known),
+    `source_version` (the corpus's fingerprint) and the `sha1` of the snippet.
     """
     version = index.manifest["corpus"]
     return [_package(index.corpus, segments, version) for segments in items]

@@ -29,7 +29,7 @@ class Words:
         self._whole = {word: re.compile(rf"\b{word}\b") for word in self.idf}
 
     def within(self, text: str) -> set[str]:
-        """Those that are in the text. It is not taken apart: most of its words are of no interest."""
+        """The question's words that are in the text. The text is not split: most of its words do not matter."""
         text = text.lower()
         return {word for word, whole in self._whole.items() if word in text and whole.search(text)}
 
@@ -43,8 +43,9 @@ def select_lexically(
 ) -> list[LexicalSelection]:
     """For each (question, texts picked before, texts of the window) at most `k` more, greedily.
 
-    A text is worth the weight of the question's words in it, and those that are not covered yet once more. Ties:
-    the first of the window. What shares no word with the question is not picked.
+    The worth of a text is the weight of the question's words in it; words that are not covered yet count twice. If
+    several are worth the same, the first of the window is picked. A text that shares no word with the question is
+    not picked.
     """
     return [_pick(index, question, before, window, k) for question, before, window in items]
 

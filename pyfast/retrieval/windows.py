@@ -86,8 +86,8 @@ def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
 def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority) -> list[View]:
     """Refresh(S_h, M_t; W, rho) for each question: without what is done, neighbours first.
 
-    Neighbours take at most half of a window in a step. Where relations lead to more, those stay that share most
-    with the question. What is very large, as whole documents are, stays out.
+    Neighbours take at most half of a window in a step. If relations lead to more, those that share most with the
+    question stay. Very large segments, such as whole documents, are left out.
     """
     stream = index.stream(priority)
     cursors = Cursors.join([move.view.cursor for move in moves])
