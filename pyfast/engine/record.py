@@ -167,10 +167,11 @@ class Record:
         try:
             fields = orjson.loads(line)
             usage = Usage(*(fields["usage"][name] for name in _USAGE))
-            texts = fields["id"], fields["answer"] or "", fields.get("reason") or ""
+            texts = fields["answer"], fields.get("reason")
             if (
                 fields["state"] in _STATES
-                and all(isinstance(text, str) for text in texts)
+                and isinstance(fields["id"], str)
+                and all(text is None or isinstance(text, str) for text in texts)
                 and all(type(getattr(usage, name)) is int for name in _USAGE)
                 and isinstance(fields["evidence"], list)
                 and all(isinstance(one, dict) for one in fields["evidence"])

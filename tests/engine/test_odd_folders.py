@@ -74,10 +74,14 @@ def test_a_completion_of_another_shape_is_none(tmp_path: Path, tail: list[object
     journal.close()
 
 
-@pytest.mark.parametrize("evidence", [5, None, {"uri": "x"}, ["x"], [5]])
-def test_odd_evidence_is_one_line(tmp_path: Path, evidence: object) -> None:
+ODD_FIELDS = [("evidence", evidence) for evidence in (5, None, {"uri": "x"}, ["x"], [5])]
+ODD_FIELDS += [(name, text) for name in ("answer", "reason") for text in (False, 0, [], {})]
+
+
+@pytest.mark.parametrize(("name", "value"), ODD_FIELDS)
+def test_an_odd_field_of_an_answer_is_one_line(tmp_path: Path, name: str, value: object) -> None:
     go(tmp_path, direct, Watched(), ask_about(3))
-    lines = [orjson.dumps({**record, "evidence": evidence}) + b"\n" for record in records(tmp_path)]
+    lines = [orjson.dumps({**record, name: value}) + b"\n" for record in records(tmp_path)]
     whole = answers(tmp_path)
     (tmp_path / "answers.jsonl").write_bytes(b"".join(lines))
     with pytest.raises(InputError, match="line 1: not a record of a run"):
