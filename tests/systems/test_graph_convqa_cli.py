@@ -46,7 +46,7 @@ def test_the_whole_way(tmp_path: Path, examples: Path) -> None:
     assert [record["id"] for record in written] == ["t1", "t2"] and written[0]["trace"]["nodes"] > 20
     assert "encode_graph" in pyfast("status", tmp_path / "run").stdout
     scored = pyfast("evaluate", tmp_path / "run", "--gold", talks)
-    assert scored.returncode == 0 and all(word in scored.stdout for word in ("H@1", "H@5", "space", "table"))
+    assert scored.returncode == 0 and all(word in scored.stdout for word in ("h@1", "h@5", "text", "table"))
     again = pyfast("answer", talks, *options)
     assert "nothing was left to do" in again.stdout
     (trained / "encoder.safetensors").write_bytes((trained / "encoder.safetensors").read_bytes()[:-1] + b"x")
