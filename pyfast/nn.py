@@ -148,7 +148,7 @@ class GATv2Conv(torch.nn.Module):
         x_dst = x_src if same else self.lin_r(destination).view(-1, self.heads, self.out_channels)
         indptr, indices, order = _by_destination(edge_index, x_dst.shape[0])
         with_attention = bool(return_attention_weights)
-        found = ops.gatv2(
+        out = ops.gatv2(
             x_src,
             x_dst,
             indptr,
@@ -159,7 +159,7 @@ class GATv2Conv(torch.nn.Module):
             dropout=self.dropout if self.training else 0.0,
             return_attention=with_attention,
         )
-        y = found[0] if with_attention else found
+        y = out[0] if with_attention else out
         y = y.flatten(1) if self.concat else y.mean(dim=1)
         if self.res is not None:
             y = y + self.res(destination)
@@ -169,7 +169,7 @@ class GATv2Conv(torch.nn.Module):
             return y
         if order is None:
             raise ArrayError("return_attention_weights: expected edge_index as [2, E], got a sparse tensor")
-        attention = found[1]
+        attention = out[1]
         weights = attention[torch.argsort(order)]
         if not self.add_self_loops:
             return y, (edge_index, weights)

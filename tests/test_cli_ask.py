@@ -49,10 +49,10 @@ def test_each_call_is_told_when_it_begins_and_when_it_ends(small: pyfast.Index) 
     assert sorted(begun) == sorted((step.name, step.role, step.asked) for step in ended)
     assert [step.name for step in ended if step.role] == llm.kinds == ["plan", "extract", "answer"]
     assert all(step.seconds is not None and step.seconds >= 0 for step in ended)
-    assert json.loads(ended[0].said) == plan("moons of Saturn", "discoverer of {entity1}")
-    found = [step for step in ended if step.found is not None]
+    assert json.loads(ended[0].reply) == plan("moons of Saturn", "discoverer of {entity1}")
+    found = [step for step in ended if step.passages is not None]
     assert found and all(step.asked for step in found if step.name.startswith("search"))
-    assert len(record.evidence) == found[-1].found
+    assert len(record.evidence) == found[-1].passages
 
 
 def test_steps_are_those_of_the_ledger_and_change_no_answer(small: pyfast.Index) -> None:
@@ -71,7 +71,7 @@ def test_a_call_that_fails_is_told(small: pyfast.Index) -> None:
     assert record.state == "failed"
     assert [(step.name, step.error) for step in told if step.error] == [("answer", record.reason)]
     record, told = steps_of(small, Talker(), system="rag", settings={"k": 1}, budget={"steps": 1})
-    assert [(step.name, step.found) for step in told if step.seconds is not None] == [("search", 1)]
+    assert [(step.name, step.passages) for step in told if step.seconds is not None] == [("search", 1)]
 
 
 def test_the_answer_is_on_stdout_and_the_steps_on_stderr(small: pyfast.Index) -> None:

@@ -48,8 +48,8 @@ def add_documents(
         >>> pyfast.add_documents("IDX", [{"id": "rhea", "title": "Rhea", "text": "It is one, too."}]).added
         1
     """
-    with documents_of(documents, readers, columns, strict, on_unread) as found:
-        return changing.add_documents(Path(index), found)
+    with documents_of(documents, readers, columns, strict, on_unread) as read:
+        return changing.add_documents(Path(index), read)
 
 
 def update_documents(
@@ -87,8 +87,8 @@ def update_documents(
         >>> pyfast.update_documents("IDX", [{**titan, "text": "It is the largest moon of Saturn."}]).replaced
         1
     """
-    with documents_of(documents, readers, columns, strict, on_unread) as found:
-        return changing.add_documents(Path(index), found, replace=True)
+    with documents_of(documents, readers, columns, strict, on_unread) as read:
+        return changing.add_documents(Path(index), read, replace=True)
 
 
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:

@@ -57,8 +57,8 @@ def build_index(
         >>> index.manifest["passages"]
         1
     """
-    with documents_of(documents, readers, columns, strict, on_unread) as found:
-        return build(found, Path(out), overwrite)
+    with documents_of(documents, readers, columns, strict, on_unread) as read:
+        return build(read, Path(out), overwrite)
 
 
 def open_index(path: str | Path, retriever: str | Callable[[Index], Retriever] = "bm25") -> Index:

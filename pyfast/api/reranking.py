@@ -47,5 +47,5 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
         semantic = np.asarray(x[:, asked].sum(axis=1), np.float32).ravel()
     else:
         semantic = np.asarray(scores, np.float32)
-    found = ops.bridge_rank(x, [0, len(texts)], np.arange(len(texts)), semantic, ([0, len(asked)], asked))
-    return [float(score) for score in found]
+    ranked = ops.bridge_rank(x, [0, len(texts)], np.arange(len(texts)), semantic, ([0, len(asked)], asked))
+    return [float(score) for score in ranked]

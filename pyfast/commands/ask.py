@@ -114,10 +114,10 @@ def _line(step: Step) -> str:
     """One step that has ended."""
     if step.error:
         came = f"failed: {step.error}"
-    elif step.found is not None:
-        came = f"{step.found} passages" + (f" for {step.asked}" if step.asked else "")
+    elif step.passages is not None:
+        came = f"{step.passages} passages" + (f" for {step.asked}" if step.asked else "")
     else:
-        came = step.said or step.asked
+        came = step.reply or step.asked
     role = f" ({step.role})" if step.role else ""
     return f"{plain(step.name)}{role}, {step.seconds:.2f} s" + (f": {_cut(came, _SAID)}" if came else "")
 

@@ -81,12 +81,12 @@ def info(index: _Index) -> None:
     """Show what an index consists of."""
     import pyfast
 
-    told = pyfast.describe_index(index)
-    deleted = sum(part.deleted for part in told.parts)
-    print(plain(f"{index}: commit {told.commit}, {len(told.commits) - 1} earlier commits"))
-    print(f"{told.documents} documents, {told.passages} passages")
-    print(f"{len(told.parts)} parts, {deleted} deleted documents in them")
-    print(f"{told.size:,} bytes, and {told.kept:,} that only earlier commits need")
+    described = pyfast.describe_index(index)
+    deleted = sum(part.deleted for part in described.parts)
+    print(plain(f"{index}: commit {described.commit}, {len(described.commits) - 1} earlier commits"))
+    print(f"{described.documents} documents, {described.passages} passages")
+    print(f"{len(described.parts)} parts, {deleted} deleted documents in them")
+    print(f"{described.size:,} bytes, and {described.kept:,} that only earlier commits need")
 
 
 def _tell(index: Path, change: Change) -> None:

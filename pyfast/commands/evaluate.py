@@ -60,8 +60,8 @@ def _show(report: Report) -> None:
 
     whole, *groups = report.rows
     table = Table("figure", "value", "95 %", "questions")
-    for name, found in whole.figures.items():
-        figures = (f"{found.value:.3f}", f"{found.low:.3f} to {found.high:.3f}", str(found.questions))
+    for name, figure in whole.figures.items():
+        figures = (f"{figure.value:.3f}", f"{figure.low:.3f} to {figure.high:.3f}", str(figure.questions))
         table.add_row(Text(plain(name)), *figures)
     console(stderr=False).print(table)
     if groups:

@@ -103,11 +103,11 @@ def prune(index: _Index, embedder: _Embedder = _MODEL) -> None:
 def show(index: _Index) -> None:
     """Say what an index knows, who extracted it and what that cost, what was dropped, and which chunks failed."""
     from pyfast.api.knowledge import open_knowledge
-    from pyfast.knowledge.provenance import told
+    from pyfast.knowledge.provenance import in_words
 
     store = open_knowledge(index)
     for extraction in store.extractions:
-        for line in told(extraction):
+        for line in in_words(extraction):
             print(plain(line))
     _tell(index, store)
 

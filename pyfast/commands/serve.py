@@ -84,21 +84,21 @@ def _indexes(given: list[str] | None) -> str | dict[str, str] | None:
     """The folders by name; one without a name is called as its folder is."""
     if not given:
         return None
-    found = {}
+    indexes = {}
     for text in given:
         name, equals, path = text.partition("=")
         name, path = (name, path) if equals else (Path(text).resolve().name, text)
-        if name in found:
+        if name in indexes:
             raise InputError(f"--index: the name {name!r} is given twice")
-        found[name] = path
-    return found
+        indexes[name] = path
+    return indexes
 
 
 def _by_system(given: dict[str, str]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    by_system: dict[str, dict[str, Any]] = {}
     for text, value in given.items():
         system, dot, name = text.partition(".")
         if not dot:
             raise InputError(f"--set {text}: expected SYSTEM.NAME=VALUE")
-        found.setdefault(system, {})[name] = value
-    return found
+        by_system.setdefault(system, {})[name] = value
+    return by_system

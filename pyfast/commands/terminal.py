@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pyfast.engine import Status, Summary
 
 
-def plain(said: object) -> str:
+def plain(text: object) -> str:
     """On one line, and nothing that a terminal would obey: a server may have said it."""
-    return "".join(letter if letter.isprintable() else " " for letter in str(said))
+    return "".join(letter if letter.isprintable() else " " for letter in str(text))
 
 
 def lines(text: str) -> str:

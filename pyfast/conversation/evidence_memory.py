@@ -27,7 +27,7 @@ class MemoryQuery:
     """What one turn found, and what the turns before it used."""
 
     query: str
-    found: ScoredSegments
+    evidence: ScoredSegments
     past: tuple[ScoredSegments, ...]
     turn: str
     """The turn's id: the seed of `random`"""
@@ -41,7 +41,7 @@ def apply_memory(
     Nearness is the cosine of sentence embeddings by `model`; `random` takes any of M_t. Where M_t has fewer items
     that E_t has not, fewer are replaced. Raises `ModelNotFoundError` where there is no such model.
     """
-    places = [replaceable(len(item.found), share) if memory != "off" else 0 for item in items]
+    places = [replaceable(len(item.evidence), share) if memory != "off" else 0 for item in items]
     earlier = [_earlier(item, most) for item, most in zip(items, places, strict=True)]
     if memory == "on":
         scores = _nearness(index, [item.query for item in items], earlier, model)
@@ -59,7 +59,7 @@ def _earlier(item: MemoryQuery, places: int) -> Int64:
     """M_t: each item once, in the order of the turns, without what E_t keeps in any case."""
     if not places:
         return np.empty(0, np.int64)
-    kept = item.found.segments[: len(item.found) - places]
+    kept = item.evidence.segments[: len(item.evidence) - places]
     seen = dict.fromkeys(chain.from_iterable(evidence.segments.tolist() for evidence in item.past))
     return np.array([i for i in seen if i not in set(kept.tolist())], np.int64)
 
@@ -101,8 +101,8 @@ def _at_random(turn: str, items: int) -> Float32:
 def _replaced(item: MemoryQuery, earlier: Int64, scores: Float32, most: int) -> ScoredSegments:
     places = min(most, len(earlier))
     best = np.argsort(-scores, kind="stable")[:places]
-    kept = len(item.found) - places
+    kept = len(item.evidence) - places
     return ScoredSegments(
-        np.concatenate([item.found.segments[:kept], earlier[best]]),
-        np.concatenate([item.found.scores[:kept], scores[best]]),
+        np.concatenate([item.evidence.segments[:kept], earlier[best]]),
+        np.concatenate([item.evidence.scores[:kept], scores[best]]),
     )

@@ -187,8 +187,8 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
             columns, _ = _segments([document], hash_uris([document.uri]), bytearray())
             _described([document], columns)
         except UnicodeEncodeError as error:
-            found = f"U+{ord(error.object[error.start]):04X}"
+            character = f"U+{ord(error.object[error.start]):04X}"
             return InputError(
-                f"document {document.uri!a}: it holds the lone surrogate {found}, which is no character"
+                f"document {document.uri!a}: it holds the lone surrogate {character}, which is no character"
             )
     raise AssertionError("no document of the batch fails on its own")

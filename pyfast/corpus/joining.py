@@ -52,15 +52,15 @@ def join(corpora: Sequence[Parts], live: Sequence[Mask]) -> Parts:
         shift = moved[column["source"]]
         triplets = np.flatnonzero(column["level"] == Level.TRIPLET)
         stays = kept[triplets]
-        told = facts.filter(pa.array(stays))
+        remaining = facts.filter(pa.array(stays))
         shifts = shift[triplets[stays]]
         triples.append(
             schema.record(
                 schema.TRIPLES,
                 {
-                    **{field.name: told.column(field.name) for field in schema.TRIPLES},
-                    "relation_start": told.column("relation_start").to_numpy() + shifts,
-                    "tail_start": told.column("tail_start").to_numpy() + shifts,
+                    **{field.name: remaining.column(field.name) for field in schema.TRIPLES},
+                    "relation_start": remaining.column("relation_start").to_numpy() + shifts,
+                    "tail_start": remaining.column("tail_start").to_numpy() + shifts,
                 },
             )
         )

@@ -33,11 +33,13 @@ def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
     Raises InputError for anything else.
     """
     try:
-        found = orjson.loads(read_text(path))
+        content = orjson.loads(read_text(path))
     except orjson.JSONDecodeError as error:
         raise InputError(f"{path}: not JSON: {error}") from None
-    lists = [value for value in found.values() if _is_records(value)] if isinstance(found, dict) else []
-    records = lists[0] if len(lists) == 1 and len(found) == 1 else found if isinstance(found, list) else [found]
+    lists = [value for value in content.values() if _is_records(value)] if isinstance(content, dict) else []
+    records = (
+        lists[0] if len(lists) == 1 and len(content) == 1 else content if isinstance(content, list) else [content]
+    )
     if not _is_records(records):
         raise InputError(f"{path}: expected a JSON object, or a list of objects")
     placed = ((f"{path}, record {number}", record) for number, record in enumerate(records, start=1))

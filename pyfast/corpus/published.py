@@ -43,8 +43,8 @@ def published_set(path: Path) -> str | None:
     if not head.lstrip().startswith((b"[", b"{")):
         return None
     keys = {key.decode() for key in _KEY.findall(head)}
-    found = next((name for name, wanted in _KEYS.items() if keys.issuperset(wanted)), None)
-    return found or ("nq" if _NQ.match(head) else None)
+    name_of_set = next((name for name, wanted in _KEYS.items() if keys.issuperset(wanted)), None)
+    return name_of_set or ("nq" if _NQ.match(head) else None)
 
 
 def refuse_published(path: Path) -> None:

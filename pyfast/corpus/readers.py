@@ -129,9 +129,9 @@ def _documents(
         reason = _reason(error).replace(place, str(path))
         if unread is None:
             raise InputError(reason if reason.startswith(str(path)) else f"{path}: {reason}") from error
-        said = _NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
+        shown = _NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
         kept = f" (the {given} documents before that are in the index)" if given else ""
-        unread.append(Unread(path, said + kept))
+        unread.append(Unread(path, shown + kept))
 
 
 def _refuse_gold(table: Table, path: Path) -> None:
@@ -144,17 +144,17 @@ def _reason(error: Exception) -> str:
     """An error on one line: pyfast's own as it is, others with their class."""
     if isinstance(error, OSError) and error.strerror and not isinstance(error, PyfastError):
         return error.strerror
-    said = " ".join(str(error).split())[:300]
+    text = " ".join(str(error).split())[:300]
     if isinstance(error, InputError | MissingPackageError):
-        return said
-    return f"cannot be read: {type(error).__name__}: {said}" if said else f"cannot be read: {type(error).__name__}"
+        return text
+    return f"cannot be read: {type(error).__name__}: {text}" if text else f"cannot be read: {type(error).__name__}"
 
 
 def _load(name: str) -> Reader:
-    found = plugins.load("readers", name)
-    if not isinstance(found, Reader):
-        raise InputError(f"{name}: expected a pyfast.corpus.Reader, got {type(found).__name__}")
-    return found
+    reader = plugins.load("readers", name)
+    if not isinstance(reader, Reader):
+        raise InputError(f"{name}: expected a pyfast.corpus.Reader, got {type(reader).__name__}")
+    return reader
 
 
 class _Readers:
@@ -175,10 +175,10 @@ class _Readers:
 
 def _named(sources: Iterable[Path]) -> list[tuple[str, Path]]:
     """The files, each with its uri."""
-    found = [(source, _files(source)) for source in sources]
-    times = Counter(uri for _, files in found for uri in files)
+    listed = [(source, _files(source)) for source in sources]
+    times = Counter(uri for _, files in listed for uri in files)
     named: dict[str, Path] = {}
-    for source, files in found:
+    for source, files in listed:
         folder = (source if source.is_dir() else source.parent).resolve().name
         prefix = f"{folder}/" if any(times[uri] > 1 for uri in files) else ""
         for uri, path in files.items():
@@ -194,11 +194,11 @@ def _files(source: Path) -> dict[str, Path]:
         return {source.name: source}
     if not source.is_dir():
         raise InputError(f"{source}: there is no such file or folder")
-    found = []
+    paths = []
     for folder, folders, names in os.walk(source, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(folder, name) for name in names if not name.startswith(".")]
-    files = {path.relative_to(source).as_posix(): path for path in found if path.is_file()}
+        paths += [Path(folder, name) for name in names if not name.startswith(".")]
+    files = {path.relative_to(source).as_posix(): path for path in paths if path.is_file()}
     return dict(sorted(files.items()))
 
 

@@ -60,7 +60,7 @@ def _lines(text: str) -> list[int]:
 
 
 def _tables(tokens: list[Token], lines: list[int], shift: int) -> list[MarkdownTable]:
-    found = []
+    tables = []
     rows: list[list[str]] = []
     for token, following in pairwise(tokens):
         if token.type == "tr_open":
@@ -72,15 +72,15 @@ def _tables(tokens: list[Token], lines: list[int], shift: int) -> list[MarkdownT
         elif following.type == "table_close" and following.level == 0 and place and rows:
             header, *data = map(tuple, rows)
             start, end = lines[place[0]] + shift, lines[place[1]] + shift
-            found.append(MarkdownTable(start, end, header, tuple(data)))
-    return found
+            tables.append(MarkdownTable(start, end, header, tuple(data)))
+    return tables
 
 
 def _headings(tokens: list[Token], lines: list[int], shift: int) -> list[Heading]:
-    found = []
+    headings = []
     for token, inline in pairwise(tokens):
         if token.type == "heading_open" and token.level == 0 and token.map:
             first, last = token.map
             depth = int(token.tag[1:])
-            found.append(Heading(lines[first] + shift, lines[last] + shift, depth, inline.content))
-    return found
+            headings.append(Heading(lines[first] + shift, lines[last] + shift, depth, inline.content))
+    return headings

@@ -214,8 +214,8 @@ class Corpus:
         first, stop = self._link_range[source], self._link_range[source + 1]
         if first == stop:
             return []
-        found = np.flatnonzero(self._link_row[first:stop] == self.start[i])
-        return [self._link_uris[first + k] for k in found.tolist()]
+        at = np.flatnonzero(self._link_row[first:stop] == self.start[i])
+        return [self._link_uris[first + k] for k in at.tolist()]
 
     def links_between(self) -> tuple[NDArray[np.int64], ...]:
         """[links] each of all links' documents, data rows, and the documents they lead to (-1: none of these)."""

@@ -185,7 +185,7 @@ class Context:
         self.question = question
         self.past = past
         self.ledger = Ledger()
-        self.found: Callable[[], Answer] = partial(Answer, None)
+        self.until_now: Callable[[], Answer] = partial(Answer, None)
         """What stands in the record if the question fails: see `so_far`"""
         self._clock: Clock | None = None
 
@@ -294,7 +294,7 @@ class Context:
         end(
             replace(
                 step,
-                said=completion.text,
+                reply=completion.text,
                 prompt_tokens=completion.prompt_tokens,
                 cached_tokens=completion.cached_tokens,
                 completion_tokens=completion.completion_tokens,
@@ -393,13 +393,13 @@ class Context:
             self.ledger.left_out[answer.name] += left_out
         return text
 
-    def so_far(self, found: Callable[[], Answer]) -> None:
-        """Report what was found until now: if the question fails, its record has this evidence and trace.
+    def so_far(self, answer: Callable[[], Answer]) -> None:
+        """Report evidence and trace so far: if the question fails, they stand in its record.
 
         Args:
-            found: Called only if the question fails; the text of its answer is ignored. A later call replaces it.
+            answer: Called only if the question fails; the text of its answer is ignored. A later call replaces it.
         """
-        self.found = found
+        self.until_now = answer
 
     async def cited(self, evidence: ScoredSegments) -> bytes:
         """The JSON array of evidence. It counts no step: a question whose steps are used up is cited too."""
@@ -502,7 +502,7 @@ def _of_result(step: Step, done: asyncio.Future[Any]) -> Step:
     if error is not None:
         return replace(step, error=_why(error))
     result = done.result()
-    return replace(step, found=len(result)) if isinstance(result, Pool) else step
+    return replace(step, passages=len(result)) if isinstance(result, Pool) else step
 
 
 def _why(error: BaseException) -> str:

@@ -43,9 +43,9 @@ class Step:
     """What a function looks for, if that is text: the queries of a retrieval"""
     seconds: float | None = None
     """How long it took; None: it begins"""
-    said: str = ""
+    reply: str = ""
     """What the LLM answered"""
-    found: int | None = None
+    passages: int | None = None
     """How many passages a retrieval found; None for other steps"""
     error: str = ""
     """Why it failed; empty: it did not"""

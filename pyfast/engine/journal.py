@@ -98,10 +98,10 @@ def sound(entry: str, number: int) -> bool:
 def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
     """None if it is not what was written: SQLite does not notice a damaged byte in a text."""
     try:
-        *said, check = orjson.loads(entry)
-        if check != crc32(orjson.dumps(said)) or said[0] != number:
+        *fields, check = orjson.loads(entry)
+        if check != crc32(orjson.dumps(fields)) or fields[0] != number:
             return None
-        _, digest, nth, error, text, *rest = said
+        _, digest, nth, error, text, *rest = fields
         outcome = Completion(text, *rest) if error is None else _ERRORS.get(error, CallError)(text)
     except (ValueError, TypeError, LookupError):
         return None
@@ -109,7 +109,7 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
     if isinstance(outcome, Completion):
         texts.append(outcome.finish_reason)
         counts += outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens, outcome.reasoning_tokens
-    sound = all(type(said) is str for said in texts) and all(type(count) is int for count in counts)
+    sound = all(type(value) is str for value in texts) and all(type(count) is int for count in counts)
     return ((digest, nth), outcome) if sound else None
 
 
@@ -129,7 +129,7 @@ class Journal:
         self._indexed = False
         self.salvaged: Path | None = None
         """Where the damaged file is now, if there was one"""
-        with self._told():
+        with self._explained():
             if path.exists() and not _whole(path, list(_JSON) if checked else ["questions"]):
                 self.salvaged = _set_aside(path)
             self._database = open_database(path, isolation_level=None, check_same_thread=False)
@@ -151,7 +151,7 @@ class Journal:
         """Write rows, and the requests of completions if prompts are kept: all or none of them."""
         # A statement alone is a transaction.
         together = self._transaction() if asked or (completions and questions) else contextlib.nullcontext()
-        with self._told(), together:
+        with self._explained(), together:
             if asked:
                 add_prompts(self._database, asked)
             for statement, rows in ((_KEEP, completions), (_FINISH, questions)):
@@ -160,7 +160,7 @@ class Journal:
 
     def outcomes(self, number: int) -> dict[Key, Outcome]:
         """The LLM's replies to a question so far."""
-        with self._told():
+        with self._explained():
             if not self._indexed:  # only a run that goes on looks for them
                 self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
                 self._indexed = True
@@ -170,7 +170,7 @@ class Journal:
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
         """The questions that failed, or only those with a call that failed on its way."""
-        with self._told():
+        with self._explained():
             rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
             if only_of_transport and rows:  # most runs have none, and need not look through all completions
                 numbers = orjson.dumps([number for (number,) in rows]).decode()
@@ -193,7 +193,7 @@ class Journal:
             about_to = "question NOT IN (SELECT number FROM questions) AND entry ->> 3 IS NOT NULL"
             gone = f"{of_failed} OR {about_to}"
         numbers = (orjson.dumps(failed).decode(),)
-        with self._told(), self._transaction():
+        with self._explained(), self._transaction():
             self._database.execute(f"DELETE FROM completions WHERE {gone}", numbers)
             self._database.execute(
                 "DELETE FROM questions WHERE number IN (SELECT value FROM json_each(?))", numbers
@@ -202,30 +202,30 @@ class Journal:
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
         """How many of the `first` questions ended in each state."""
         counted = "SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state"
-        with self._told():
+        with self._explained():
             return dict(self._database.execute(counted, (first,)).fetchall())
 
     def digests(self) -> dict[int, str]:
         """The digests of the lines in answers.jsonl, by question number, if they are known."""
-        with self._told():
+        with self._explained():
             return digests(self._database)
 
     def tokens(self) -> int:
         """Tokens, in and out, of all completions."""
         total = "coalesce(sum((entry ->> 6) + (entry ->> 8)), 0)"
-        with self._told():
+        with self._explained():
             rows = self._database.execute(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL")
             return int(rows.fetchone()[0])
 
     def is_empty(self) -> bool:
         """Whether no LLM call is recorded yet."""
-        with self._told():
+        with self._explained():
             return self._database.execute("SELECT 1 FROM completions LIMIT 1").fetchone() is None
 
     def start_session(self) -> None:
         """Record that a process starts to work on the run."""
         finished = sum(self.counts().values())
-        with self._told():
+        with self._explained():
             self._database.execute("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
 
     def close(self) -> None:
@@ -267,7 +267,7 @@ class Journal:
             raise
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
@@ -336,13 +336,13 @@ def calls_of(path: Path, id: str) -> list[LLMCall]:
 
 
 def _calls(database: sqlite3.Connection, number: int) -> Iterator[LLMCall]:
-    found = database.execute("SELECT entry FROM completions WHERE question = ? ORDER BY rowid", (number,))
+    rows = database.execute("SELECT entry FROM completions WHERE question = ? ORDER BY rowid", (number,))
     prompts = KeptPrompts(database)
-    for (entry,) in found.fetchall():
-        said = _outcome(entry, number)
-        if said is None:
+    for (entry,) in rows.fetchall():
+        read = _outcome(entry, number)
+        if read is None:
             raise DamagedError("a completion is not what was written")
-        (digest, _), outcome = said
+        (digest, _), outcome = read
         asked = prompts.of(digest)
         name, messages = ("", None) if asked is None else (asked.name, asked.messages)
         role = digest.partition(":")[0]

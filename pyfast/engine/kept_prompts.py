@@ -93,9 +93,9 @@ class KeptPrompts:
         if row is None:
             return None
         try:
-            *said, check = orjson.loads(row[0])
-            _, name, digests = said
-            if check == crc32(orjson.dumps(said)) and said[0] == request:
+            *fields, check = orjson.loads(row[0])
+            _, name, digests = fields
+            if check == crc32(orjson.dumps(fields)) and fields[0] == request:
                 return Asked(name, tuple(map(self._message, digests)))
         except (ValueError, TypeError):
             pass
@@ -110,10 +110,10 @@ class KeptPrompts:
 
     def _message(self, digest: str) -> Message:
         row = self._database.execute("SELECT frame, place FROM messages WHERE digest = ?", (digest,)).fetchone()
-        said = self._frame(row[0]).get(row[1]) if row else None
-        if said is None or _digest(said) != digest:
+        message = self._frame(row[0]).get(row[1]) if row else None
+        if message is None or _digest(message) != digest:
             raise _damaged(digest)
-        return said
+        return message
 
     def _unpacked(self, number: int) -> dict[int, Message]:
         """The messages of a frame, by their places."""

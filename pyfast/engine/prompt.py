@@ -147,7 +147,7 @@ class Prompt(Generic[M]):
             raise CutOffError(f"{self.name}: answer cut off {doing}after {self.max_tokens} tokens")
         if completion.finish_reason != "stop":
             raise AnswerError(f"{self.name}: answer ended by {completion.finish_reason!r}")
-        told: ValidationError | None = None
+        first: ValidationError | None = None
         try:
             return self._read(completion.text)
         except ValidationError as error:
@@ -156,8 +156,8 @@ class Prompt(Generic[M]):
             try:
                 return self._read(text)
             except ValidationError as error:
-                told = told or error
-        field_name, fault = first_fault(told or whole)
+                first = first or error
+        field_name, fault = first_fault(first or whole)
         raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}")
 
     def _read(self, text: str) -> M:

@@ -55,14 +55,14 @@ def _value(cell: str) -> Any:
 
 def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record with an `id` that is a number as text, and `answers` that are one text as a list of it."""
-    found = dict(record)
-    if type(found.get("id")) is int:
-        found["id"] = str(found["id"])
-    if isinstance(found.get("answers"), str):
-        found["answers"] = [found["answers"]]
-    if isinstance(found.get("turns"), list):
-        found["turns"] = [tidy(turn) if isinstance(turn, Mapping) else turn for turn in found["turns"]]
-    return found
+    fields = dict(record)
+    if type(fields.get("id")) is int:
+        fields["id"] = str(fields["id"])
+    if isinstance(fields.get("answers"), str):
+        fields["answers"] = [fields["answers"]]
+    if isinstance(fields.get("turns"), list):
+        fields["turns"] = [tidy(turn) if isinstance(turn, Mapping) else turn for turn in fields["turns"]]
+    return fields
 
 
 def as_path(given: str) -> Path | None:

@@ -146,7 +146,7 @@ def sampled(questions: Questions, size: int) -> Questions:
         groups.setdefault((question.conversation is None, question.conversation or question.id), []).append(
             question
         )
-    ordered = sorted(groups, key=lambda key: blake2b(_said(key), digest_size=16).digest())
+    ordered = sorted(groups, key=lambda key: blake2b(_json(key), digest_size=16).digest())
     chosen: list[Question] = []
     for key in ordered:
         if len(chosen) >= size:
@@ -165,11 +165,11 @@ def write_questions(questions: Questions, path: Path) -> Questions:
             described = [{"id": turn.id, "question": turn.text, "answers": turn.answers} for turn in turns]
             lines.append({"id": conversation, "turns": described})
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, b"".join(_said(line) + b"\n" for line in lines))
+    write_atomically(path, b"".join(_json(line) + b"\n" for line in lines))
     return replace(questions, place=str(path))
 
 
-def _said(value: object) -> bytes:
+def _json(value: object) -> bytes:
     """As JSON. What is not Unicode is escaped: its question fails when it is asked, and it alone."""
     try:
         return orjson.dumps(value)
@@ -213,13 +213,13 @@ def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, s
             raise InputError(f"{place}: the id {question.id!r} came before")
         seen.add(question.id)
         if question.conversation is None:
-            digest.update(_said((question.id, question.text)))
+            digest.update(_json((question.id, question.text)))
         else:
             begins = question.conversation != current or place.endswith(", turn 1")
             if begins and question.conversation in conversations:
                 raise InputError(f"{place}: the conversation {question.conversation!r} came before")
             conversations.add(question.conversation)
-            digest.update(_said((question.id, question.text, question.conversation, question.answers)))
+            digest.update(_json((question.id, question.text, question.conversation, question.answers)))
         current = question.conversation
     if not seen:
         raise InputError(f"{where}: holds no question")

@@ -271,9 +271,9 @@ async def _answered(
             _LOG.debug("question %s failed", question.id, exc_info=error)
     evidence, trace = b"[]", b"{}"
     try:
-        until = context.found()
-        found = until.evidence or evidence
-        evidence = await context.cited(found) if isinstance(found, ScoredSegments) else _checked(found)
+        until = context.until_now()
+        segments = until.evidence or evidence
+        evidence = await context.cited(segments) if isinstance(segments, ScoredSegments) else _checked(segments)
         trace = orjson.dumps(_with_left_out(until.trace, context.ledger))
     except Exception as error:
         reason += f"; what was found until then cannot be written: {error}"

@@ -187,7 +187,7 @@ class RunFolder:
             self._opened = opened.pop_all()
         self.replaying = not self.journal.is_empty()
         """Whether questions may have completions in the journal"""
-        self._said: dict[int, tuple[bytes, bytes]] = {}
+        self._lines: dict[int, tuple[bytes, bytes]] = {}
         """The lines of records that have ended and are not written yet, by the records' `id()`"""
         self._group = _Group()
         self._armed = False
@@ -295,7 +295,7 @@ class RunFolder:
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Record that a question has ended."""
         self._arm()
-        line, trace = self._said[id(record)] = record.line(), record.details()
+        line, trace = self._lines[id(record)] = record.line(), record.details()
         self._group.ended.append(
             row_of_question(number, record.id, record.state, record.reason, ledger, digest(line), digest(trace))
         )
@@ -303,7 +303,7 @@ class RunFolder:
     def write(self, record: Record) -> None:
         """Write the answer of a question that has ended; called in the order of the questions."""
         self._arm()
-        line, trace = self._said.pop(id(record))
+        line, trace = self._lines.pop(id(record))
         self._group.lines.append(line)
         self._group.traces.append(trace)
 

@@ -176,11 +176,11 @@ def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
     """Each as JSON; None for one that is none."""
     while some := [ledger for (ledger,) in ledgers.fetchmany(50)]:
         with contextlib.suppress(ValueError, TypeError):
-            found = orjson.loads(
+            fields = orjson.loads(
                 f"[{','.join(some)}]"
             )  # some together: there may be hundreds of thousands, and no more than wake the collector
-            if len(found) == len(some):
-                yield from found
+            if len(fields) == len(some):
+                yield from fields
                 continue
         for ledger in some:
             try:
@@ -249,16 +249,16 @@ def seconds_of(folder: Path) -> dict[str, float]:
 
     Raises `InputError` if the journal cannot be read.
     """
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         try:
             rows = database.execute("SELECT id, ledger FROM questions")
             for id, ledger in rows:
                 with contextlib.suppress(ValueError, TypeError, KeyError):
-                    found[str(id)] = float(orjson.loads(ledger)["seconds"])
+                    seconds[str(id)] = float(orjson.loads(ledger)["seconds"])
         except sqlite3.Error as error:
             raise InputError(f"{folder / JOURNAL}: {fault(error)}") from None
-    return found
+    return seconds
 
 
 def _waiting(folder: Path) -> Waiting | None:

@@ -53,11 +53,11 @@ def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[str
         raise ValueError("an interval needs at least one value")
     _, place = np.unique(np.asarray(groups), return_inverse=True)
     above, below = (_sums(values, place) for values in (numerators, denominators))
-    found = np.empty((DRAWS, numerators.shape[1]))
+    ratios = np.empty((DRAWS, numerators.shape[1]))
     for number, times in enumerate(_draws(len(above))):
         with np.errstate(invalid="ignore", divide="ignore"):
-            found[number] = (times @ above) / (times @ below)
-    return found
+            ratios[number] = (times @ above) / (times @ below)
+    return ratios
 
 
 def _sums(values: Float64, place: npt.NDArray[np.intp]) -> Float64:

@@ -83,13 +83,13 @@ class Comparison:
 
 def compare(scored: Mapping[str, Sequence[Scored]]) -> tuple[list[Difference], list[Flips]]:
     """The differences of each two runs, in their order, with their flips. All runs have the same questions."""
-    found, flips = list[Difference](), list[Flips]()
+    differences, flips = list[Difference](), list[Flips]()
     for a, b in combinations(scored, 2):
         both = [name for name in names_of(scored[a]) if name in names_of(scored[b])]
-        found += _differences(a, b, scored[a], scored[b], both)
+        differences += _differences(a, b, scored[a], scored[b], both)
         flips += [_flips(a, b, scored[a], scored[b], name) for name in both[:1] if _is_binary(scored[a], name)]
-    corrected = holm([one.p for one in found])
-    return [_corrected(one, p) for one, p in zip(found, corrected, strict=True)], flips
+    corrected = holm([one.p for one in differences])
+    return [_corrected(one, p) for one, p in zip(differences, corrected, strict=True)], flips
 
 
 def _corrected(one: Difference, p: float) -> Difference:
@@ -106,7 +106,7 @@ def _differences(
     draws = [ratio_draws(above, below, groups) for above, below in tables]  # the same draws of both
     apart = draws[1] - draws[0]
     alone = len(set(groups)) == len(groups)
-    found = []
+    differences = []
     for place, name in enumerate(names):
         (above_a, below_a), (above_b, below_b) = ((t[0][:, place], t[1][:, place]) for t in tables)
         if not below_a.sum() or not below_b.sum():
@@ -115,13 +115,13 @@ def _differences(
         low, high = np.nanquantile(apart[:, place], [0.025, 0.975])
         exact = alone and _is_binary(of_a, name) and _is_binary(of_b, name)
         p = mcnemar(above_a, above_b) if exact else bootstrap_p(apart[:, place])
-        found.append(
+        differences.append(
             Difference(
                 *(a, b, name, *values, values[1] - values[0], float(low), float(high)),
                 *("mcnemar" if exact else "bootstrap", p, p, int(((below_a > 0) | (below_b > 0)).sum())),
             )
         )
-    return found
+    return differences
 
 
 def mcnemar(a: Float64, b: Float64) -> float:

@@ -166,12 +166,12 @@ def _row(by: str, value: str, scored: Sequence[Scored]) -> Row:
 
 def _chosen(asked: Sequence[tuple[Record, Gold]]) -> list[str]:
     """What the gold names. A file names only what is installed, never code to import."""
-    found = dict.fromkeys(name for _, one in asked for name in one.metrics)
-    code = next((name for name in found if ":" in name), None)
+    names = dict.fromkeys(name for _, one in asked for name in one.metrics)
+    code = next((name for name in names if ":" in name), None)
     if code is not None:
         raise InputError(f"the gold names the metric {code!r}: only a command may name MODULE:NAME (--metric)")
-    if found:
-        return list(found)
+    if names:
+        return list(names)
     return list(CONVERSATIONS if asked[0][1].conversation is not None else QUESTIONS)
 
 
@@ -195,12 +195,12 @@ def _measure(metrics: Mapping[str, Metric], asked: Sequence[tuple[Record, Gold]]
 
 
 def _by_id(answers: Answers) -> dict[str, Record]:
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     for number, record in enumerate(read_answers(answers) if isinstance(answers, Path) else answers, start=1):
-        if record.id in found:
+        if record.id in records:
             raise InputError(f"{name_of_answers(answers)}, line {number}: the id {record.id!r} came before")
-        found[record.id] = record
-    return found
+        records[record.id] = record
+    return records
 
 
 def name_of_answers(answers: Answers) -> str:

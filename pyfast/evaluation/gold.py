@@ -45,15 +45,15 @@ class Gold(Named):
 
     def groups(self) -> dict[str, str]:
         """The tables that it counts in, beside the one of all questions: its value by key."""
-        found = {"type": self.type}
+        groups = {"type": self.type}
         if self.conversation is not None or self.domain is not None:
-            found |= {
+            groups |= {
                 "domain": self.domain,
                 "source": self.answer_src,
                 "answer type": self.answer_type,
                 "turn": None if self.turn is None else str(self.turn),
             }
-        return {key: value or "(none)" for key, value in found.items()}
+        return {key: value or "(none)" for key, value in groups.items()}
 
 
 _MONTH = "(january|february|march|april|may|june|july|august|september|october|november|december)"

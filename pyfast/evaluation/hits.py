@@ -60,8 +60,10 @@ def by_distance(prediction: str, entities: Sequence[str]) -> list[str]:
     from rapidfuzz import process
     from rapidfuzz.distance import Levenshtein
 
-    found = process.extract(prediction, entities, scorer=Levenshtein.distance, processor=str.casefold, limit=None)
-    return [entity for entity, _, _ in found]
+    nearest = process.extract(
+        prediction, entities, scorer=Levenshtein.distance, processor=str.casefold, limit=None
+    )
+    return [entity for entity, _, _ in nearest]
 
 
 @of_each
@@ -70,5 +72,5 @@ def hits_at(record: Record, gold: Gold) -> Values:
     entities = record.trace.get("entities", [])
     if not isinstance(entities, list) or not all(isinstance(entity, str) for entity in entities):
         raise InputError(f"the record of {record.id!r}: `entities` of its trace is not a list of strings")
-    found = hits(record.answer, gold.answers, entities)
-    return {"h@1": found.first, "h@5": found.among_five, "mrr": found.reciprocal_rank}
+    ranks = hits(record.answer, gold.answers, entities)
+    return {"h@1": ranks.first, "h@5": ranks.among_five, "mrr": ranks.reciprocal_rank}

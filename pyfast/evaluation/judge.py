@@ -181,16 +181,16 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
     assert isinstance(question, Pair)
     if question.a == question.b:
         return Answer("tie", trace={"verdicts": {name: ["tie", "tie"] for name in DIMENSIONS}})
-    said = [quoted(question.a), quoted(question.b)]
+    quotes = [quoted(question.a), quoted(question.b)]
     prompt: Prompt[Any] = JUDGE if ties else JUDGE_WITHOUT_TIES
-    budget = ctx.text_budget(prompt) - len(question.text) - sum(map(len, said))
+    budget = ctx.text_budget(prompt) - len(question.text) - sum(map(len, quotes))
     turns = fit_last(question.earlier, lambda turns: len(transcript(turns)) <= budget)
     forward = await ctx.generate(
-        prompt, earlier=transcript(turns), question=question.text, first=said[0], second=said[1]
+        prompt, earlier=transcript(turns), question=question.text, first=quotes[0], second=quotes[1]
     )
     turned = [Turn(turn.question, turn.b, turn.a) for turn in turns]
     backward = await ctx.generate(
-        prompt, earlier=transcript(turned), question=question.text, first=said[1], second=said[0]
+        prompt, earlier=transcript(turned), question=question.text, first=quotes[1], second=quotes[0]
     )
     verdicts = {
         name: [_FORWARD[getattr(forward, name)], _BACKWARD[getattr(backward, name)]] for name in DIMENSIONS

@@ -129,8 +129,8 @@ def score(prediction: str | None, answers: Sequence[str]) -> Score:
 
 def score_set(prediction: str | None, answers: Sequence[str]) -> Score:
     """EM and F1 of items, for a set of answers that must all be given, separated by commas or semicolons."""
-    em, found = set_overlap(prediction, answers)
-    return Score(em, found.f1)
+    em, overlap = set_overlap(prediction, answers)
+    return Score(em, overlap.f1)
 
 
 def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, Overlap]:
@@ -159,21 +159,23 @@ def best(prediction: str | None, answers: Sequence[str], compare: Callable[[str,
     """Of the alias with the best F1."""
     if prediction is None:
         return NOTHING
-    return max((compare(prediction, answer) for answer in answers), key=lambda found: found.f1, default=NOTHING)
+    return max(
+        (compare(prediction, answer) for answer in answers), key=lambda overlap: overlap.f1, default=NOTHING
+    )
 
 
 def _values(record: Record, gold: Gold, compare: Callable[[str, str], Overlap]) -> dict[str, float]:
     em = 0.0 if record.answer is None else max((exact_match(record.answer, a) for a in gold.answers), default=0.0)
-    found = best(record.answer, gold.answers, compare)
-    return {"em": em, "f1": found.f1, "precision": found.precision, "recall": found.recall}
+    overlap = best(record.answer, gold.answers, compare)
+    return {"em": em, "f1": overlap.f1, "precision": overlap.precision, "recall": overlap.recall}
 
 
 @of_each
 def em_f1(record: Record, gold: Gold) -> Values:
     """Exact match and token F1 by one rule for all sets; sets to be given in full by their items."""
     if gold.answer_mode == "all":
-        em, found = set_overlap(record.answer, gold.answers)
-        return {"em": em, "f1": found.f1, "precision": found.precision, "recall": found.recall}
+        em, of_set = set_overlap(record.answer, gold.answers)
+        return {"em": em, "f1": of_set.f1, "precision": of_set.precision, "recall": of_set.recall}
     return _values(record, gold, overlap)
 
 
@@ -199,9 +201,9 @@ def musique(record: Record, gold: Gold) -> Values:
     values = _values(record, gold, _squad_2)
     if gold.supporting is None:
         return values
-    found, wanted = {item.uri for item in record.evidence}, set(gold.supporting)
-    total = len(found) + len(wanted)
-    return {**values, "support_f1": 2.0 * len(found & wanted) / total if total else 1.0}
+    cited, wanted = {item.uri for item in record.evidence}, set(gold.supporting)
+    total = len(cited) + len(wanted)
+    return {**values, "support_f1": 2.0 * len(cited & wanted) / total if total else 1.0}
 
 
 @of_each
@@ -215,10 +217,10 @@ def hotpotqa(record: Record, gold: Gold) -> Values:
     values = _values(record, gold, lambda p, g: overlap(p, g, empty_is_right=False))
     if gold.supporting_facts is None or gold.sentence_starts is None:
         return values
-    found, wanted = _sentences(record, gold), set(gold.supporting_facts)
-    right = len(found & wanted)
-    precision, recall = (right / len(some) if some else 0.0 for some in (found, wanted))
-    facts = {"em": float(found == wanted), "precision": precision, "recall": recall}
+    cited, wanted = _sentences(record, gold), set(gold.supporting_facts)
+    right = len(cited & wanted)
+    precision, recall = (right / len(some) if some else 0.0 for some in (cited, wanted))
+    facts = {"em": float(cited == wanted), "precision": precision, "recall": recall}
     joint = {name: values[name] * fact for name, fact in facts.items()}
     for some in (facts, joint):
         some["f1"] = _harmonic(some["precision"], some["recall"])
@@ -227,17 +229,17 @@ def hotpotqa(record: Record, gold: Gold) -> Values:
 
 
 def _sentences(record: Record, gold: Gold) -> set[tuple[str, int]]:
-    found = set()
+    sentences_cited = set()
     for number, item in enumerate(record.evidence):
         starts = (gold.sentence_starts or {}).get(item.uri)
         first, end = item.offsets
         if not starts or first < 0:
-            found.add((item.uri, -1 - number))
+            sentences_cited.add((item.uri, -1 - number))
             continue
         ends = (*starts[1:], max(end, starts[-1] + 1))
         sentences = enumerate(zip(starts, ends, strict=True))
-        found |= {(item.uri, n) for n, (a, b) in sentences if a < end and first < b}
-    return found
+        sentences_cited |= {(item.uri, n) for n, (a, b) in sentences if a < end and first < b}
+    return sentences_cited
 
 
 def _harmonic(a: float, b: float) -> float:
@@ -247,13 +249,13 @@ def _harmonic(a: float, b: float) -> float:
 @of_each
 def metaqa(record: Record, gold: Gold) -> Values:
     """Hits@1: the first item of the answer is right; EM, F1, precision and recall of the set of answers."""
-    em, found = set_overlap(record.answer, gold.answers)
+    em, overlap = set_overlap(record.answer, gold.answers)
     first = next(iter(items(record.answer or "")), None)
     right = {normalise(answer) for answer in gold.answers} | {part for a in gold.answers for part in items(a)}
     return {
         "hits@1": float(first is not None and first in right),
         "em": em,
-        "f1": found.f1,
-        "precision": found.precision,
-        "recall": found.recall,
+        "f1": overlap.f1,
+        "precision": overlap.precision,
+        "recall": overlap.recall,
     }

@@ -77,10 +77,10 @@ OPEN_QUESTIONS = Prompt(
 async def open_questions(question: Question, ctx: Context, *, users: int, tasks: int, questions: int) -> Answer:
     """A JSON array of questions, each with its user and task. A task whose questions cannot be read has none."""
     sample = "\n".join(fit(_sample(ctx.index), ctx.text_budget(OPEN_QUESTIONS) // 2, first="cut"))
-    found = await ctx.generate(OPEN_USERS, sample=sample, users=str(users), tasks=str(tasks))
+    fields = await ctx.generate(OPEN_USERS, sample=sample, users=str(users), tasks=str(tasks))
     wanted = [
         (f"{i}-{j}", person.user, task)
-        for i, person in enumerate(found.users[:users], start=1)
+        for i, person in enumerate(fields.users[:users], start=1)
         for j, task in enumerate(person.tasks[:tasks], start=1)
     ]
 

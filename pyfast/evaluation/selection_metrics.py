@@ -40,11 +40,11 @@ def f1_interval(
     `before` are the same questions, answered otherwise: both are drawn together. The same draws for the same
     number of questions. Raises `ValueError` if there is none, or if the two do not fit.
     """
-    found = _table(questions)
-    if not len(found) or (before is not None and len(before) != len(found)):
+    table = _table(questions)
+    if not len(table) or (before is not None and len(before) != len(table)):
         raise ValueError("an interval wants questions, and the same of both")
-    drawn = np.random.default_rng(0).integers(0, len(found), (2_000, len(found)))
-    f1 = _averages(found[drawn].sum(axis=1).T)[2]
+    drawn = np.random.default_rng(0).integers(0, len(table), (2_000, len(table)))
+    f1 = _averages(table[drawn].sum(axis=1).T)[2]
     if before is not None:
         f1 = f1 - _averages(_table(before)[drawn].sum(axis=1).T)[2]
     low, high = np.quantile(f1, [(1 - level) / 2, (1 + level) / 2])

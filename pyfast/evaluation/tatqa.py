@@ -115,9 +115,9 @@ def is_number(text: str) -> bool:
 
 def to_number(text: str) -> Number:
     """The value of what `is_number`; in brackets it is negative."""
-    found = _FIGURE.search(text.translate(_NO_FIGURE))
-    assert found is not None
-    number: Number = float(found[0]) if "." in found[0] else int(found[0])
+    match = _FIGURE.search(text.translate(_NO_FIGURE))
+    assert match is not None
+    number: Number = float(match[0]) if "." in match[0] else int(match[0])
     word = _WITH_WORD.search(text)
     factor = 1 if word is None else _factor(word[0])
     sign = -1 if _NEGATIVE.search(text) else 1

@@ -47,8 +47,8 @@ def bertscore_of(model: str | Path | None) -> Metric:
             which: dict[str, Any] = {"lang": "en"}
             if model is not None:
                 which = {"model_type": str(model), **_layers(model)}
-            _, _, found = library.score([text for _, text, _ in scored], [list(a) for *_, a in scored], **which)
-            for (place, _, _), value in zip(scored, found.tolist(), strict=True):
+            _, _, f1 = library.score([text for _, text, _ in scored], [list(a) for *_, a in scored], **which)
+            for (place, _, _), value in zip(scored, f1.tolist(), strict=True):
                 values[place] = value
         return [{"bertscore": value} for value in values]
 

@@ -142,25 +142,25 @@ def update_knowledge(
     Raises `InputError` as `chunk_size` does. `texts_by_rules`: rules also read texts, if no LLM has read any yet.
     """
     folder, size = extraction_folder(index.folder), chunk_size(index, chunk_tokens)
-    found = extraction_results(folder)
-    read_by_llm = bool(found.extracts) or (has_knowledge(index) and by_llm_too(open_knowledge(index)))
+    extracted = extraction_results(folder)
+    read_by_llm = bool(extracted.extracts) or (has_knowledge(index) and by_llm_too(open_knowledge(index)))
     by_rules = list(extract_by_rules(index, texts_by_rules))
     current = [chunk.digest for chunk in split_into_chunks(index, size)]
     current += [extract.digest for extract in by_rules]  # what rules read of texts before stays
     if texts_by_rules and read_by_llm:
         by_rules = list(extract_by_rules(index, text=False))
-    finished = is_begun(folder) and not found.waiting
+    finished = is_begun(folder) and not extracted.waiting
     store = ingest(
         index,
         embedder,
-        [*by_rules, *found.extracts],
+        [*by_rules, *extracted.extracts],
         current,
-        size if found.extracts else None,
-        describe_extraction(folder, found.dropped) if finished else None,
+        size if extracted.extracts else None,
+        describe_extraction(folder, extracted.dropped) if finished else None,
     )
     if finished:
         keep_extraction(folder)
-    elif not found.waiting:
+    elif not extracted.waiting:
         shutil.rmtree(folder, ignore_errors=True)
     return store
 

@@ -63,12 +63,12 @@ class _Progress:
 
     def __init__(self, texts: int) -> None:
         self._texts = texts
-        self._began = self._told = monotonic()
+        self._began = self._reported = monotonic()
 
     def tell(self, done: int) -> None:
         now = monotonic()
-        if done and now - self._told >= _EVERY:
-            self._told = now
+        if done and now - self._reported >= _EVERY:
+            self._reported = now
             left = (now - self._began) * (self._texts - done) / done
             _log.info("%d of %d vectors; about %s left", done, self._texts, timedelta(seconds=round(left)))
 

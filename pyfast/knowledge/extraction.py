@@ -166,9 +166,9 @@ def why_all_failed(extraction: Extraction) -> tuple[str, int] | None:
 
 def extraction_results(folder: Path) -> ExtractionResults:
     """What came of an extraction so far; of none, nothing."""
-    found = ExtractionResults()
+    results = ExtractionResults()
     if not (folder / CHUNKS).is_file():
-        return found
+        return results
     records = {}
     if is_begun(folder):
         with contextlib.suppress(InputError):  # the last line of a run that was killed may be torn
@@ -176,30 +176,30 @@ def extraction_results(folder: Path) -> ExtractionResults:
                 records[record["id"]] = record
     for _, asked in read_lines(folder / CHUNKS):
         if asked["id"] in records:
-            _read(asked, records[asked["id"]], found)
+            _read(asked, records[asked["id"]], results)
         else:
-            found.waiting += 1
-    return found
+            results.waiting += 1
+    return results
 
 
-def _read(asked: dict[str, Any], record: dict[str, Any], found: ExtractionResults) -> None:
+def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResults) -> None:
     """Add what became of a question: an extract for each of its chunks."""
     parts = asked.get("parts") or [{"digest": asked["id"], **asked}]
     if record["state"] != "answered":
         why = record.get("reason") or record["state"]
-        found.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
+        results.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
         return
     try:
         graphs = _GRAPHS.validate_json(record["answer"])
     except ValidationError:  # its graphs had other fields
         why = "an earlier release of pyfast had it read: `pyfast knowledge build --retry-failed` reads it again"
-        found.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
+        results.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
         return
     texts = [
         [(int(segment, 16), f"{part['title']} {text}") for segment, text in part["passages"]] for part in parts
     ]
     supported = supported_statements((relation for graph in graphs for relation in graph.relations), *texts)
-    found.dropped += supported.dropped
+    results.dropped += supported.dropped
     entities = [entity for graph in graphs for entity in graph.entities]
     keys = [key for graph in graphs for key in graph.themes]
     rest = supported.statements
@@ -209,4 +209,4 @@ def _read(asked: dict[str, Any], record: dict[str, Any], found: ExtractionResult
         rest = [one for one in rest if one.segment not in here]
         mentions = tuple(supported_mentions(entities, segments))
         themes = tuple(themes_of(keys, segments, only=len(parts) == 1))
-        found.extracts.append(Extract(part["digest"], BY_LLM, statements, mentions, themes))
+        results.extracts.append(Extract(part["digest"], BY_LLM, statements, mentions, themes))

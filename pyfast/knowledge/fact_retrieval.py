@@ -100,7 +100,7 @@ class _New:
 
 def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> list[list[_New]]:
     """For each item the `k` nearest of what was learned, and all that it names; one search for each `Learned`."""
-    found: list[list[_New]] = [[] for _ in items]
+    new: list[list[_New]] = [[] for _ in items]
     for learned in {id(one): one for _, one in items}.values():
         rows = [row for row, (_, one) in enumerate(items) if one is learned]
         vectors, statements = learned.vectors(), learned.statements
@@ -110,8 +110,8 @@ def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> 
             places = sorted({*named, *near})
             cosines = vectors.cosines(np.array(places, np.int32), queries[row]).tolist() if places else []
             pairs = zip(places, cosines, strict=True)
-            found[row] = [_New(statements[place], place, cosine, place in named) for place, cosine in pairs]
-    return found
+            new[row] = [_New(statements[place], place, cosine, place in named) for place, cosine in pairs]
+    return new
 
 
 def _best(
@@ -129,14 +129,16 @@ def _best(
     order, by_rank = np.lexsort((places, scores)), np.lexsort((places, scores, -rank))
     best = np.union1d(order[:k], by_rank[: min(named, np.count_nonzero(is_named))])  # of a hub's thousands
     # (cosine, whether learned, place, rank), best first
-    found = [*zip(scores[best].tolist(), repeat(False), places[best].tolist(), rank[best].tolist(), strict=False)]
+    candidates = [
+        *zip(scores[best].tolist(), repeat(False), places[best].tolist(), rank[best].tolist(), strict=False)
+    ]
     new = {one.place: one.statement for one in learned}
     for one in learned:
         names_relation = is_named_in(name_key(relation_name(one.statement.relation)), key)
-        found.append((-one.cosine, True, one.place, one.is_named and 1 + names_relation))
-    found.sort()
-    first = sorted((fact for fact in found if fact[3]), key=lambda fact: -fact[3])[:named]
-    rest = [fact for fact in found if fact not in first]
+        candidates.append((-one.cosine, True, one.place, one.is_named and 1 + names_relation))
+    candidates.sort()
+    first = sorted((fact for fact in candidates if fact[3]), key=lambda fact: -fact[3])[:named]
+    rest = [fact for fact in candidates if fact not in first]
     return [
         RetrievedFact.of_statement(new[place]) if is_new else _retrieved(store, place)
         for _, is_new, place, _ in (first + rest)[:k]

@@ -55,7 +55,7 @@ class _Lead:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Gathered:
     """A unit that is being built."""
 
     score: float
@@ -88,15 +88,15 @@ def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: 
     texts = list(dict.fromkeys(word for words in keywords for word in words))
     row = {text: i for i, text in enumerate(texts)}
     places, cosines = store.search(what, store.encode(texts), k)
-    found: list[dict[int, float]] = []
+    matches: list[dict[int, float]] = []
     for words in keywords:
         best: dict[int, float] = {}
         for word in words:
             for place, cosine in zip(places[row[word]].tolist(), cosines[row[word]].tolist(), strict=True):
                 if place >= 0:
                     best[place] = max(cosine, best.get(place, 0.0))
-        found.append(best)
-    return found
+        matches.append(best)
+    return matches
 
 
 def _facts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
@@ -157,38 +157,38 @@ def _neighbours(
 
 def _gathered(session: Session, facts: Sequence[_Lead], texts: Sequence[_Lead], limit: int) -> list[KnowledgeUnit]:
     """What was found by the source that says it, until there are `limit` sources."""
-    units: dict[int, _Found] = {}
+    units: dict[int, _Gathered] = {}
     for lead in merge(facts, texts, key=lambda lead: -lead.score):
         if lead.fact is not None:
             _add_fact(lead.fact, lead.score, units, session, limit)
         for passage in session.passages(lead.segments):
             if passage in units or len(units) < limit:
-                found = units.setdefault(passage, _Found(lead.score))
-                found.entities |= {} if lead.entity is None else {lead.entity: None}
+                gathered = units.setdefault(passage, _Gathered(lead.score))
+                gathered.entities |= {} if lead.entity is None else {lead.entity: None}
         if len(units) == limit:
             break
-    return [_unit(passage, found, session) for passage, found in units.items()]
+    return [_unit(passage, gathered, session) for passage, gathered in units.items()]
 
 
-def _add_fact(fact: int, score: float, units: dict[int, _Found], session: Session, limit: int) -> None:
+def _add_fact(fact: int, score: float, units: dict[int, _Gathered], session: Session, limit: int) -> None:
     triples = session.store.strongest(fact, MAX_TRIPLES).tolist()
     budget = min(len(units) + IN_TEXT, limit)  # what is beyond those, the fact's vector does not know
     for triple, segments in zip(triples, session.store.sources(triples), strict=True):
         here = session.passages(segments)
         for passage in [passage for passage in here if passage in units][:1] or here[:1]:  # each triple once
             if passage in units or len(units) < budget:
-                units.setdefault(passage, _Found(score)).triples[triple] = None
+                units.setdefault(passage, _Gathered(score)).triples[triple] = None
 
 
-def _unit(passage: int, found: _Found, session: Session) -> KnowledgeUnit:
+def _unit(passage: int, gathered: _Gathered, session: Session) -> KnowledgeUnit:
     store, index = session.store, session.index
     segment = int(index.corpus.ids[index.passages[passage]])
-    triples = list(found.triples)
+    triples = list(gathered.triples)
     ends = [int(end[triple]) for triple in triples for end in (store.head, store.tail)]
     return KnowledgeUnit(
         passage,
         tuple(map(store.triple, triples)),
-        found.score,
+        gathered.score,
         tuple(store.relation_descriptions(triples, segment)),
-        tuple(store.described_in(list(dict.fromkeys((*found.entities, *ends))), segment)),
+        tuple(store.described_in(list(dict.fromkeys((*gathered.entities, *ends))), segment)),
     )

@@ -69,9 +69,9 @@ def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list
 def learned_extracts(answers: Path) -> Iterator[Extract]:
     """What the answers of a run say was learned, one extract for each question that learned, in their order."""
     for _, record in records_of(answers):
-        if found := record["trace"].get("learned"):
+        if learned := record["trace"].get("learned"):
             statements = (
-                Statement(one["head"], one["relation"], one["tail"], int(one["segment"], 16)) for one in found
+                Statement(one["head"], one["relation"], one["tail"], int(one["segment"], 16)) for one in learned
             )
-            digest = blake2b(orjson.dumps((LEARNED, record["id"], found)), digest_size=16).hexdigest()
+            digest = blake2b(orjson.dumps((LEARNED, record["id"], learned)), digest_size=16).hexdigest()
             yield Extract(digest, LEARNED, tuple(statements))

@@ -42,16 +42,16 @@ def _bare(word: str) -> str:
 def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
     """Of things by the words of their names those that a text names: the longest names, none inside another."""
     words = words_of(text).split()
-    found: set[int] = set()
+    places: set[int] = set()
     at = 0
     while at < len(words):
         for stop in range(min(at + MAX_WORDS, len(words)), at, -1):
             if named := by_words.get(" ".join(words[at:stop])):
-                found.update(named)
+                places.update(named)
                 at = stop - 1
                 break
         at += 1
-    return sorted(found)
+    return sorted(places)
 
 
 def escape_name(name: str) -> str:

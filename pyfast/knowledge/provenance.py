@@ -21,9 +21,9 @@ def describe_extraction(folder: Path, dropped: Sequence[Dropped]) -> dict[str, A
     configuration, status = read_configuration(folder / CONFIGURATION), read_status(folder)
     reasons: dict[str, dict[str, Any]] = {}
     for one in dropped:
-        told = reasons.setdefault(one.reason, {"count": 0, "examples": []})
-        told["count"] += 1
-        told["examples"] += [one.triple] * (len(told["examples"]) < _EXAMPLES)
+        dropped_so = reasons.setdefault(one.reason, {"count": 0, "examples": []})
+        dropped_so["count"] += 1
+        dropped_so["examples"] += [one.triple] * (len(dropped_so["examples"]) < _EXAMPLES)
     llm = configuration.get("llm", {})
     return {
         "questions": configuration["questions"]["digest"],
@@ -48,7 +48,7 @@ def keep_extraction(folder: Path) -> None:
     folder.rename(home / str(1 + max(before, default=0)))
 
 
-def told(extraction: dict[str, Any]) -> list[str]:
+def in_words(extraction: dict[str, Any]) -> list[str]:
     """It in words, a line each."""
     count = "{calls} calls, {prompt_tokens} tokens in, {completion_tokens} out".format_map(extraction)
     lines = [

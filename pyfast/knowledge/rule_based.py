@@ -44,16 +44,22 @@ def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
     for source, places in groupby(index.passages.tolist(), key=lambda place: int(corpus.source[place])):
         document, passages = corpus.document(source), list(places)
         if isinstance(document, KnowledgeGraph):
-            found, exact = [statement for place in passages for statement in _of_subgraph(corpus, place)], True
+            statements, exact = (
+                [statement for place in passages for statement in _of_subgraph(corpus, place)],
+                True,
+            )
         elif isinstance(document, Table):
-            found, exact = list(_of_table(corpus, document, passages, titles.get)), False
+            statements, exact = list(_of_table(corpus, document, passages, titles.get)), False
         elif text:
-            found, exact = [statement for place in passages for statement in _of_paragraph(corpus, place)], False
+            statements, exact = (
+                [statement for place in passages for statement in _of_paragraph(corpus, place)],
+                False,
+            )
         else:
             continue
         title, first = titles[corpus.uri(source)], int(corpus.ids[passages[0]])
         mentions = (Mention(title, first),) if title and not exact else ()
-        yield Extract(_digest(corpus, source, passages), RULE_BASED, tuple(found), mentions, exact=exact)
+        yield Extract(_digest(corpus, source, passages), RULE_BASED, tuple(statements), mentions, exact=exact)
 
 
 def _digest(corpus: Corpus, source: int, places: list[int]) -> str:
@@ -127,7 +133,7 @@ def triples_of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, s
 
 def name_spans(sentence: str) -> list[tuple[int, int]]:
     """Where the names and years of a sentence stand: (begin, end) in it."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     run: list[tuple[int, int]] = []
     for word in [*_WORD.finditer(sentence), None]:
         text = word[0] if word else ""
@@ -139,6 +145,6 @@ def name_spans(sentence: str) -> list[tuple[int, int]]:
         while run and sentence[slice(*run[-1])] in _WITHIN:
             run.pop()
         if run and run[-1][1] - run[0][0] <= MAX_LENGTH:
-            found.append((run[0][0], run[-1][1]))
+            spans.append((run[0][0], run[-1][1]))
         run = [word.span()] if word and (capital or _YEAR.fullmatch(text)) else []
-    return found
+    return spans

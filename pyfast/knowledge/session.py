@@ -51,13 +51,13 @@ class Session:
         by_id, places = self._passages
         wanted = np.asarray(ids, np.uint64)
         at = np.minimum(np.searchsorted(by_id, wanted), len(by_id) - 1)
-        found: Int64 = places[at[by_id[at] == wanted]]
-        return found
+        segments: Int64 = places[at[by_id[at] == wanted]]
+        return segments
 
     def passages(self, ids: Sequence[int]) -> list[int]:
         """The passages of the index that these segments are; those that are no longer there are left out."""
-        found: list[int] = np.searchsorted(self.index.passages, self.segments(ids)).tolist()
-        return found
+        passages: list[int] = np.searchsorted(self.index.passages, self.segments(ids)).tolist()
+        return passages
 
     @cached_property
     def _passages(self) -> tuple[Any, Int64]:

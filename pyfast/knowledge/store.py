@@ -59,8 +59,8 @@ class Knowledge:
         try:
             return cls(folder, manifest, embedder)
         except (sqlite3.Error, InputError) as error:
-            said = fault(error) if isinstance(error, sqlite3.Error) else error
-            raise IndexFormatError(f"{folder}: {said}") from None
+            reason = fault(error) if isinstance(error, sqlite3.Error) else error
+            raise IndexFormatError(f"{folder}: {reason}") from None
 
     def __len__(self) -> int:
         """The number of triples."""
@@ -144,11 +144,11 @@ class Knowledge:
 
     @cached_property
     def _by_words(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        by_words: dict[str, list[int]] = {}
         for entity, key in enumerate(map(words_of, self.entities)):
             if key:
-                found.setdefault(key, []).append(entity)
-        return found
+                by_words.setdefault(key, []).append(entity)
+        return by_words
 
     def has_triple(self, head: str, relation: str, tail: str) -> bool:
         """Whether the triple is here, in these names or others that mean the same."""
@@ -157,8 +157,8 @@ class Knowledge:
             return False
         name = name_key(relation_name(relation))
         joining = self.incident[1][slice(*self.incident[0][ends[0] : ends[0] + 2])]  # type: ignore[operator]
-        found = joining[(self.head[joining] == ends[0]) & (self.tail[joining] == ends[1])]
-        return any(name_key(self.relations[self.relation[triple]]) == name for triple in found)
+        triples = joining[(self.head[joining] == ends[0]) & (self.tail[joining] == ends[1])]
+        return any(name_key(self.relations[self.relation[triple]]) == name for triple in triples)
 
     def encode(self, texts: Sequence[str]) -> Float32:
         """Vectors of texts. Raises `InputError` if the store was opened without its embedding model."""
@@ -168,11 +168,11 @@ class Knowledge:
 
     def entity(self, name: str) -> int | None:
         """The entity of that name, or of one that differs in case or spaces alone."""
-        found = self._database.execute(
+        row = self._database.execute(
             "SELECT id FROM entities WHERE name = ? OR key = ? ORDER BY name != ?, id LIMIT 1",
             (name, name_key(name), name),
         ).fetchone()
-        return None if found is None else int(np.searchsorted(self._entity_ids, found[0]))
+        return None if row is None else int(np.searchsorted(self._entity_ids, row[0]))
 
     def triple(self, triple: int) -> tuple[str, str, str]:
         """Head, relation and tail, in words."""
@@ -203,8 +203,8 @@ class Knowledge:
         """The descriptions of each entity, kind first where known, in the order in which they came."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? ORDER BY chunk, segment"
         rows = [self._database.execute(query, (int(self._entity_ids[i]),)).fetchall() for i in entities]
-        joined = [[": ".join(filter(None, row)) for row in found] for found in rows]
-        return [list(dict.fromkeys(filter(None, found))) for found in joined]
+        texts = [[": ".join(filter(None, row)) for row in of_one] for of_one in rows]
+        return [list(dict.fromkeys(filter(None, of_one))) for of_one in texts]
 
     def relation_descriptions(self, triples: Sequence[int], segment: int) -> list[str]:
         """What a segment's text says of each triple, in a sentence; empty if nothing was written down."""

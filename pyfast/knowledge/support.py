@@ -89,7 +89,7 @@ def supported_statements(triples: Iterable[_Triple], *texts: Sequence[tuple[int,
     supported, seen = Supported(), set()
     for triple in triples:
         head, relation, tail = map(tidy, (triple.head, triple.relation, triple.tail))
-        named = next((found for segments in read if (found := _naming(head, tail, segments)) is not None), None)
+        named = next((names for segments in read if (names := _naming(head, tail, segments)) is not None), None)
         keys = (name_key(head), name_key(relation), name_key(tail))
         reason = (
             EMPTY
@@ -128,14 +128,14 @@ def _naming(head: str, tail: str, segments: Sequence[tuple[int, _Text]]) -> int 
 def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int, str]]) -> list[Mention]:
     """The entities that the texts name, each once, with the first segment that names it."""
     texts = [(segment, _Text(text)) for segment, text in segments]
-    found: dict[str, Mention] = {}
+    mentions: dict[str, Mention] = {}
     for entity in entities:
         name = tidy(entity.name)
         named = [segment for segment, text in texts if text.names(name)]
         if named and not is_pronoun(name):
             mention = Mention(name, named[0], tidy(entity.kind), tidy(entity.description))
-            found.setdefault(name_key(name), mention)
-    return list(found.values())
+            mentions.setdefault(name_key(name), mention)
+    return list(mentions.values())
 
 
 def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bool) -> list[Theme]:
@@ -189,7 +189,7 @@ class _Text:
         if dates := [date for pattern in _DATES for date in _matches(pattern, key, whole=True)]:
             year, month, day = dates[0]
             return any(date[:2] == (year, month) and day in (0, date[2]) for date in self._dates)
-        parts = [words for part in key.split(",") if (words := _told(part))]
+        parts = [words for part in key.split(",") if (words := _words_of(part))]
         return bool(parts) and all(self._has(words) for words in parts)
 
     def _has(self, wanted: list[str]) -> bool:
@@ -202,14 +202,14 @@ class _Text:
     def _follow(self, wanted: list[str], at: int) -> bool:
         for word in wanted[1:]:
             near = range(at + 1, min(at + 2 + _BETWEEN, len(self._words)))
-            found = next((place for place in near if _same_word(word, self._words[place])), None)
-            if found is None:
+            match = next((place for place in near if _same_word(word, self._words[place])), None)
+            if match is None:
                 return False
-            at = found
+            at = match
         return True
 
 
-def _told(name: str) -> list[str]:
+def _words_of(name: str) -> list[str]:
     """The words that tell a name from others, without what stands in brackets."""
     words = _WORD.findall(_without_accents(re.sub(r"\(.*?\)", " ", name)))
     return [word for word in words if word not in _UNSAID]
@@ -243,8 +243,8 @@ def _dates(text: str) -> list[tuple[int, int, int]]:
 
 def _matches(pattern: re.Pattern[str], text: str, whole: bool = False) -> list[tuple[int, int, int]]:
     """(year, month, day) of each date; the day is 0 if there is none."""
-    found = filter(None, [pattern.fullmatch(text)]) if whole else pattern.finditer(text)
-    dates = [match.groupdict() for match in found]
+    matches = filter(None, [pattern.fullmatch(text)]) if whole else pattern.finditer(text)
+    dates = [match.groupdict() for match in matches]
     return [(int(date["year"]), _month(date["month"]), int(date.get("day") or 0)) for date in dates]
 
 

@@ -55,10 +55,10 @@ class Writer:
     def add(self, extracts: Iterable[Extract]) -> None:
         """Add what is not there yet; a chunk that had failed is replaced."""
         for extract in extracts:
-            found = self._database.execute(
+            existing = self._database.execute(
                 "SELECT id, failed FROM chunks WHERE digest = ?", (extract.digest,)
             ).fetchone()
-            if found is not None and (found[1] is None or extract.failed is not None):
+            if existing is not None and (existing[1] is None or extract.failed is not None):
                 continue
             chunk = self._chunk(extract)
             for mention in extract.mentions:

@@ -353,8 +353,8 @@ class OpenAI:
         if text is None and isinstance(refusal, str):
             raise AnswerError(f"the LLM refuses: {one_line(self._hidden(refusal))}")
         text, reason = (
-            self._hidden(without_controls(said)) if isinstance(said, str) else said
-            for said in (text, choice.get("finish_reason"))
+            self._hidden(without_controls(value)) if isinstance(value, str) else value
+            for value in (text, choice.get("finish_reason"))
         )
         return completion(text, reason, usage, reasoning)
 

@@ -85,15 +85,15 @@ class OpenAIServers:
     async def start(self) -> None:
         """See which servers answer. Raises `LLMUnavailableError` if none does."""
         starting = (server.llm.start() for server in self._servers)
-        found = await asyncio.gather(*starting, return_exceptions=True)
-        for server, error in zip(self._servers, found, strict=True):
+        results = await asyncio.gather(*starting, return_exceptions=True)
+        for server, error in zip(self._servers, results, strict=True):
             if isinstance(error, LLMUnavailableError):
                 self._failed(server)
             elif isinstance(error, BaseException):
                 raise error
         if all(server.failures for server in self._servers):
-            assert isinstance(found[0], LLMUnavailableError)
-            raise found[0]
+            assert isinstance(results[0], LLMUnavailableError)
+            raise results[0]
 
     async def close(self) -> None:
         """Close the connections."""

@@ -95,8 +95,8 @@ def _any_json(body: Body, schema: Schema | None) -> None:
     body["response_format"] = {"type": "json_object"}
     if messages := body.get("messages"):
         first, *rest = messages
-        told = f"The reply is one JSON object of this schema:\n{orjson.dumps(schema).decode()}"
-        body["messages"] = (replace(first, content=f"{first.content}\n\n{told}"), *rest)
+        instruction = f"The reply is one JSON object of this schema:\n{orjson.dumps(schema).decode()}"
+        body["messages"] = (replace(first, content=f"{first.content}\n\n{instruction}"), *rest)
 
 
 # A complaint may also name `max_tokens` because a request asks for too many, or `temperature` because it is too

@@ -24,8 +24,8 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
     broken = breaker_of(tokenizer)
     messages = [replace(each, content=broken(each.content)) for each in messages]
     because = "it leaves some of it out"
-    for said in (messages, _without_system(messages)):
-        turns = [{"role": each.role, "content": each.content} for each in said]
+    for tried in (messages, _without_system(messages)):
+        turns = [{"role": each.role, "content": each.content} for each in tried]
         try:
             text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **options)
         except Exception as error:  # templates raise what they like

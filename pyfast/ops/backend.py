@@ -134,9 +134,9 @@ class Gpu:
 
     def must_hold(self, name: str, value: Any) -> None:
         """Raise `ArrayError` where `value` lies on another GPU."""
-        found, own = _number(getattr(value, "device", None)), _number(self.device)
-        if found is not None and own is not None and found != own:
-            raise ArrayError(f"{name}: must lie on one GPU, got GPU {found} beside GPU {own}")
+        device, own = _number(getattr(value, "device", None)), _number(self.device)
+        if device is not None and own is not None and device != own:
+            raise ArrayError(f"{name}: must lie on one GPU, got GPU {device} beside GPU {own}")
 
     def empty(self, shape: int | tuple[int, ...], dtype: str) -> Any:
         if self.torch:
@@ -155,23 +155,23 @@ class Gpu:
         else:
             value = array(name, value, np.dtype(dtype).type)
         try:
-            found = self._asarray(value)
+            converted = self._asarray(value)
         except Exception as error:  # of whatever kind the library's are
             raise ArrayError(f"{name}: cannot be read as an array on the GPU: {error}") from error
-        if found.ndim != 1:
-            raise ArrayError(f"{name}: expected one dimension, got shape {tuple(found.shape)}")
-        return self.cast(name, found, dtype)
+        if converted.ndim != 1:
+            raise ArrayError(f"{name}: expected one dimension, got shape {tuple(converted.shape)}")
+        return self.cast(name, converted, dtype)
 
-    def cast(self, name: str, found: Any, dtype: str) -> Any:
+    def cast(self, name: str, array: Any, dtype: str) -> Any:
         """A device array as a contiguous one of `dtype`. Floats do not become integers."""
-        kind = str(found.dtype).removeprefix("torch.")
+        kind = str(array.dtype).removeprefix("torch.")
         if kind == dtype:
-            return found.contiguous() if self.torch else self.library.ascontiguousarray(found)
+            return array.contiguous() if self.torch else self.library.ascontiguousarray(array)
         if (dtype.startswith(("int", "uint")) and "float" in kind) or (dtype.startswith("int") and kind == "bool"):
             raise ArrayError(f"{name}: expected {dtype}, got {kind}")
-        if dtype == "int32" and len(found) and not -(2**31) <= int(found.min()) <= int(found.max()) < 2**31:
+        if dtype == "int32" and len(array) and not -(2**31) <= int(array.min()) <= int(array.max()) < 2**31:
             raise ArrayError(f"{name}: holds a number that does not fit {dtype}")
-        return found.to(getattr(self.library, dtype)) if self.torch else found.astype(dtype)
+        return array.to(getattr(self.library, dtype)) if self.torch else array.astype(dtype)
 
     def _asarray(self, value: Any) -> Any:
         if not self.torch:
@@ -180,13 +180,13 @@ class Gpu:
             value = np.require(value, requirements="W")  # torch warns of what it might write to
         return self.library.as_tensor(value, device=self.device)
 
-    def memory(self, found: Any) -> Memory:
+    def memory(self, array: Any) -> Memory:
         """Where an array begins, and how many elements it has."""
-        return (found.data_ptr(), found.numel()) if self.torch else (found.data.ptr, found.size)
+        return (array.data_ptr(), array.numel()) if self.torch else (array.data.ptr, array.size)
 
-    def numpy(self, found: Any) -> Any:
+    def numpy(self, array: Any) -> Any:
         """A copy on the host. Waits for the stream."""
-        return found.cpu().numpy() if self.torch else self.library.asnumpy(found)
+        return array.cpu().numpy() if self.torch else self.library.asnumpy(array)
 
     @contextmanager
     def queue(self, workspace: int) -> Iterator[tuple[int, int, Memory]]:

@@ -21,12 +21,12 @@ def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
     arrays = []
     for name, value in (("x_src", given.x_src), ("x_dst", given.x_dst), ("att", given.att)):
         try:
-            found = as_numpy(value)
+            array = as_numpy(value)
         except (TypeError, ValueError, RuntimeError, BufferError) as error:
             raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
-        if found.dtype not in (np.float32, np.float64):
-            raise ArrayError(f"{name}: expected float32 (or float64), got {found.dtype}")
-        arrays.append(np.ascontiguousarray(found))
+        if array.dtype not in (np.float32, np.float64):
+            raise ArrayError(f"{name}: expected float32 (or float64), got {array.dtype}")
+        arrays.append(np.ascontiguousarray(array))
     x_src, x_dst, att = arrays
     given = replace(given, x_src=x_src, x_dst=x_dst, att=att)
     given.heads_and_channels()

@@ -98,8 +98,8 @@ def _gatv2(
         require_gpu()
         y, attention = gatv2_gpu.forward(Gpu(x_src, x_dst, indptr, indices, att), layer)
     else:
-        found, shares = gatv2_cpu.forward(layer.mapped(_numpy))
-        y, attention = _tensor(found, x_dst), torch.from_numpy(shares)
+        out, shares = gatv2_cpu.forward(layer.mapped(_numpy))
+        y, attention = _tensor(out, x_dst), torch.from_numpy(shares)
     return y.view(x_dst.shape), attention.view(-1, att.shape[0])
 
 
@@ -133,15 +133,15 @@ def _gatv2_backward(
     shares, flow = attention.contiguous(), grad.contiguous()
     if x_src.is_cuda:
         gpu = Gpu(x_src, x_dst, indptr, indices, att)
-        found = gatv2_gpu.backward(gpu, layer, shares, flow, (by_x_src, by_x_dst, by_att))
+        gradients = gatv2_gpu.backward(gpu, layer, shares, flow, (by_x_src, by_x_dst, by_att))
     else:
         flat = gatv2_cpu.backward(
             layer.mapped(_numpy), _numpy(shares).ravel(), _numpy(flow), (by_x_src, by_x_dst, by_att)
         )
-        found = [_tensor(each, x_dst) for each in flat]
+        gradients = [_tensor(each, x_dst) for each in flat]
     x, y, z = (
         each.view(like.shape) if want else each
-        for each, like, want in zip(found, (x_src, x_dst, att), wanted, strict=True)
+        for each, like, want in zip(gradients, (x_src, x_dst, att), wanted, strict=True)
     )
     return x, y, z
 
@@ -176,19 +176,19 @@ def _derive(ctx: Any, grad: torch.Tensor | None, grad_attention: torch.Tensor | 
     x_src, x_dst, indptr, indices, att, attention = ctx.saved_tensors
     wanted = [ctx.needs_input_grad[at] for at in (0, 1, 4)]
     settings = ctx.settings
-    found: Any = (None, None, None)
+    gradients: Any = (None, None, None)
     if grad_attention is not None:
         with torch.enable_grad():
             leaves = [_leaf(each) for each in (x_src, x_dst, att)]
             y, shares = _equations(leaves[0], leaves[1], indptr, indices, leaves[2], settings, attention)
         flows = torch.zeros_like(y) if grad is None else grad, grad_attention
-        found = torch.autograd.grad((y, shares), leaves, flows, create_graph=torch.is_grad_enabled())
+        gradients = torch.autograd.grad((y, shares), leaves, flows, create_graph=torch.is_grad_enabled())
     elif grad is not None:
         with errors_wait_for(ctx.pending):
-            found = _gatv2_backward(
+            gradients = _gatv2_backward(
                 x_src, x_dst, indptr, indices, att, attention, grad, *settings, wanted, ctx.threads
             )
-    by_x_src, by_x_dst, by_att = (each if want else None for each, want in zip(found, wanted, strict=True))
+    by_x_src, by_x_dst, by_att = (each if want else None for each, want in zip(gradients, wanted, strict=True))
     return by_x_src, by_x_dst, None, None, by_att, *[None] * 6
 
 
@@ -286,8 +286,8 @@ def _index(name: str, value: Any, like: torch.Tensor) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
         narrow = name == "indices" and str(getattr(value, "dtype", "")).endswith("int32")
         if like.is_cuda:
-            found: torch.Tensor = Gpu(like).array(name, value, "int32" if narrow else "int64")
-            return found
+            tensor: torch.Tensor = Gpu(like).array(name, value, "int32" if narrow else "int64")
+            return tensor
         numbers = array(name, value, np.int32 if narrow else np.int64)
         return torch.from_numpy(np.require(numbers, requirements="W"))  # torch warns of what it might write to
     if value.dim() != 1 or value.dtype.is_floating_point or value.dtype.is_complex:
@@ -298,12 +298,12 @@ def _index(name: str, value: Any, like: torch.Tensor) -> torch.Tensor:
 
 def _mask(mask: Any, like: torch.Tensor) -> torch.Tensor:
     try:
-        found = torch.as_tensor(mask)
+        tensor = torch.as_tensor(mask)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ArrayError(f"mask: cannot be read as an array: {error}") from error
-    if found.dtype.is_floating_point or found.dtype.is_complex:
-        raise ArrayError(f"mask: expected bool, got {found.dtype}")
-    return _beside("mask", found, like)
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        raise ArrayError(f"mask: expected bool, got {tensor.dtype}")
+    return _beside("mask", tensor, like)
 
 
 def _beside(name: str, value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -332,8 +332,8 @@ def _number(name: str, value: Any) -> float:
 def _numpy(tensor: torch.Tensor) -> Array:
     """The same memory; bfloat16, which NumPy has not, by its bits."""
     halves = tensor.dtype == torch.bfloat16
-    found: Array = (tensor.detach().view(torch.int16) if halves else tensor.detach()).numpy()
-    return found.view(np.uint16) if halves else found
+    array: Array = (tensor.detach().view(torch.int16) if halves else tensor.detach()).numpy()
+    return array.view(np.uint16) if halves else array
 
 
 def _tensor(numbers: Array, like: torch.Tensor) -> torch.Tensor:

@@ -265,18 +265,18 @@ def window(size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, List
     """(offsets, segments) of each cursor's window."""
     gpu = Gpu(order)
     with gpu.current():
-        found = _places(gpu, size, order, mask, live, cursors)
-        width = min(width, len(order) + found.cursors[2][1][1])
-        offsets = gpu.empty(found.count + 1, "int64")
-        segments = gpu.empty(found.count * max(width, 0), "int64")
+        places = _places(gpu, size, order, mask, live, cursors)
+        width = min(width, len(order) + places.cursors[2][1][1])
+        offsets = gpu.empty(places.count + 1, "int64")
+        segments = gpu.empty(places.count * max(width, 0), "int64")
         workspace = call_gpu(
-            _native.cuda.window_workspace, stream=found.stream, cursors=found.cursors, width=width
+            _native.cuda.window_workspace, stream=places.stream, cursors=places.cursors, width=width
         )
         with gpu.queue(workspace) as queue:
             call_gpu(
                 _native.cuda.window,
-                stream=found.stream,
-                cursors=found.cursors,
+                stream=places.stream,
+                cursors=places.cursors,
                 width=width,
                 offsets=gpu.memory(offsets),
                 segments=gpu.memory(segments),
@@ -291,17 +291,17 @@ def refresh(
     """(place, (offsets, segments)) of the cursors after the step."""
     gpu = Gpu(order)
     with gpu.current():
-        found = _places(gpu, size, order, mask, live, cursors)
+        places = _places(gpu, size, order, mask, live, cursors)
         picked = [gpu.array("chosen", part, "int64") for part in chosen]
         choices = gpu.memory(picked[0]), gpu.memory(picked[1])
-        place, offsets = gpu.empty(found.count, "int64"), gpu.empty(found.count + 1, "int64")
-        segments = gpu.empty(found.selected + len(picked[1]), "int64")
-        workspace = call_gpu(_native.cuda.refresh_workspace, cursors=found.cursors, chosen=choices)
+        place, offsets = gpu.empty(places.count, "int64"), gpu.empty(places.count + 1, "int64")
+        segments = gpu.empty(places.selected + len(picked[1]), "int64")
+        workspace = call_gpu(_native.cuda.refresh_workspace, cursors=places.cursors, chosen=choices)
         with gpu.queue(workspace) as queue:
             call_gpu(
                 _native.cuda.refresh,
-                stream=found.stream,
-                cursors=found.cursors,
+                stream=places.stream,
+                cursors=places.cursors,
                 chosen=choices,
                 past=past,
                 place=gpu.memory(place),

@@ -73,16 +73,16 @@ def _nodes(
     columns = {
         "segment": [f"{id:016x}" for id in index.corpus.ids[segments].tolist()],
         "uri": [uris[source] for source in sources],
-        **{name: _told(numbers) for name, numbers in scores.items()},
+        **{name: _rounded(numbers) for name, numbers in scores.items()},
     }
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return [rows[begin:end] for begin, end in pairwise(offsets.tolist())]
 
 
-def _told(numbers: Float32) -> list[float]:
+def _rounded(numbers: Float32) -> list[float]:
     """With as many digits as a reader wants."""
-    told: list[float] = np.round(numbers.astype(np.float64), _DIGITS).tolist()
-    return told
+    rounded: list[float] = np.round(numbers.astype(np.float64), _DIGITS).tolist()
+    return rounded
 
 
 def _strongest_edges(
@@ -102,7 +102,7 @@ def _strongest_edges(
     places = np.stack([first[once], second[once]], axis=1) - offsets[pool[once], None]
     edges = [
         (a, b, weight, [index.terms[term] for term in shared])
-        for (a, b), weight, shared in zip(places.tolist(), _told(graph.weights[once]), terms, strict=True)
+        for (a, b), weight, shared in zip(places.tolist(), _rounded(graph.weights[once]), terms, strict=True)
     ]
     ends = np.searchsorted(pool[once], np.arange(len(offsets))).tolist()
     return [edges[begin:end] for begin, end in pairwise(ends)]

@@ -119,10 +119,10 @@ def _shown(turns: Sequence[tuple[str, str]], text: str, prompt: Prompt[Any], ctx
     """As many of the last turns as the window holds."""
     budget = ctx.text_budget(prompt) - len(text)
 
-    def told(some: Sequence[tuple[str, str]]) -> str:
-        return "".join(f"Question: {asked}\nAnswer: {said}\n" for asked, said in some)
+    def text_of(some: Sequence[tuple[str, str]]) -> str:
+        return "".join(f"Question: {asked}\nAnswer: {reply}\n" for asked, reply in some)
 
-    return told(fit_last(turns, lambda some: len(told(some)) <= budget))
+    return text_of(fit_last(turns, lambda some: len(text_of(some)) <= budget))
 
 
 async def entities_of(evidence: ScoredSegments | bytes | None, ctx: Context) -> list[str]:

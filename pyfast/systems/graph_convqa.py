@@ -129,7 +129,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     evidence = await ctx.call(find_evidence_items, query, settings.passages, settings.k)
     if settings.memory != "off" and ctx.past:
         past = tuple(
-            said.evidence for _, said in ctx.past if said is not None and isinstance(said.evidence, ScoredSegments)
+            earlier.evidence
+            for _, earlier in ctx.past
+            if earlier is not None and isinstance(earlier.evidence, ScoredSegments)
         )
         evidence = await ctx.call(
             apply_memory,
@@ -148,8 +150,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     else:
         request = as_text(question.text, history, linear, ctx, trace)
     completion = await ctx.complete(request, "answer", "answer")
-    said = completion.text.strip().partition("\n")[0].strip()
-    return Answer(said or None, evidence, trace)
+    text = completion.text.strip().partition("\n")[0].strip()
+    return Answer(text or None, evidence, trace)
 
 
 def history_of(past: Past, settings: Settings) -> History:

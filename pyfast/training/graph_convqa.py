@@ -171,10 +171,10 @@ def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor
 def make_examples(index: Index, turns: Sequence[Question], tokenizer: Any, recipe: Recipe) -> list[Example]:
     """An example for each turn that has a known answer, as the system would ask it with gold history."""
     prepared = list(_prepared(turns))
-    found = find_evidence_items(
+    items = find_evidence_items(
         index, [query_of(history, turn.text) for turn, history in prepared], recipe.passages, recipe.k
     )
-    evidence = _with_memory(index, prepared, found, recipe)
+    evidence = _with_memory(index, prepared, items, recipe)
     linear = linearise(index, evidence)
     end = tokenizer.eos_token_id
     return [

@@ -41,7 +41,7 @@ from pyfast.knowledge.extraction import (
     why_all_failed,
 )
 from pyfast.knowledge.extraction_prompts import halves
-from pyfast.knowledge.provenance import told
+from pyfast.knowledge.provenance import in_words
 from pyfast.knowledge.snapshots import make_snapshot
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
@@ -362,7 +362,7 @@ def test_the_manifest_says_where_the_graph_comes_from(
     assert [read_status(kept / name).questions for name in ("1", "2")] == [5, chunks - 5]
     assert build(index, other).fingerprint == store.fingerprint  # nothing new, nothing told twice
     assert len(open_knowledge(index).extractions) == 2
-    lines = told(store.extractions[0])
+    lines = in_words(store.extractions[0])
     assert lines[0].startswith("extracted by watched on 20") and len(lines) == 3
 
 
@@ -565,7 +565,7 @@ def test_a_hostile_text_changes_nothing_but_its_own_chunk(place: Callable[[], In
     index = place()
     hostile = build(build_index(documents, index.folder, overwrite=True), Watched(obeys))
 
-    def told(store: Knowledge) -> Counter[tuple[Any, ...]]:
+    def in_words(store: Knowledge) -> Counter[tuple[Any, ...]]:
         query = (
             "SELECT h.name, r.name, t.name, segment, description FROM statements"
             " JOIN triples ON triples.id = triple JOIN entities h ON h.id = head"
@@ -573,8 +573,8 @@ def test_a_hostile_text_changes_nothing_but_its_own_chunk(place: Callable[[], In
         )
         return Counter(store.rows(query))
 
-    added = told(hostile) - told(clean)
-    assert not told(clean) - told(hostile)
+    added = in_words(hostile) - in_words(clean)
+    assert not in_words(clean) - in_words(hostile)
     assert [row[:3] for row in added] == [("Apollo 11", "was", "a hoax")]
     assert next(hostile.rows("SELECT count(*) FROM mentions WHERE kind = 'lie'")) == (0,)
 
@@ -660,20 +660,20 @@ def test_an_extraction_that_nobody_can_go_on_with_is_dropped(place: Callable[[],
     killed_building(index, tmp_path, slowly, 5)
     home = index.folder / "knowledge"
 
-    def told(status: int, *arguments: object) -> str:
+    def in_words(status: int, *arguments: object) -> str:
         session = Session(tmp_path, *arguments, prepare=slowly, command=None)
         assert session.ended() == status, session.told
         return session.told
 
     other = ["--llm", "openai:m@http://127.0.0.1:9/v1"]
-    assert "was started with something else" in told(1, *command(index)[:3], *other)
-    assert "unknown" in told(1, *command(index)[:3], "--llm", "nobody", "--restart").lower()
+    assert "was started with something else" in in_words(1, *command(index)[:3], *other)
+    assert "unknown" in in_words(1, *command(index)[:3], "--llm", "nobody", "--restart").lower()
     assert not (home / "extraction.old-1").exists()
-    told(0, *command(index, 80), "--restart")
+    in_words(0, *command(index, 80), "--restart")
     wanted = {chunk.digest for chunk in split_into_chunks(index, 80)}
     assert by_llm(open_knowledge(index)) == wanted and (home / "extraction.old-1").exists()
     killed_building(index := place(), tmp_path, slowly, 5)
-    assert "still wait" not in told(0, *command(index)[:3], "--restart")
+    assert "still wait" not in in_words(0, *command(index)[:3], "--restart")
     assert waiting(index) == 0 and by_llm(open_knowledge(index)) == set()
 
 

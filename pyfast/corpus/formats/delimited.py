@@ -24,9 +24,9 @@ def read_table(uri: str, path: Path) -> Iterator[Document]:
     yield table_of(uri, path, (row for _, row in rows(path, text, dialect_of(path, text))))
 
 
-def table_of(uri: str, path: Path, found: Iterable[tuple[str, ...]]) -> Table:
+def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
     """A table whose first row is its header."""
-    header, *data = list(found) or [()]
+    header, *data = list(rows) or [()]
     return Table(uri, title_of(path), "", header, tuple(data))
 
 
@@ -76,15 +76,15 @@ def _sniffed(sample: str) -> type[csv.Dialect] | None:
     from clevercsv.detect import Detector
 
     try:
-        found: Any = Detector().detect(sample, delimiters=_DELIMITERS)
+        dialect: Any = Detector().detect(sample, delimiters=_DELIMITERS)
     except Exception:  # it is a guess from any first lines
         return None
-    if found is None or not found.delimiter:
+    if dialect is None or not dialect.delimiter:
         return None
-    said = {
-        "delimiter": found.delimiter,
-        "quotechar": found.quotechar or None,
-        "escapechar": found.escapechar or None,
-        "quoting": csv.QUOTE_MINIMAL if found.quotechar else csv.QUOTE_NONE,
+    options = {
+        "delimiter": dialect.delimiter,
+        "quotechar": dialect.quotechar or None,
+        "escapechar": dialect.escapechar or None,
+        "quoting": csv.QUOTE_MINIMAL if dialect.quotechar else csv.QUOTE_NONE,
     }
-    return type("Found", (csv.excel,), said)
+    return type("Found", (csv.excel,), options)

@@ -77,11 +77,11 @@ def _detected(data: bytes, at: int) -> str | None:
     from charset_normalizer import from_bytes
 
     start = max(at - _SAMPLE // 2, 0)
-    found = from_bytes(data[start : start + _SAMPLE])
-    best = found.best()
+    guesses = from_bytes(data[start : start + _SAMPLE])
+    best = guesses.best()
     if best is None:
         return None
     # Encodings of one byte differ in a few characters, which a short text may not have: the likeliest is taken.
     alike = {best.encoding, *best.could_be_from_charset}
-    names = {match.encoding for match in found}
+    names = {match.encoding for match in guesses}
     return _WESTERN if _WESTERN in alike | names and not best.multi_byte_usage else best.encoding

@@ -52,16 +52,16 @@ def _section(headings: list[Heading], table: MarkdownTable) -> str:
 
 def _front_matter(text: str) -> tuple[Mapping[str, Any], int]:
     """(what it says, where it ends); nothing and 0 if there is none."""
-    found = _FRONT_MATTER.match(text[:_MOST])
-    if found is None:
+    match = _FRONT_MATTER.match(text[:_MOST])
+    if match is None:
         return {}, 0
     import yaml
 
     try:
         # With aliases a few lines stand for gigabytes.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(found[1], yaml.SafeLoader)):
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(match[1], yaml.SafeLoader)):
             return {}, 0
-        said = yaml.safe_load(found[1])
+        values = yaml.safe_load(match[1])
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}, 0
-    return (said, found.end()) if isinstance(said, dict) else ({}, 0)
+    return (values, match.end()) if isinstance(values, dict) else ({}, 0)

@@ -20,11 +20,11 @@ def read_docx(uri: str, path: Path) -> Iterator[Document]:
     import docx
     from docx.table import Table as DocxTable
 
-    found = docx.Document(str(path))
+    file = docx.Document(str(path))
     text = _Text()
     tables: list[tuple[str, Any]] = []
     section = title = ""
-    for block in found.iter_inner_content():
+    for block in file.iter_inner_content():
         if isinstance(block, DocxTable):
             tables.append((section, block))
             continue
@@ -38,7 +38,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document]:
             text.heading(block.text.strip(), 1)
         else:
             text.add(block.text)
-    title = (found.core_properties.title or "").strip() or title or title_of(path)
+    title = (file.core_properties.title or "").strip() or title or title_of(path)
     yield text.document(uri, title)
     for number, (heading, table) in enumerate(tables, start=1):
         rows = [tuple(cell.text.strip() for cell in row.cells) for row in table.rows]
@@ -50,10 +50,10 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document]:
     _check_archive(path)
     import pptx
 
-    found = pptx.Presentation(str(path))
+    file = pptx.Presentation(str(path))
     text = _Text()
     tables: list[tuple[str, Any]] = []
-    for slide in found.slides:
+    for slide in file.slides:
         text.page()
         heading = slide.shapes.title
         name = heading.text_frame.text.strip() if heading is not None else ""
@@ -66,7 +66,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document]:
                 tables.append((name, shape.table))
         if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
             text.add(slide.notes_slide.notes_text_frame.text)
-    title = (found.core_properties.title or "").strip() or title_of(path)
+    title = (file.core_properties.title or "").strip() or title_of(path)
     yield text.document(uri, title)
     for number, (name, table) in enumerate(tables, start=1):
         rows = [tuple(cell.text.strip() for cell in row.cells) for row in table.rows]

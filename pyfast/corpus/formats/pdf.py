@@ -45,13 +45,13 @@ def _headings(
     pages: list[str], starts: list[int], marks: list[tuple[int, str, int | None]]
 ) -> tuple[Heading, ...]:
     """The bookmarks where their words stand on their pages, each behind the one before."""
-    found: list[Heading] = []
+    headings: list[Heading] = []
     for level, title, page in marks:
         if page is None or not 0 <= page < len(pages) or not title.strip():
             continue
-        behind = max(found[-1].end - starts[page], 0) if found else 0
+        behind = max(headings[-1].end - starts[page], 0) if headings else 0
         at = pages[page].find(title.strip(), behind)
         if at >= 0:
             start = starts[page] + at
-            found.append(Heading(start, start + len(title.strip()), min(level + 1, 6), title.strip()))
-    return tuple(found)
+            headings.append(Heading(start, start + len(title.strip()), min(level + 1, 6), title.strip()))
+    return tuple(headings)

@@ -23,16 +23,18 @@ def read_rdf(uri: str, path: Path) -> Iterator[Document]:
     turtle = path.suffix.lower() in (".ttl", ".turtle")
     format_ = pyoxigraph.RdfFormat.TURTLE if turtle else pyoxigraph.RdfFormat.N_TRIPLES
     try:
-        found = [(it.subject, it.predicate, it.object) for it in pyoxigraph.parse(path=str(path), format=format_)]
+        statements = [
+            (it.subject, it.predicate, it.object) for it in pyoxigraph.parse(path=str(path), format=format_)
+        ]
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from error
     names = _Names()
-    for subject, predicate, said in found:
-        if predicate.value in _LABELS and isinstance(said, pyoxigraph.Literal):
-            names.label(subject, said)
+    for subject, predicate, value in statements:
+        if predicate.value in _LABELS and isinstance(value, pyoxigraph.Literal):
+            names.label(subject, value)
     facts = [
-        Triple(names.of(subject), names.of(predicate), names.of(said))
-        for subject, predicate, said in found
+        Triple(names.of(subject), names.of(predicate), names.of(value))
+        for subject, predicate, value in statements
         if predicate.value not in _LABELS
     ]
     yield KnowledgeGraph(uri, title_of(path), tuple(facts))
@@ -46,11 +48,11 @@ class _Names:
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
 
-    def label(self, node: Any, said: Any) -> None:
+    def label(self, node: Any, value: Any) -> None:
         """Take a label; English before other languages."""
         key = str(node)
-        if said.value.strip() and (key not in self._labels or (said.language or "en").startswith("en")):
-            self._labels[key] = said.value.strip()
+        if value.value.strip() and (key not in self._labels or (value.language or "en").startswith("en")):
+            self._labels[key] = value.value.strip()
 
     def of(self, node: Any) -> str:
         import pyoxigraph

@@ -52,18 +52,18 @@ def ottqa(source: Path) -> Pieces:
 
 
 def _object(path: Path) -> Mapping[str, Any]:
-    found = load(path)
-    if not isinstance(found, dict):
+    content = load(path)
+    if not isinstance(content, dict):
         raise InputError(f"{path}: expected an object")
-    return found
+    return content
 
 
 def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> Any:
     """Yield the documents; return the uris of each table and of what it links to."""
     known: dict[str, list[str]] = {}
     linked: dict[str, None] = {}
-    for name, found, place in tables:
-        table = checked(found, _Table, place)
+    for name, record, place in tables:
+        table = checked(record, _Table, place)
         uri = table.uid or name
         links: dict[str, list[str]] = {}
         for r, row in enumerate(table.data):
@@ -79,8 +79,8 @@ def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> 
                 "kind": "table",
                 "title": table.title,
                 "section": table.section_title,
-                "header": [_said(cell) for cell in table.header],
-                "rows": [[_said(cell) for cell in row] for row in table.data],
+                "header": [_text_of(cell) for cell in table.header],
+                "rows": [[_text_of(cell) for cell in row] for row in table.data],
                 "links": links,
             },
         )
@@ -95,7 +95,7 @@ def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> 
     return {table: [uri for uri in uris if uri in written or uri == table] for table, uris in known.items()}
 
 
-def _said(cell: _Cell | str) -> str:
+def _text_of(cell: _Cell | str) -> str:
     return cell if isinstance(cell, str) else cell[0]
 
 

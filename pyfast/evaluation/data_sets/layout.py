@@ -30,12 +30,12 @@ def load(path: Path) -> Any:
         raise InputError(f"{path}: not JSON: {error}") from None
 
 
-def records(path: Path, kind: type[R], found: Any = None) -> Iterator[R]:
+def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
     """The records of a JSON list. Raises `InputError`, naming the record, for one of another layout."""
-    found = load(path) if found is None else found
-    if not isinstance(found, list):
+    content = load(path) if content is None else content
+    if not isinstance(content, list):
         raise InputError(f"{path}: expected a list of records")
-    for number, record in enumerate(found, start=1):
+    for number, record in enumerate(content, start=1):
         yield checked(record, kind, f"{path}, record {number}")
 
 
@@ -52,19 +52,19 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
     """The source itself, or the only such file below it. Raises `InputError` if there is none, or several."""
     if source.is_file():
         return source
-    found = sorted(source.rglob(pattern))
-    if len(found) != 1:
-        listed = "none" if not found else ", ".join(path.name for path in found[:5])
+    paths = sorted(source.rglob(pattern))
+    if len(paths) != 1:
+        listed = "none" if not paths else ", ".join(path.name for path in paths[:5])
         raise InputError(f"{source}: expected one file of {what} ({pattern}), found {listed}: name the file")
-    return found[0]
+    return paths[0]
 
 
 def beside(path: Path, pattern: str, what: str) -> Path:
     """The file or folder of that pattern in the nearest folder above. Raises `InputError` if there is none."""
     for folder in list(path.resolve().parents)[:3]:
-        found = next(iter(sorted(folder.glob(pattern))), None)
-        if found is not None:
-            return found
+        match = next(iter(sorted(folder.glob(pattern))), None)
+        if match is not None:
+            return match
     raise InputError(f"{path}: there is no {pattern} beside it or above it: {what}")
 
 

@@ -40,8 +40,8 @@ class _Trivia(BaseModel):
 def triviaqa(source: Path) -> Pieces:
     """Pieces of a file of TriviaQA, such as unfiltered-web-dev.json."""
     path = one_file(source, "*.json", "questions")
-    found = load(path)
-    for record in records(path, _Trivia, found.get("Data", []) if isinstance(found, dict) else found):
+    content = load(path)
+    for record in records(path, _Trivia, content.get("Data", []) if isinstance(content, dict) else content):
         yield from _pieces(record.id, record.question, (record.answer.value, *record.answer.aliases))
 
 

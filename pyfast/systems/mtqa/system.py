@@ -19,12 +19,12 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     columns: list[Column] = []
     draft: list[str] = []
 
-    def found(text: str | None = None) -> Answer:
+    def result(text: str | None = None) -> Answer:
         return Answer(
             text, evidence(columns, ctx), {"columns": [traced(column, settings.triples) for column in columns]}
         )
 
-    ctx.so_far(found)
+    ctx.so_far(result)
     for number in range(settings.columns):
         column = Column(thoughts=[[] for _ in range(settings.rows)], seen=[0] * settings.rows)
         columns.append(column)
@@ -36,8 +36,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
         await summarise(question, draft, column, ctx, settings)
         draft = column.summary
     if settings.long_answer:
-        return found(long_text(draft))
-    return found(final_text(next((column.answer for column in reversed(columns) if column.answer), "")))
+        return result(long_text(draft))
+    return result(final_text(next((column.answer for column in reversed(columns) if column.answer), "")))
 
 
 PRESETS = {

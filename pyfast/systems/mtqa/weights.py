@@ -57,12 +57,12 @@ def _normalised(drawn: list[list[float]]) -> list[list[float]]:
 def _given(text: str, rows: int, columns: int) -> Weights:
     shape = f"weights: expected a list of {rows - 1} lists of {columns} numbers from 0 to 1"
     try:
-        found = orjson.loads(text)
+        given = orjson.loads(text)
     except orjson.JSONDecodeError:
         raise ValueError(shape) from None
-    lines = [line for line in found if isinstance(line, list) and len(line) == columns]
+    lines = [line for line in given if isinstance(line, list) and len(line) == columns]
     flat = [value for line in lines for value in line]
-    if len(found) != rows - 1 or len(lines) != len(found):
+    if len(given) != rows - 1 or len(lines) != len(given):
         raise ValueError(shape)
     if not all(
         isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1 for value in flat

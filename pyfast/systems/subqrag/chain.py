@@ -43,7 +43,7 @@ async def on_its_own(
     """
     if not steps or not settings.rewrite:
         return [text], 0
-    answers = [tidied(name for step in found for name in step.answers) for found in steps]
+    answers = [tidied(name for step in resolved for name in step.answers) for resolved in steps]
     unknown = {i: f"({chain[i].rstrip(' ?')})" for i, names in enumerate(answers) if not names}
     text = _PLACE.sub(lambda place: unknown.get(int(place[1]) - 1, place[0]), text)
     named = sorted({int(place) - 1 for place in _PLACE.findall(text)} & set(range(len(steps))))
@@ -56,19 +56,19 @@ async def on_its_own(
     return list(dict.fromkeys(asked)), prod(map(len, chosen)) - len(asked)
 
 
-async def _rewritten(text: str, chain: Sequence[str], found: Mapping[int, Sequence[str]], ctx: Context) -> str:
-    """`found`: the answers to earlier sub-questions, last those that `text` refers to, one to each."""
-    if not found:
+async def _rewritten(text: str, chain: Sequence[str], known: Mapping[int, Sequence[str]], ctx: Context) -> str:
+    """`known`: the answers to earlier sub-questions, last those that `text` refers to, one to each."""
+    if not known:
         return text
     budget = ctx.text_budget(REWRITE)
-    share = min(budget // len(found), _MOST)
-    lines = [f"#{i + 1}: {chain[i]} -> {join(names, share)}" for i, names in found.items()]
+    share = min(budget // len(known), _MOST)
+    lines = [f"#{i + 1}: {chain[i]} -> {join(names, share)}" for i, names in known.items()]
     try:
         fields = await ctx.generate(
-            REWRITE, found="\n".join(fit(lines[::-1], budget, first="whole")[::-1]), question=text
+            REWRITE, earlier="\n".join(fit(lines[::-1], budget, first="whole")[::-1]), question=text
         )
     except AnswerError as error:
         ctx.fell_back(REWRITE, error)
         fields = RewrittenFields(question="")
-    filled = _PLACE.sub(lambda place: found.get(int(place[1]) - 1, place)[0], text)
+    filled = _PLACE.sub(lambda place: known.get(int(place[1]) - 1, place)[0], text)
     return fields.question.strip() or filled

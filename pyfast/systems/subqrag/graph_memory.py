@@ -21,8 +21,8 @@ def memory(steps: Iterable[Step], budget: int) -> list[str]:
     """
     lines: dict[str, Callable[[int | None], str]] = {}
     for step in steps:
-        found = [fact.line for fact in step.used] or [partial(_answers, step)] * bool(step.answers)
-        lines.update((line(None), line) for line in found)
+        facts = [fact.line for fact in step.used] or [partial(_answers, step)] * bool(step.answers)
+        lines.update((line(None), line) for line in facts)
     return fit(share([*lines.values()], budget), budget, first="whole")
 
 
@@ -35,8 +35,8 @@ def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
     """The segments that say the triples used, and those that told answers, in the order of the path."""
     ids: dict[int, None] = {}
     for step in steps:
-        said = [segment for fact in step.used for segment in fact.segments(session.store)]
-        ids.update(dict.fromkeys((*said, *step.read)))
+        segments = [segment for fact in step.used for segment in fact.segments(session.store)]
+        ids.update(dict.fromkeys((*segments, *step.read)))
     places = session.segments(list(ids))
     return ScoredSegments(places, np.ones(len(places), np.float32))
 
@@ -55,14 +55,14 @@ def trace(steps: Sequence[Sequence[Step]], **faults: str | int | None) -> dict[s
                 "triples": [list(triple) for fact in step.used for triple in fact.triples],
                 **({"degraded": step.degraded} if step.degraded else {}),
             }
-            for step in found
+            for step in resolved
         ]
-        for found in steps
+        for resolved in steps
     ]
     learned = [
         {"head": one.head, "relation": one.relation, "tail": one.tail, "segment": f"{one.segment:016x}"}
-        for found in steps
-        for step in found
+        for resolved in steps
+        for step in resolved
         for one in step.learned
     ]
     fields = {"path": path, **({"learned": learned} if learned else {})}

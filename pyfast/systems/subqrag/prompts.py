@@ -88,7 +88,7 @@ REWRITE = Prompt(
         "that were found. Its meaning stays. Reply in JSON with the field question, of at most 300 "
         "characters."
     ),
-    user="Found before:\n$found\nQuestion to make stand on its own: $question",
+    user="Found before:\n$earlier\nQuestion to make stand on its own: $question",
     answer=RewrittenFields,
     max_tokens=160,
     role="plan",
@@ -100,13 +100,13 @@ _FACTS = (
     f" told it, at most 20. There are at most {MAX_TRIPLES} answers, of at most 200 characters each. Where the"
     " facts do not tell, answers is an empty list: other facts will be looked for.\n\n"
     "Facts:\n1. Astrid Lindgren | was born in | Vimmerby\n2. Astrid Lindgren | wrote | Pippi Longstocking\n"
-    '\nQuestion: Where was Astrid Lindgren born?\n{{{told}"answers": ["Vimmerby"], "used": [1]}}\n'
-    '\nQuestion: In which year did Astrid Lindgren die?\n{{{untold}"answers": [], "used": []}}'
+    '\nQuestion: Where was Astrid Lindgren born?\n{{{yes}"answers": ["Vimmerby"], "used": [1]}}\n'
+    '\nQuestion: In which year did Astrid Lindgren die?\n{{{no}"answers": [], "used": []}}'
 )
 
 FROM_FACTS = Prompt(
     name="from_facts",
-    system=_FACTS.format(fields="", told="", untold=""),
+    system=_FACTS.format(fields="", yes="", no=""),
     user="Facts:\n$facts\n\nQuestion: $question",
     answer=FromFactsFields,
     max_tokens=800,
@@ -118,8 +118,8 @@ JUDGE_FACTS = Prompt(
     name="judge_facts",
     system=_FACTS.format(
         fields="sufficient, whether the facts answer the question; ",
-        told='"sufficient": true, ',
-        untold='"sufficient": false, ',
+        yes='"sufficient": true, ',
+        no='"sufficient": false, ',
     ),
     user=FROM_FACTS.user,
     answer=JudgedFactsFields,

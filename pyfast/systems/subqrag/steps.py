@@ -84,8 +84,8 @@ async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
         step.degraded.append(str(error))
     else:
         step.answers = answers_in(reply.answers)
-        told = [number - 1 for number in dict.fromkeys(reply.used) if 1 <= number <= len(pool)]
-        step.read = _segments(pool, ctx)[told].tolist() if step.answers else []
+        cited = [number - 1 for number in dict.fromkeys(reply.used) if 1 <= number <= len(pool)]
+        step.read = _segments(pool, ctx)[cited].tolist() if step.answers else []
     step.source = "documents" if step.answers else "nothing"
     if settings.update:
         await _extract(step, pool, ctx)
@@ -107,8 +107,8 @@ async def _extract(step: Step, pool: Pool, ctx: Context) -> None:
 
 def _segments(pool: Pool, ctx: Context) -> npt.NDArray[np.uint64]:
     """The ids of the pool's segments, in the order in which their passages are numbered."""
-    found: npt.NDArray[np.uint64] = ctx.index.corpus.ids[ctx.index.passages[pool.passages]]
-    return found
+    ids: npt.NDArray[np.uint64] = ctx.index.corpus.ids[ctx.index.passages[pool.passages]]
+    return ids
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:

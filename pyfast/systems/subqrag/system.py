@@ -37,11 +37,11 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     known: dict[str, Step] = {}  # equal sub-questions are asked once
     faults: dict[str, str | int | None] = {"chain_degraded": chain_degraded}
 
-    def found(text: str | None = None) -> Answer:
+    def result(text: str | None = None) -> Answer:
         flat = [step for each in steps for step in each]
         return Answer(text, evidence(flat, session), trace(steps, **faults))
 
-    ctx.so_far(found)
+    ctx.so_far(result)
     left_out = 0
     for number, sub_question in enumerate(chain):
         if sub_question in chain[:number]:
@@ -67,7 +67,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
         ctx.fell_back(FROM_MEMORY, error)
         text = "; ".join(tidied(name for step in steps[-1] for name in step.answers))
         faults["answer_degraded"] = str(error)
-    return found(final_text(text))
+    return result(final_text(text))
 
 
 def resumes(session: Session, settings: Settings, answers: Path) -> None:
