@@ -1,4 +1,4 @@
-"""`pyfast` and `python -m pyfast`: the command line, for which Ctrl-C is one line from the first moment on."""
+"""`pyfast` and `python -m pyfast`: the command line. Ctrl-C prints one line, even while modules load."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Entry point: `pyfast.cli.main`, whose modules take half a second to load."""
+    """The entry point. It loads `pyfast.cli` late, because that takes half a second."""
     # An exception would come out of the import in progress, and some of that would go on without it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)

@@ -84,8 +84,8 @@ def answer(
 ) -> Run:
     """Answer questions with one of the systems, and wait until they are done.
 
-    With a folder as `run`, each LLM call is stored before its question sees it. After any end, a killed process
-    included, the same call continues the run, and its answers are those of a run without interruption.
+    With a folder as `run`, each LLM call is stored before its question sees it. However the call ends, even if
+    the process is killed, the same call resumes the run. The answers are those of a run without interruption.
 
     Args:
         questions: Strings, mappings (`id` and `question`, or a conversation's `id` and `turns`) or `Question`s,
@@ -106,8 +106,8 @@ def answer(
             `off`: the turns stay as they are.
         run: The folder of the run; None: the run stays in memory and cannot be resumed.
         limit: Answer only so many questions, the first ones. A run can be resumed with a higher limit.
-        sample: Answer so many questions, drawn uniformly: always the same ones, and those of a smaller sample
-            first. Conversations are drawn as a whole.
+        sample: Answer so many questions, drawn uniformly. The draw is always the same, and a larger sample
+            contains the smaller one. Conversations are drawn as a whole.
         temperature: Of the model, where the system does not set it. 0 is greedy.
         seed: Of the model's draws. It is sent even at temperature 0, where most servers ignore it.
         concurrency: How many questions are in progress at once. The answers do not depend on it.
@@ -204,9 +204,9 @@ def job_of(
     accept_code: bool = False,
     retry_failed: bool = False,
 ) -> tuple[Job, OpenedModels]:
-    """The job that `answer` does, and its models; the arguments are those of `answer`.
+    """Prepare the job of `answer`, with its models. The arguments are those of `answer`.
 
-    Its folder is checked, and the questions are in it. Raises `InputError` as `answer` does.
+    Checks the run's folder and writes the questions into it. Raises `InputError` as `answer` does.
     """
     # What is given is checked before anything is made.
     configured = configure(
@@ -307,7 +307,7 @@ def carry_out(
     on_step: OnStep | None = None,
     stop: threading.Event | None = None,
 ) -> Run:
-    """Do a job in the event loop of blocking calls, with its models as their user holds them."""
+    """Do a job in the event loop of blocking calls. Models that the user opened stay loaded."""
     result = run_blocking(_carry_out(job, models, on_event, on_step, stop))
     return Run.finished(job.folder, job.questions.count, result.summary, result.records)
 
@@ -322,7 +322,7 @@ async def _carry_out(
 
 @contextlib.asynccontextmanager
 async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]:
-    """An event of this loop that follows a thread's."""
+    """An asyncio event that is set when the thread's event is set."""
     stopping = asyncio.Event()
 
     async def look() -> None:
@@ -340,21 +340,21 @@ async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]
 
 
 def at_least_one(name: str, value: int) -> int:
-    """The number. Raises `InputError` below 1."""
+    """Return the number. Raises `InputError` if it is below 1."""
     if value < 1:
         raise InputError(f"{name}: expected a number of at least 1, got {value}")
     return value
 
 
 def not_negative(name: str, value: float) -> float:
-    """The number. Raises `InputError` below 0, and for infinity or NaN."""
+    """Return the number. Raises `InputError` if it is below 0, infinite or NaN."""
     if not value >= 0 or value == math.inf:
         raise InputError(f"{name}: expected a number of at least 0, got {value}")
     return value
 
 
 def allowed_failures(given: int | str | None, total: int) -> int | None:
-    """How many of `total` questions may fail: `given`, or that share of them; None: all. Raises `InputError`."""
+    """How many of `total` questions may fail: the number or share in `given`; None means all. Raises `InputError`."""
     if given is None:
         return None
     text = str(given)

@@ -1,7 +1,7 @@
-"""Blocking calls over asynchronous code: one event loop, in a thread of its own, for all of them.
+"""Blocking calls over asynchronous code. All of them share one event loop in its own thread.
 
 So a call works in a script, in a notebook whose thread already runs an event loop, and from several threads. A
-model that one call has started is there for the next one.
+model that one call starts stays loaded for the next call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An index that changes: documents join it, change and leave it; see docs/changing.md."""
+"""Add, update and delete documents of an index; see docs/changing.md."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def update_documents(
 ) -> Change:
     """Replace documents of an index by those with the same uri, and add those that are new; in one commit.
 
-    A document that has not changed stays where it is; one that has comes behind all others.
+    An unchanged document keeps its place. A changed document moves to the end.
 
     Args:
         index: The folder of the index.
@@ -94,8 +94,8 @@ def update_documents(
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
     """Delete documents of an index, in one commit.
 
-    They are found no longer, and count no longer in any score. Their bytes stay, for earlier commits, until
-    `compact_index(..., erase=True)`.
+    Searches no longer return them, and they no longer count in any score. Their bytes stay, for earlier commits,
+    until `compact_index(..., erase=True)`.
 
     Args:
         index: The folder of the index.
@@ -119,13 +119,13 @@ def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
 
 
 def compact_index(index: str | Path, *, erase: bool = False) -> Change:
-    """Join all parts of an index to one, without what was deleted; then all of it is memory-mapped again.
+    """Merge all parts of an index into one, without the deleted documents.
 
     Args:
         index: The folder of the index.
         erase: Remove earlier commits and what only they need: no byte of a deleted document is left in the parts.
-            Runs that began with an earlier commit cannot be resumed then. What knowledge graphs and runs hold of a
-            document is theirs: see docs/changing.md.
+            Runs that started with an earlier commit cannot be resumed then. Knowledge graphs and runs can still
+            hold text of a deleted document: see docs/changing.md.
 
     Returns:
         The number of the commit.
@@ -151,7 +151,7 @@ def describe_index(index: str | Path) -> IndexInfo:
         index: The folder of the index.
 
     Returns:
-        Numbers, by the manifest; nothing large is read.
+        The numbers. They come from the manifest; no large file is read.
 
     Raises:
         IndexFormatError: The folder holds no index, one of another version, or a damaged one.

@@ -31,9 +31,9 @@ def compare(
         metrics: As for `pyfast.evaluate`.
 
     Returns:
-        For each figure of each two runs the difference with its 95 % interval (paired bootstrap) and p-value
-        (McNemar's exact test, or the bootstrap), and that after Holm's correction for all of them; the questions
-        that one run alone gets right; calls, tokens and seconds a question of each run.
+        For each pair of runs and each figure: the difference, its 95 % interval (paired bootstrap), its p-value
+        (McNemar's exact test, or the bootstrap), and the p-value after Holm's correction. Also the questions that
+        only one run gets right, and each run's calls, tokens and seconds per question.
 
     Raises:
         InputError: There are fewer than two runs, they share no question, or the gold does not fit.
@@ -63,7 +63,7 @@ def compare(
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:
-    """Each run in tables: its folder; runs in memory are numbered."""
+    """The name of each run in tables: its folder, or a number for a run in memory."""
     names = [
         str(path) if path is not None else f"run {number}"
         for number, path in enumerate((run.path if isinstance(run, Run) else Path(run) for run in runs), start=1)

@@ -1,4 +1,4 @@
-"""What callers give, made into what the engine takes."""
+"""Turn the arguments of API calls into the values that the engine takes."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ class ConfiguredSystem:
 
     @property
     def prompts(self) -> tuple[Prompt[Any], ...]:
-        """All prompts that it may use."""
+        """All prompts that the system may use."""
         return (*PROMPTS[self.follow_ups], *self.system.prompts)
 
     @property
     def roles(self) -> dict[Role, tuple[str, ...]]:
-        """The roles that it uses, with the names of their prompts."""
+        """The roles that the system uses, with the names of their prompts."""
         roles = dict(self.system.roles)
         for prompt in PROMPTS[self.follow_ups]:
             roles[prompt.role] = (*roles.get(prompt.role, ()), prompt.name)
         return roles
 
     def described(self) -> dict[str, Any]:
-        """Its settings, as run.toml records them."""
+        """The settings, as run.toml records them."""
         settings = self.settings.model_dump(mode="json")
         return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
 
     def open(self, run: Path | None) -> Any:
-        """What it works with in addition to the index; `run` is the folder of a run that may be resumed."""
+        """Open what the system needs beside the index. `run` is the folder of a run that may be resumed."""
         if self.index is None or self.system.opens is None:
             return None
         return self.system.opens(self.index, self.settings, run)
@@ -76,9 +76,9 @@ def configure(
     follow_ups: FollowUps = "off",
     run: Path | None = None,
 ) -> ConfiguredSystem:
-    """Configure a system and open its index, for a `run` that goes on at the commit that it began with.
+    """Configure a system and open its index. A resumed `run` gets the commit of the index that it started with.
 
-    Raises `InputError` for arguments that do not fit.
+    Raises `InputError` if an argument does not fit.
     """
     chosen = system if isinstance(system, System) else load_system(system)
     configured = chosen.configure(settings or {})

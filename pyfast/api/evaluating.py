@@ -24,8 +24,8 @@ def evaluate(
 ) -> Report:
     """Score the answers of a run.
 
-    Only questions that the run has answers to are scored (one that failed is wrong); `report.not_run` names the
-    others, so a run with a limit is scored over what it was asked.
+    Only questions that the run has finished are scored; a failed question counts as wrong. `report.not_run` names
+    the others. So a run with a limit is scored over the questions that it was asked.
 
     Args:
         run: A run, or its folder.
@@ -54,7 +54,7 @@ def evaluate(
 
 
 def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
-    """(its answers, the run in messages). Raises `InputError` where there is no run."""
+    """Return (the answers, the run's name in messages). Raises `InputError` if there is no run."""
     path = run.path if isinstance(run, Run) else Path(run)
     if path is None:
         assert isinstance(run, Run)
@@ -66,7 +66,7 @@ def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
 
 
 def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
-    """The gold, or the questions that the run was given. Raises `InputError` where the run records none."""
+    """Return the gold, or else the questions of the run. Raises `InputError` if the run records none."""
     if gold is not None:
         return Path(gold) if isinstance(gold, str | Path) else list(gold)
     path = run.path if isinstance(run, Run) else Path(run)

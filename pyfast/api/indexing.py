@@ -37,7 +37,7 @@ def build_index(
         documents: Paths of files and folders; or documents: `pyfast.corpus` values, or mappings with the fields of
             a `.jsonl` line, such as `{"id": ..., "title": ..., "text": ...}`; one, or any iterable of them.
         out: The folder to make. It appears whole or not at all.
-        overwrite: Replace an index that is there; its knowledge graph stays.
+        overwrite: Replace an existing index; its knowledge graph stays.
         readers: Readers of file formats, tried before the installed ones: `pyfast.corpus.Reader`s, or
             `MODULE:NAME`.
         columns: A table of more columns is cut into several, each with the first column and the names.
@@ -93,7 +93,7 @@ def documents_of(
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[Iterator[Document]]:
-    """The documents of what a caller gave; at the end what could not be read is reported, or logged."""
+    """The documents that a caller gave. At the end, files that could not be read are reported or logged."""
     if columns < 2:
         raise InputError(f"columns: expected at least 2, got {columns}")
     unread: list[Unread] = []
@@ -108,7 +108,7 @@ def documents_of(
 
 
 def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
-    """The index that a caller gave, opened if it is a folder; for a run that goes on, at its commit."""
+    """The index that a caller gave. A folder is opened; for a resumed run, at the run's commit."""
     folder = Path(given) if isinstance(given, str | Path) else given.folder
     commit = None if run is None else recorded_value(run, "index", "commit")
     if commit not in commit_numbers(folder):  # of a new run; or erased: what differs is then shown
@@ -121,7 +121,7 @@ def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
 def _documents(
     given: Source | Iterable[Source], unread: list[Unread] | None, readers: tuple[Reader | str, ...], columns: int
 ) -> Iterator[Document]:
-    """The documents given. Neighbouring paths are read together, for their uris depend on one another."""
+    """The documents given. Neighbouring paths are read together because their uris depend on each other."""
     paths: list[Path] = []
     number = 0
     for source in [given] if isinstance(given, str | Path | Document | Mapping) else given:

@@ -56,8 +56,8 @@ def judge_runs(
         run_b: The folder of another one over the same questions.
         run: The folder of the judging; the same call continues one that was interrupted.
         questions: The file of their questions, if it is no longer where the first run found it.
-        ties: Whether the judge may call two answers equally good; the paper's may not. Without ties, a pair still
-            counts as tied if the judge's choice follows the order, or if the answers are the same.
+        ties: Whether the judge may call two answers equally good; the paper's judge may not. Without ties, a pair
+            still counts as tied if the judge's choice depends on the order, or if the answers are the same.
         llm: The judge, whose role is `judge`; `llm` and all that follows are as in `pyfast.answer`.
 
     Returns:

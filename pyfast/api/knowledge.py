@@ -1,4 +1,4 @@
-"""`pyfast.build_knowledge`, and what else is done with the knowledge graph of an index."""
+"""Build, prune, open, export and merge the knowledge graph of an index."""
 
 from __future__ import annotations
 
@@ -52,26 +52,28 @@ def build_knowledge(
     on_event: OnEvent = ignore,
     stop: threading.Event | None = None,
 ) -> Knowledge:
-    """Extract the documents of an index into its knowledge graph, or go on; nothing is extracted, or paid, twice.
+    """Extract the knowledge graph of an index from its documents, or resume. No document is extracted or paid
+    twice.
 
     Args:
         index: An index, or its folder.
-        llm: Who reads the texts, in the role `read`: a model, or the text that names one. None: rules read them,
-            by the shape of their sentences. Triples and tables are read by rules in any case.
+        llm: The model that reads the texts, in the role `read`, or the text that names one. None: rules read them,
+            by the shape of their sentences. Rules always read triples and tables.
         llm_options: Options of a model that is given as text.
-        embedder: A model of sentence-transformers, its name or folder: facts, entities and relations are found by
-            its vectors.
-        chunk_tokens: How much of a text the LLM reads at once, in tokens: 1200, or as it was before.
-        packed: Have the LLM read several short documents in one call, as many as `chunk_tokens` holds. Fewer
-            calls, for larger models; a document that goes still takes only its own triples along.
-        passes: How often the LLM reads each chunk. After the first time it is asked for what the graph lacks: more
-            triples, for more calls.
-        limit: Have no more than so many new chunks read this time.
-        budget: Limits of each chunk (with `packed` of each call), as of a question in `pyfast.answer`.
-        max_failures: Stop when more than so many chunks failed: a number, or a share such as "5%".
-        concurrency: How many chunks are with the LLM at once.
-        outage: How many minutes a model that answers nobody is waited for.
-        restart: Put an extraction that was stopped aside; what is in the graph already stays.
+        embedder: A model of sentence-transformers, its name or folder: its vectors are used to search facts,
+            entities and relations.
+        chunk_tokens: How much of a text the LLM reads at once, in tokens. None: as in an earlier extraction, else
+            1200.
+        packed: Have the LLM read several short documents in one call, as many as `chunk_tokens` holds. This
+            means fewer calls, for larger models. Deleting a document still removes only its own triples.
+        passes: How often the LLM reads each chunk. After the first time it is asked for what the graph lacks. More
+            passes give more triples, and cost more calls.
+        limit: Maximum number of new chunks to read in this call.
+        budget: Limits of each chunk (with `packed`, of each call), as those of a question in `pyfast.answer`.
+        max_failures: Stop when more chunks than this failed: a number, or a share such as "5%".
+        concurrency: How many chunks the LLM reads at once.
+        outage: How many minutes to wait for a model that does not answer.
+        restart: Set aside an extraction that was stopped, and start again. The existing graph stays.
         retry_failed: Try again the chunks that failed.
         on_event: Called with each `pyfast.engine.Event` of the extraction, from another thread.
         stop: Once set, no new chunk starts, and `RunError` is raised; the same call resumes.
@@ -81,9 +83,9 @@ def build_knowledge(
 
     Raises:
         CallError: Every chunk failed.
-        InputError: Another size of chunks than before, or another process has the extraction.
+        InputError: `chunk_tokens` differs from an earlier extraction, or another process works on it.
         ModelNotFoundError: The LLM or the embedding model is not on this machine.
-        RunError: The extraction cannot go on, or was stopped. What it did is kept.
+        RunError: The extraction cannot continue, or was stopped. Finished work is kept.
 
     Example:
         >>> import pyfast
@@ -137,7 +139,7 @@ def build_knowledge(
 
 
 def prune_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Knowledge:
-    """Remove from the knowledge graph of an index what documents said that it no longer has. Nothing is added.
+    """Remove from the knowledge graph what only deleted documents said. Nothing is added.
 
     Args:
         index: An index, or its folder.
@@ -166,9 +168,9 @@ def open_knowledge(index: Index | str | Path) -> Knowledge:
         index: An index, or its folder.
 
     Returns:
-        The graph: `len` of it is the number of triples, `.failed_chunks()` are what the LLM could not extract,
-        `.extractions` say of each extraction by an LLM which model it was, when, with what prompts, what it cost,
-        and what of it was dropped and why.
+        The graph: `len` of it is the number of triples, `.failed_chunks()` are the chunks that the LLM could not
+        extract. `.extractions` describe each extraction by an LLM: the model, date, prompts and cost, and what was
+        dropped and why.
 
     Raises:
         IndexFormatError: There is no graph, one of another version, or a damaged one.
@@ -193,7 +195,7 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
 
     Raises:
         IndexFormatError: The index has no graph, or a damaged one.
-        InputError: `out` ends otherwise, or cannot be written.
+        InputError: `out` has another suffix, or cannot be written.
 
     Example:
         >>> from pyfast.api.knowledge import export_knowledge
@@ -209,7 +211,7 @@ def merge_knowledge(
 ) -> Knowledge:
     """Add to the knowledge graph of an index what another index knows, or what a run has learned.
 
-    A run of `subqrag` learns triples from the documents that it had to read; it changes no index by itself.
+    A run of `subqrag` learns triples from the documents that it reads. The run itself changes no index.
 
     Args:
         index: An index, or its folder.
@@ -217,7 +219,7 @@ def merge_knowledge(
         embedder: A model of sentence-transformers, its name or folder, as in `pyfast.build_knowledge`.
 
     Returns:
-        The graph of `index` as it is now. What was added before stays once.
+        The graph of `index` after the merge. Merging the same source twice adds nothing.
 
     Raises:
         IndexFormatError: `source` has no graph, or a graph is damaged.
@@ -237,7 +239,7 @@ def merge_knowledge(
 
 
 def reset_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Knowledge:
-    """Take out of the knowledge graph of an index what `merge_knowledge` added.
+    """Remove from the knowledge graph of an index what `merge_knowledge` added.
 
     Args:
         index: An index, or its folder.

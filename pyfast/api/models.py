@@ -1,4 +1,4 @@
-"""Language models in use: who has started one, in which event loop, and when it is closed."""
+"""Language models in use: which caller started one, in which event loop, and when it is closed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GivenLLM = LLM | str | Mapping[str, LLM | str] | Mapping[Role, LLM]
 
 @dataclass(frozen=True, slots=True)
 class OpenedModels:
-    """Models as their user holds them."""
+    """The models of a call, and whether they stay loaded after it."""
 
     by_role: Mapping[Role, LLM]
     kept: frozenset[Role]
@@ -48,7 +48,7 @@ class OpenedModels:
 
     @contextlib.asynccontextmanager
     async def started(self) -> AsyncIterator[None]:
-        """Start all models, one after the other, for the time of the block. Raises as `started` does."""
+        """Start all models, one after the other, while the block runs. Raises what `started` raises."""
         async with contextlib.AsyncExitStack() as stack:
             for role, llm in self.by_role.items():
                 await stack.enter_async_context(started(llm, role in self.kept))
@@ -60,7 +60,8 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
 
     Args:
         given: One model for all roles, or one for each.
-        options: Of models that are given as text: `NAME` of the default's, `ROLE.NAME` of a role's.
+        options: Options of models that are given as text: `NAME` for the default model, `ROLE.NAME` for a role's
+            model.
 
     Raises:
         InputError: There is no such role, or an option belongs to a model that is not given as text.
@@ -94,7 +95,7 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
 
 
 def _share_engines(llms: Iterable[LLM]) -> None:
-    """Have vLLM load a model once for all roles that have it, with whatever adapters."""
+    """Let vLLM load a model once for all roles that use it, whatever their adapters."""
     distinct = list({id(llm): llm for llm in llms}.values())
     if len(distinct) == 1:
         return
@@ -129,7 +130,7 @@ _uses: dict[int, _Use] = {}
 
 @contextlib.asynccontextmanager
 async def started(llm: LLM, keep: bool = False) -> AsyncIterator[FullLLM]:
-    """Start a model once for all its users at a time, and close it when the last one leaves.
+    """Start a model once for all its current users, and close it when the last one leaves.
 
     Args:
         llm: The model.
@@ -182,7 +183,7 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
 
 
 async def _end(llm: LLM, full: FullLLM, use: _Use) -> None:
-    """Close it; who wants it meanwhile waits for that."""
+    """Close the model. Callers that need it meanwhile wait until it is closed."""
     if use.closing is not None:
         await asyncio.shield(use.closing)
         return
@@ -203,7 +204,7 @@ def _itself(llm: LLM) -> LLM:
 
 
 def _close_in_time(use: _Use) -> None:
-    """When the process ends, and the event loop still runs in its thread."""
+    """Close the models at the end of the process, while the event loop still runs in its thread."""
     llm = use.alive()
     if llm is None or use.closing is not None or use.process != os.getpid():
         return

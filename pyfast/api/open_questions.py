@@ -51,8 +51,8 @@ def write_questions(
 ) -> list[dict[str, str]]:
     """Have a language model write questions about a corpus as a whole, as MTQA's paper does for its long answers.
 
-    The model is shown passages from all over the corpus. It thinks of users, of tasks for each, and of questions
-    for each task. These have no gold answers: `judge_runs` compares what two systems answer.
+    The model sees passages from the whole corpus. It invents users, tasks for each user, and questions for each
+    task. The questions have no gold answers: use `judge_runs` to compare the answers of two systems.
 
     Args:
         index: An index of the corpus, or its folder.
@@ -61,7 +61,8 @@ def write_questions(
         users: How many users.
         tasks: How many tasks each user has.
         questions: How many questions each task has.
-        llm: Who writes them, in the role `plan`; `llm` and all that follows are as in `pyfast.answer`.
+        llm: The model that writes them, in the role `plan`. This and all later arguments are as in
+            `pyfast.answer`.
 
     Returns:
         The questions. They are fewer than `users * tasks * questions` if the model wrote fewer.

@@ -13,12 +13,12 @@ from pyfast.retrieval.tokenization import term_ids
 
 
 def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | None = None) -> list[float]:
-    """Score texts for a query by `pyfast.ops.bridge_rank`: those that the best ones lead to come higher.
+    """Score texts for a query with `pyfast.ops.bridge_rank`. Texts that share words with the best ones rise.
 
     Args:
         query: The question.
-        texts: The texts, such as passages that a vector store found. Their terms are weighed among themselves.
-        scores: What ranked the texts before, higher is better. None: the TF-IDF weights of the query's terms.
+        texts: The texts, such as passages that a vector store found. Term weights come from these texts alone.
+        scores: Earlier scores of the texts; higher is better. None: the TF-IDF weights of the query's terms.
 
     Returns:
         A score in [0, 1] for each text, in their order.

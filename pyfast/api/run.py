@@ -1,4 +1,4 @@
-"""A run, as a value: its records, how far it is, where it lies."""
+"""A run as a value: its records, its progress, its folder."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Run:
 
     @classmethod
     def finished(cls, path: Path | None, total: int, session: Summary, records: Sequence[Record]) -> Run:
-        """The run that a call of `pyfast.answer` has just done."""
+        """The run of a call of `pyfast.answer` that has just ended."""
         run = cls.__new__(cls)
         run.path, run.session = path, session
         run._records, run._lines = records, None
@@ -79,7 +79,7 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """How far the run is: states, failures by reason, LLM calls, tokens, times by stage."""
+        """Progress of the run: states, failures by reason, LLM calls, tokens, times by stage."""
         if self._status is not None:
             return self._status
         assert self.path is not None
@@ -112,7 +112,7 @@ class Run:
 
 
 class _Lines(Sequence[Record]):
-    """The records of a file, read one by one; only where each line begins is held in memory."""
+    """The records of a file, read one by one. Memory holds only the position of each line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

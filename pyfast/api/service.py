@@ -48,7 +48,7 @@ from pyfast.systems.conversations import FollowUps
 
 
 class Engine:
-    """Answers questions inside a service, for as long as it is entered.
+    """Answers questions inside a service, within its `async with` block.
 
     It belongs to the event loop that entered it. The questions of all callers join the same batches, even if they
     use different systems. Cancelling one caller leaves the others alone. Nothing is written to the disk.
@@ -319,7 +319,7 @@ class Engine:
     async def _answer(
         self, turns: Sequence[Question], prepared: _Prepared, past: Past, on_step: OnStep | None = None
     ) -> list[Record]:
-        """The records of a question, or of a conversation's turns one after the other."""
+        """The record of a question, or the records of a conversation's turns in order."""
         ask, replaced = prepared
         records = []
         task = asyncio.current_task()
@@ -337,7 +337,7 @@ class Engine:
         return records
 
     async def _prepare(self, system: str | System, settings: Mapping[str, Any] | None) -> _Prepared:
-        """A system with its settings; what it works with beside the index is opened once, in a thread."""
+        """A system with its settings. What it needs beside the index is opened once, in a thread."""
         self._entered()
         _refuse_module(system)
         key = system, orjson.dumps(settings or {}, option=orjson.OPT_SORT_KEYS, default=repr)
@@ -351,13 +351,13 @@ class Engine:
         return await asyncio.shield(opening)
 
     def _forget(self, key: object, opening: asyncio.Future[_Prepared]) -> None:
-        """What could not be opened is tried again by the next caller."""
+        """Drop a failed opening, so that the next caller tries again."""
         if opening.cancelled() or opening.exception() is not None:
             self._prepared.pop(key, None)
 
 
 def _refuse_module(system: str | System) -> None:
-    """Raise `InputError` for `MODULE:NAME`: it may come from a request, and would import any module."""
+    """Raise `InputError` for `MODULE:NAME`. It may come from a request, which must not import modules."""
     if isinstance(system, str) and ":" in system:
         raise InputError(f"{system}: give the engine a System, or the name of an installed one")
 
@@ -370,7 +370,7 @@ def _opened(configured: ConfiguredSystem) -> _Prepared:
 
 
 async def _next(asked: AsyncGenerator[list[Question], None]) -> list[Question]:
-    """The next question, or conversation; empty: there is none."""
+    """The next question or conversation; empty at the end."""
     return await anext(asked, [])
 
 
@@ -394,7 +394,7 @@ async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Questi
 
 
 async def _each(questions: ManyQuestions) -> AsyncIterator[QuestionLike]:
-    """One after the other, from any kind of iterable."""
+    """The items of any iterable, plain or asynchronous."""
     if isinstance(questions, bytes | Mapping):
         raise InputError("questions: expected a text, a list of questions, or a file of them")
     if isinstance(questions, str):

@@ -1,4 +1,4 @@
-"""Training for two of the systems: the encoder and model of graph_convqa, and HSEQ's iterator."""
+"""Training for two systems: the encoder and model of graph_convqa, and HSEQ's iterator."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Training:
 
     @property
     def loss(self) -> float:
-        """The mean of the last ten steps."""
+        """The mean loss of the last ten steps."""
         last = self.curve[-_LAST:]
         return sum(point.loss for point in last) / max(len(last), 1)
 
@@ -313,7 +313,7 @@ def _recipe(
 
 
 def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, folder: Path) -> dict[str, str]:
-    """What the head plans for each question. Of several processes that learn together none may ask it."""
+    """The head's plan for each question. If several processes train together, none of them may call the head."""
     texts = list(dict.fromkeys(gold.question for _, some in golds for gold in some))
     if os.environ.get("RANK") and not (folder.is_dir() and Run(folder).status.ended == len(texts)):
         raise InputError(f"{folder}: begin with one process: the head has not planned for all questions yet")
@@ -322,7 +322,7 @@ def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, fol
 
 
 def _schedule(epochs: int, accumulation: int, learning_rate: float, seed: int) -> Schedule:
-    """HSEQ's (A.3.4)."""
+    """HSEQ's learning-rate schedule (A.3.4)."""
     from pyfast.training.loop import Schedule
 
     return Schedule(
@@ -370,10 +370,10 @@ def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Pa
 
 
 def _over(minutes: float | None) -> Callable[[], bool]:
-    """Whether so many minutes have gone by since now."""
+    """A function that says whether `minutes` have passed since this call."""
     end = None if minutes is None else monotonic() + 60 * minutes
     return lambda: end is not None and monotonic() > end
 
 
 def _ignore(point: Point, total: int) -> None:
-    """Hear nothing."""
+    """Ignore the event."""

@@ -1,4 +1,4 @@
-"""Convert an index or a run of an older format to today's."""
+"""Convert an index or a run to today's format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pyfast.retrieval.upgrade import upgrade_index
 
 
 def upgrade(path: str | Path) -> str:
-    """Convert an index (with its knowledge graph) or a run of an older format; others stay as they are.
+    """Convert an index (with its knowledge graph) or a run to today's format. Nothing happens if it has that
+    format.
 
     Args:
         path: The folder of an index or a run.

@@ -47,7 +47,7 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether everything is as it was written."""
+        """Whether all checks passed."""
         return all(check.passed for check in self.checks)
 
     @property
@@ -90,7 +90,7 @@ def verify(path: str | Path) -> Verification:
 
 
 def _check(name: str, look: Callable[[], str]) -> Check:
-    """What `look` says, or what it raises."""
+    """The result of a check: what `look` returns, or what it raises."""
     try:
         return Check(name, True, look())
     except sqlite3.Error as error:
@@ -100,7 +100,7 @@ def _check(name: str, look: Callable[[], str]) -> Check:
 
 
 class _FoundError(PyfastError):
-    """What is wrong, for a `Check`."""
+    """A fault that a check found."""
 
 
 def _run(folder: Path, within: str = "") -> Iterator[Check]:
@@ -170,7 +170,7 @@ def _traces_digests(path: Path) -> list[str]:
 
 
 def _lines(path: Path) -> tuple[list[str], bool]:
-    """(the digest of each line; whether something follows the last line end)."""
+    """Return (the digest of each line, whether text follows the last line end)."""
     digests, line = [], b"\n"
     with contextlib.suppress(FileNotFoundError, IsADirectoryError), path.open("rb") as file:
         for line in file:
@@ -194,7 +194,7 @@ def _traces(folder: Path, traces: list[str], answers: int) -> str:
 
 
 def _compare(folder: Path, column: str, digests: list[str]) -> str:
-    """How many lines the journal has no digest of, for a message. Raises `_FoundError` for another digest."""
+    """How many lines have no digest in the journal. Raises `_FoundError` if a digest differs."""
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         known = dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
     other = [

@@ -111,7 +111,7 @@ def _shown(spec: str) -> Iterator[tuple[OnEvent, OnStep]]:
 
 
 def _line(step: Step) -> str:
-    """One step that has ended."""
+    """The line of a finished step."""
     if step.error:
         came = f"failed: {step.error}"
     elif step.passages is not None:
@@ -123,14 +123,14 @@ def _line(step: Step) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """On one line, and no longer than `most` characters."""
+    """The text on one line, cut to `most` characters."""
     text = " ".join(plain(text).split())
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 @contextlib.contextmanager
 def _left_at_once() -> Iterator[None]:
-    """Ctrl-C ends the process: threads of a model that is busy must not hold it."""
+    """Let Ctrl-C end the process at once, even while threads of the model work."""
     try:
         yield
     except KeyboardInterrupt:

@@ -68,7 +68,7 @@ def compact(
         ),
     ] = False,
 ) -> None:
-    """Join all parts to one, without what was deleted."""
+    """Merge all parts into one, without the deleted documents."""
     import pyfast
 
     with console().status("joining the parts"):
@@ -78,7 +78,7 @@ def compact(
 
 @app.command()
 def info(index: _Index) -> None:
-    """Show what an index consists of."""
+    """Show the parts, documents and size of an index."""
     import pyfast
 
     described = pyfast.describe_index(index)

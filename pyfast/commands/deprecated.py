@@ -1,4 +1,4 @@
-"""Options and commands under their old names: understood for one release, with a warning."""
+"""Old names of options and commands. They work for one release, with a warning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {("knowledge", "unite"): ("kn
 
 
 def renamed_arguments(arguments: Sequence[str]) -> list[str]:
-    """The command line with today's names; stderr names each old one."""
+    """The command line with today's names. Each old name prints a warning on stderr."""
     before = tuple(arguments[:2])
     command = COMMANDS.get(before, before)
     if command != before:

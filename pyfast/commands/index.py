@@ -51,7 +51,7 @@ def index(
 
 @contextlib.contextmanager
 def unread_listed() -> Iterator[Callable[[Unread], None]]:
-    """Gives what is to be called with each file that was left out; lists them at the end, also after an error."""
+    """Collect the files that were left out, and list them at the end, also after an error."""
     unread: list[Unread] = []
     try:
         yield unread.append

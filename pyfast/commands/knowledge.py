@@ -57,9 +57,9 @@ def build(
     restart: Restart = False,
     retry_failed: RetryFailed = False,
 ) -> None:
-    """Extract an index's documents into its knowledge, or go on; what was extracted before is not paid again.
+    """Extract the knowledge graph of an index from its documents, or resume. No document is paid twice.
 
-    --restart puts an extraction that was stopped aside; what is in the knowledge already stays.
+    --restart sets aside an extraction that was stopped. The existing graph stays.
     """
     import pyfast
     from pyfast.knowledge.extraction import extraction_folder
@@ -93,7 +93,7 @@ def build(
 
 @app.command()
 def prune(index: _Index, embedder: _Embedder = _MODEL) -> None:
-    """Remove what documents said that the index no longer has; add nothing."""
+    """Remove what only deleted documents said. Nothing is added."""
     from pyfast.api.knowledge import prune_knowledge
 
     _tell(index, prune_knowledge(index, embedder=embedder))
@@ -101,7 +101,9 @@ def prune(index: _Index, embedder: _Embedder = _MODEL) -> None:
 
 @app.command()
 def show(index: _Index) -> None:
-    """Say what an index knows, who extracted it and what that cost, what was dropped, and which chunks failed."""
+    """Show the size of the graph, the model and cost of each extraction, what was dropped, and which chunks
+    failed.
+    """
     from pyfast.api.knowledge import open_knowledge
     from pyfast.knowledge.provenance import in_words
 
@@ -114,7 +116,7 @@ def show(index: _Index) -> None:
 
 @app.command()
 def export(index: _Index, out: Annotated[Path, typer.Option(help="A file: .graphml or .nt")]) -> None:
-    """Write what an index knows as GraphML or N-Triples."""
+    """Write the knowledge graph as GraphML or N-Triples."""
     from pyfast.api.knowledge import export_knowledge
 
     print(export_knowledge(index, out))
@@ -126,7 +128,7 @@ def merge(
     source: Annotated[Path, typer.Argument(help="Another index, or the folder of a run.")],
     embedder: _Embedder = _MODEL,
 ) -> None:
-    """Add what another index knows, or a run has learned, to what this one knows."""
+    """Add the graph of another index, or the triples that a run has learned."""
     from pyfast.api.knowledge import merge_knowledge
 
     _tell(index, merge_knowledge(index, source, embedder=embedder))
@@ -134,7 +136,7 @@ def merge(
 
 @app.command()
 def reset(index: _Index, embedder: _Embedder = _MODEL) -> None:
-    """Take out what `merge` added: what stays was extracted from the index's own documents."""
+    """Remove what `merge` added. What was extracted from the index's own documents stays."""
     from pyfast.api.knowledge import reset_knowledge
 
     _tell(index, reset_knowledge(index, embedder=embedder))

@@ -14,7 +14,7 @@ def prompts(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     id: Annotated[str, typer.Argument(help="The id of a question that has ended.")],
 ) -> None:
-    """Show what an LLM was asked to answer a question, and what it said."""
+    """Show the prompts of one question, and the LLM's replies."""
     import pyfast
 
     for number, call in enumerate(pyfast.Run(run).prompts(id), start=1):

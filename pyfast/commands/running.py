@@ -1,4 +1,4 @@
-"""What the commands that are runs share: their options, and how a run is watched."""
+"""What all commands that start a run share: options and progress."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def models(given: list[str] | None) -> dict[str, str]:
 
 
 def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, threading.Event], T]) -> T:
-    """The result of a call of the API that is a run, with its progress shown.
+    """Call a function of the API that is a run, show its progress, and return its result.
 
-    Ctrl-C lets it finish the questions in progress. A second one ends it at once. After both, the process ends. It
-    also ends, as if killed, if its terminal closes or asks it to quit.
+    Ctrl-C finishes the questions in progress and then ends the process. A second Ctrl-C ends it at once. If the
+    terminal closes or sends SIGQUIT, the process ends as if killed.
     """
     stop = threading.Event()
     with _progress(llms) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
@@ -103,7 +103,9 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, thre
 
 
 def tell(run: Run) -> None:
-    """Say what a session of a run did; end the process where it was stopped. Raises `CallError` if all failed."""
+    """Print what a session of a run did. If it was stopped, end the process. Raises `CallError` if all questions
+    failed.
+    """
     assert run.path is not None and run.session is not None
     session, answers = run.session, run.path / "answers.jsonl"
     if session.left:
@@ -129,7 +131,7 @@ def tell(run: Run) -> None:
 
 @contextlib.contextmanager
 def _progress(llms: Mapping[str, str]) -> Iterator[tuple[OnEvent, threading.Event]]:
-    """(what shows events, whether questions are being answered)."""
+    """Return (the function that shows events, whether questions are being answered)."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -196,7 +198,7 @@ def _interrupts(stop: threading.Event, is_answering: threading.Event, folder: Pa
 
 
 def _stopped(run: Path) -> NoReturn:
-    """End the process: threads of a model that is busy must not hold it."""
+    """End the process at once, even while threads of the model work."""
     _say(f"pyfast: stopped; the same command resumes {run}")
     with contextlib.suppress(OSError):
         sys.stdout.flush()
@@ -204,6 +206,6 @@ def _stopped(run: Path) -> NoReturn:
 
 
 def _say(line: str) -> None:
-    """On stderr, where that is still there: a terminal that was closed is not."""
+    """Print on stderr. Do nothing if the terminal was closed."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)

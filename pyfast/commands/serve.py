@@ -81,7 +81,7 @@ def serve(
 
 
 def _indexes(given: list[str] | None) -> str | dict[str, str] | None:
-    """The folders by name; one without a name is called as its folder is."""
+    """The folders by name. A folder without a name is called by its own."""
     if not given:
         return None
     indexes = {}

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def plain(text: object) -> str:
-    """On one line, and nothing that a terminal would obey: a server may have said it."""
+    """The text on one line, without control characters: it may come from a server."""
     return "".join(letter if letter.isprintable() else " " for letter in str(text))
 
 
 def lines(text: str) -> str:
-    """The text with its line ends, and without what a terminal would obey."""
+    """The text with its line ends, without other control characters."""
     return "\n".join(map(plain, text.splitlines()))
 
 
 def json_line(value: object) -> str:
-    """As JSON on one line; what a terminal would obey is escaped, so that it reads back as it was."""
+    """The value as JSON on one line. Control characters are escaped, so it reads back unchanged."""
     import orjson
 
     text = orjson.dumps(value).decode()
@@ -46,17 +46,17 @@ def tokens(used: Summary | Status) -> str:
 
 
 def fall_backs(used: Summary | Status) -> str:
-    """How often systems went on without an answer of the right form; empty where none did."""
+    """How often systems continued without an answer of the right form; empty if never."""
     return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.fall_backs.items()))
 
 
 def left_out(used: Summary | Status) -> str:
-    """How many passages had no room in which prompts; empty where all had."""
+    """How many passages did not fit into which prompts; empty if all fitted."""
     return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.left_out.items()))
 
 
 def clock(seconds: float) -> str:
-    """The time of day of so many seconds since the epoch, with the date where it is another day."""
+    """The local time of `seconds` since the epoch. The date is included if it is not today."""
     try:
         then = datetime.fromtimestamp(seconds)
     except (ValueError, OverflowError, OSError):
@@ -84,7 +84,7 @@ def numbers(option: str, given: str) -> list[float]:
 
 
 def values(given: dict[str, str]) -> dict[str, Any]:
-    """Values that are JSON (numbers, true, objects) as such, others as text."""
+    """Parse each value as JSON (numbers, true, objects); what is not JSON stays text."""
     import orjson
 
     parsed: dict[str, Any] = {}
@@ -97,9 +97,9 @@ def values(given: dict[str, str]) -> dict[str, Any]:
 
 
 def console(stderr: bool = True) -> Any:
-    """By default for what is shown while a command works: stdout is for its results.
+    """A console on stderr by default, for progress; stdout is for results.
 
-    Text is shown as it is: what stands in brackets is no markup, what stands between colons no emoji.
+    Text is shown unchanged: brackets are not markup, and words between colons are not emoji.
     """
     from rich.console import Console
 
@@ -107,7 +107,7 @@ def console(stderr: bool = True) -> Any:
 
 
 class OnStderr(logging.Handler):
-    """What the library logs, a line each."""
+    """A log handler that prints each record as one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(plain(self.format(record)), file=sys.stderr)

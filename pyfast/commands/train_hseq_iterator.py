@@ -55,7 +55,7 @@ def hseq_iterator(
     seed: Seed = 0,
     minutes: Minutes = None,
 ) -> None:
-    """Train HSEQ's iterator on questions with gold answers; OUT/adapter is what it learnt."""
+    """Train HSEQ's iterator on questions with gold answers; The adapter is in OUT/adapter."""
     from pyfast.api.training import estimate_hseq_iterator, train_hseq_iterator
 
     if estimate:

@@ -13,7 +13,7 @@ def merge(
     adapter: Annotated[Path, typer.Argument(help="What it learnt, in peft's format.")],
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
 ) -> None:
-    """Write a model with what it learnt taken in, for whatever cannot load an adapter beside a model."""
+    """Merge a trained adapter into its model, for programs that cannot load an adapter next to a model."""
     from pyfast.api.training import merge_adapter
 
     print(merge_adapter(model, adapter, out))

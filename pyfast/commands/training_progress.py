@@ -1,4 +1,4 @@
-"""How far a training is, on the terminal."""
+"""The progress of a training on the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress() -> Iterator[OnStep]:
-    """A bar with the loss, for as long as the training lasts: what hears of each step."""
+    """Show a bar with the loss during the training. Yields the function to call with each step."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     screen = console()
@@ -31,7 +31,7 @@ def progress() -> Iterator[OnStep]:
 
 
 def tell(training: Training) -> None:
-    """Say how it ended, and where what was learnt lies: of several processes the first."""
+    """Print how the training ended and where its result is. Of several processes, only the first prints."""
     if os.environ.get("RANK", "0") != "0":
         return
     print(f"{len(training.curve)} steps, loss {training.loss:.3f}; {training.path}")

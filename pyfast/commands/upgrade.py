@@ -9,7 +9,7 @@ import typer
 
 
 def upgrade(paths: Annotated[list[Path], typer.Argument(help="Folders of indexes and runs.")]) -> None:
-    """Convert indexes and runs of an older format to today's; those of today's stay as they are."""
+    """Convert indexes and runs to today's format. Nothing happens to those that have it."""
     from pyfast.api.upgrading import upgrade as convert
 
     for path in paths:

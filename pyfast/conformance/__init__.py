@@ -1,4 +1,4 @@
-"""Whether a system keeps what pyfast promises for every system: see `check_system`."""
+"""Check that a system keeps the promises that pyfast makes for every system: see `check_system`."""
 
 from pyfast.conformance.checks import CheckResult, check_system
 

@@ -1,4 +1,4 @@
-"""The checks: real runs of a system, by the engine, with an LLM whose replies follow from the request alone."""
+"""The checks: real runs of a system with an LLM whose replies depend on the request alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FOREIGN = re.compile(r"[A-Z]\w*(Error|Exception|Exit|Iteration): ")  # an error
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What came of one check."""
+    """The result of one check."""
 
     name: str
     passed: bool
@@ -43,12 +43,12 @@ class CheckResult:
 
 
 class _NotHeldError(Exception):
-    """A promise that does not hold; says which."""
+    """A promise that the system does not keep."""
 
 
 @dataclass(slots=True)
 class _Checked:
-    """The system, what it is asked, and what a run that nothing happens to gave."""
+    """The system, its questions, and the records of an undisturbed run."""
 
     subject: Subject
     name: str
@@ -82,9 +82,9 @@ def check_system(
 ) -> list[CheckResult]:
     """Check that a system keeps what pyfast promises for every system.
 
-    It is run with an LLM that answers from the request alone: one question at a time and many at once; killed with
-    SIGKILL and resumed, in processes of its own; with budgets that are too small; with questions that are meant to
-    harm; with answers that are cut off, malformed or hostile. It takes some tens of seconds.
+    The check runs the system with an LLM whose reply depends on the request alone: with one question at a time and
+    with many; killed with SIGKILL and resumed, in separate processes; with budgets that are too small; with
+    hostile questions; with replies that are cut off, malformed or hostile. It takes some tens of seconds.
 
     Args:
         system: A system, its name, or `MODULE:NAME`.
@@ -97,8 +97,8 @@ def check_system(
         A result for each check.
 
     Raises:
-        InputError: There is no such system, or it has no such settings. A `System` that is bound to no name in a
-            module is refused: no other process could load it, to be killed.
+        InputError: There is no such system, or it has no such settings. Or no other process can load the
+            `System`, because no module binds it to a name.
         IndexFormatError: The index cannot be opened.
 
     Example:
@@ -140,7 +140,7 @@ def _result(name: str, check: Callable[[_Checked], str], checked: _Checked) -> C
 
 
 def _answers(checked: _Checked) -> str:
-    """Every question ends, none fails, with an LLM that follows each schema."""
+    """With an LLM that follows each schema, every question ends and none fails."""
     lines = checked.run("plain", checked.questions, CheckLLM(), 16)
     _check_complete(lines, checked.questions)
     checked.plain = lines
@@ -155,7 +155,7 @@ def _answers(checked: _Checked) -> str:
 
 
 def _same_at_any_concurrency(checked: _Checked) -> str:
-    """What a question's answer is does not depend on what is worked on beside it."""
+    """The answer of a question does not depend on the questions beside it."""
     for concurrency in (1, 64):
         lines = checked.run(f"concurrency-{concurrency}", checked.questions, CheckLLM(), concurrency)
         _check_same(lines, checked.plain, f"at concurrency {concurrency} than at 16")
@@ -163,7 +163,7 @@ def _same_at_any_concurrency(checked: _Checked) -> str:
 
 
 def _killed_and_resumed(checked: _Checked) -> str:
-    """Killed at any moment it goes on, and ends with the same bytes."""
+    """A run that is killed at any moment resumes and ends with the same bytes."""
     chance = random.Random(0)
     index = checked.subject.index
     run, log, output_path = (checked.place / name for name in ("killed", "killed.log", "killed.txt"))
@@ -214,13 +214,13 @@ def _killed_and_resumed(checked: _Checked) -> str:
 
 
 def _budget_of_calls(checked: _Checked) -> str:
-    """A question that would take more calls than it may ends alone."""
+    """A question that needs more calls than its budget ends alone."""
     used = [record["usage"]["llm_calls"] for record in map(json.loads, checked.plain)]
     return _within(checked, "calls", used, _middle(used))
 
 
 def _budget_of_tokens(checked: _Checked) -> str:
-    """The same of tokens."""
+    """A question that needs more tokens than its budget ends alone."""
     usages = [record["usage"] for record in map(json.loads, checked.plain)]
     used = [usage["prompt_tokens"] + usage["completion_tokens"] for usage in usages]
     return _within(
@@ -229,20 +229,20 @@ def _budget_of_tokens(checked: _Checked) -> str:
 
 
 def _budget_of_steps(checked: _Checked) -> str:
-    """The same of batch points."""
+    """A question that needs more steps than its budget ends alone."""
     checked.run("steps", checked.questions, CheckLLM(), 16)
     used = [checked.steps[question.id] for question in checked.questions]
     return _within(checked, "steps", used, _middle(used))
 
 
 def _middle(used: list[int]) -> int:
-    """A limit that some of the questions keep, where they differ; else one that none keeps."""
+    """A limit that some questions keep and others exceed; if all are alike, a limit that all exceed."""
     middle = sorted(used)[len(used) // 2]
     return middle - 1 if middle == max(used) else middle
 
 
 def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str:
-    """Runs with a limit; `used` is what each question used without one."""
+    """Run with a limit; `used` is what each question used without it."""
     if allowed < 1:
         return f"each question takes one of the {limit}: there is nothing to cut"
     lines = checked.run(f"{limit}-64", checked.questions, CheckLLM(), 64, **{limit: allowed})
@@ -269,7 +269,7 @@ def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str
 
 
 def _poison(checked: _Checked) -> str:
-    """A question that is meant to harm harms nobody but itself."""
+    """A hostile question harms only itself."""
     questions, llm = poisoned(checked.questions), CheckLLM()
     lines = checked.run("poison", questions, llm, 16)
     _check_complete(lines, questions)
@@ -284,7 +284,7 @@ def _poison(checked: _Checked) -> str:
 
 
 def _malformed(checked: _Checked) -> str:
-    """An answer of the LLM that cannot be used costs at most its question, and is reported as what it is."""
+    """An unusable reply of the LLM costs at most its question, and the record says what was wrong."""
     questions = marked(checked.questions)
     lines = checked.run("malformed", questions, CheckLLM(spoiled), 16)
     _check_complete(lines, questions)

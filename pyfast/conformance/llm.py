@@ -1,4 +1,4 @@
-"""Language models whose replies follow from the request alone: a well-behaved one, and one that is not."""
+"""Language models whose replies depend on the request alone: one behaves well, one does not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Spoil = Callable[[Request, Completion, int], Completion]
 
 
 class CheckLLM:
-    """Answers under the schema, after some turns of the event loop: calls end in another order than they began.
+    """Answers by the schema, after some turns of the event loop, so that calls end in another order than they
+    started.
 
     It refuses what real LLMs refuse: prompts that do not fit the window, and text that is not Unicode.
     """
@@ -34,7 +35,7 @@ class CheckLLM:
     slots = 16
 
     def __init__(self, spoil: Spoil | None = None, delay_s: float = 0.0, log: Path | None = None) -> None:
-        """`delay_s`: of a call, on average; `log` gets a line for each call."""
+        """`delay_s` is the average duration of a call; `log` gets a line for each call."""
         self.leaks: Counter[str] = Counter()
         """Control tokens that reached the LLM as such, in what a question or document had said"""
         self._instant = Instant()
@@ -44,7 +45,7 @@ class CheckLLM:
         """Nothing to load."""
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
     async def complete(self, request: Request) -> Completion:
         """Raises `CallError` for a request that no LLM would take."""
@@ -74,7 +75,7 @@ class CheckLLM:
 
 
 def _note(log: Path, line: str) -> None:
-    """Append a line in one write: processes that are killed must not leave halves, and two may write."""
+    """Append a line in one write, so that a killed process leaves no half line and two processes can write."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         os.write(file, line.encode())
@@ -119,7 +120,7 @@ _NUMBERS = (-1, 0, 1, 2, 99, 10**12)
 
 
 def spoiled(request: Request, completion: Completion, number: int) -> Completion:
-    """The reply cut off, of another form, or of the right form with values that nobody expects; one in five stays.
+    """Spoil the reply: cut it off, change its form, or put in unexpected values. One in five stays as it is.
 
     Raises `CallError` for some.
     """
@@ -140,8 +141,8 @@ def spoiled(request: Request, completion: Completion, number: int) -> Completion
 
 
 def _hostile(value: Any, number: int) -> Any:
-    """A value of the same JSON type, as harmful as it can be. Strings are no longer than they were: the schema
-    should still hold, so that the system gets to see them.
+    """A hostile value of the same JSON type. Strings do not get longer, so that the reply still fits the schema
+    and reaches the system.
     """
     if isinstance(value, bool):
         return not value

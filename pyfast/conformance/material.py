@@ -1,4 +1,4 @@
-"""What a system is checked with: a small corpus, ordinary questions, and questions that are meant to harm."""
+"""Material for the checks: a small corpus, ordinary questions, hostile questions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ POISON = {
 
 
 def build_corpus(folder: Path) -> Path:
-    """A corpus of passages, a table and triples, and its index; the index's folder."""
+    """Make a corpus of passages, a table and triples, and its index. Returns the index's folder."""
     corpus = folder / "corpus"
     corpus.mkdir()
     rows, triples = ["lighthouse,keeper,height in metres"], []
@@ -70,7 +70,7 @@ def build_corpus(folder: Path) -> Path:
 
 
 def questions_about(index: Index | None) -> list[Question]:
-    """Questions, each alone, and conversations, about what the index holds."""
+    """Single questions and conversations about the content of the index."""
     count = SINGLE + CONVERSATIONS * TURNS
     if index is None:
         about = [f"the lighthouse of {_LIGHTHOUSES[at % len(_LIGHTHOUSES)]}" for at in range(count)]
@@ -87,7 +87,7 @@ def questions_about(index: Index | None) -> list[Question]:
 
 
 def poisoned(questions: list[Question]) -> list[Question]:
-    """The questions, with harmful ones between the first."""
+    """The questions, with hostile ones between the first ones."""
     mixed = list(questions)
     for number, (kind, text) in enumerate(POISON.items()):
         mixed.insert(2 * number, Question(f"poison: {kind}", text))
@@ -95,7 +95,7 @@ def poisoned(questions: list[Question]) -> list[Question]:
 
 
 def marked(questions: list[Question]) -> list[Question]:
-    """The questions, with as many between the first that carry the mark."""
+    """The questions, with as many marked ones between the first ones."""
     mixed = list(questions)
     for number in range(SINGLE - 1):
         mixed.insert(2 * number, Question(f"marked: {number}", f"What is {MARK} to {MARK} {number}, and whose?"))

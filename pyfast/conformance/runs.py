@@ -1,4 +1,4 @@
-"""Runs of the system that is checked. All that is asked of the engine is asked in `answered`."""
+"""Runs of the system under check. Only `answered` calls the engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The system that is checked, with what it works on."""
+    """The system under check, with its index and settings."""
 
     system: System
     settings: Mapping[str, Any]
@@ -42,7 +42,7 @@ def answered(
 ) -> list[bytes]:
     """Answer the questions in a run folder, or resume it; each record of it as a line of JSON.
 
-    Raises as `pyfast.answer` does; a run that does not end ends with `run_seconds`.
+    Raises what `pyfast.answer` raises. `run_seconds` ends a run that hangs.
     """
     limits = {"run_seconds": PATIENCE_S, **(budget or Budget()).model_dump(exclude_none=True)}
     answer(
@@ -64,7 +64,7 @@ def recorded(run: Path) -> list[bytes]:
 
 
 def name_of(system: System) -> str:
-    """By which name another process loads the system. Raises `InputError` where there is none."""
+    """The name by which another process loads the system. Raises `InputError` if there is none."""
     if system.name in names() and load_system(system.name) is system:
         return system.name
     for name in _bound_to(system):

@@ -1,6 +1,6 @@
-"""Conversations over evidence: what is remembered, the token graph, its encoder, the prompt around it.
+"""Conversations over evidence: evidence memory, token graph, its encoder, the prompt around it.
 
-The parts of graph_convqa (Jain and Lapata 2024), for its system and its training alike.
+The system graph_convqa (Jain and Lapata 2024) and its training both use these parts.
 """
 
 from pyfast.conversation.entities import Entities, Linear, known_entities, linearise, names_in

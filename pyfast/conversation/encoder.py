@@ -22,7 +22,7 @@ _TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of an encoder; the paper's table 4."""
+    """The shape of an encoder; the paper's table 4."""
 
     hidden: int
     """The LLM's: nodes come as its token embeddings, and go in their place"""
@@ -92,7 +92,7 @@ class _Layer(torch.nn.Module):
 
 
 def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
-    """Write the weights (safetensors) and the shape (JSON); `model` is the digest of its LLM."""
+    """Write the weights (safetensors) and the shape (JSON). `model` is the digest of the LLM."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in encoder.state_dict().items()}, folder / WEIGHTS)
     (folder / SHAPE).write_text(
@@ -101,7 +101,7 @@ def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
 
 
 def load_encoder(folder: Path) -> GraphEncoder:
-    """What `save_encoder` wrote, ready for use. Raises `InputError` where it is not that."""
+    """Load what `save_encoder` wrote. Raises `InputError` if the files are something else."""
     for name in (SHAPE, WEIGHTS):
         if not (folder / name).is_file():
             raise InputError(f"{folder}: no trained graph encoder (it has no {name})")

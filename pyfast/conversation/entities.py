@@ -19,10 +19,10 @@ Span = tuple[int, int, int]
 
 
 class Entities:
-    """Names, and where they stand in a text."""
+    """Finds known names in a text."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Names that are too short, and words such as "The" or "her", are left out."""
+        """Leave out names that are too short, and words such as "The" or "her"."""
         from ahocorasick_rs import AhoCorasick
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -31,7 +31,7 @@ class Entities:
         self._automaton = AhoCorasick(self.names)
 
     def spans(self, text: str) -> list[Span]:
-        """Whole words only; of those that overlap the first, of those that begin together the longest."""
+        """The spans of names, whole words only. Of overlapping names the first counts; at one start, the longest."""
         spans: list[Span] = []
         end_before = 0
         matches = self._automaton.find_matches_as_indexes(text, overlapping=True)
@@ -45,7 +45,7 @@ class Entities:
 
 
 def _is_edge(text: str, place: int) -> bool:
-    """Whether no word goes on from one side of the place to the other."""
+    """Whether the place is a word boundary."""
     return not (0 < place < len(text) and text[place - 1].isalnum() and text[place].isalnum())
 
 
@@ -70,7 +70,7 @@ class Linear:
 
 
 def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """The known names in each list of texts, and the cells of those that are table rows, parted by tabs."""
+    """The known names in each list of texts. For table rows, also the cells, which tabs separate."""
     known = known_entities(index)
     matches = []
     for texts in items:
@@ -84,7 +84,7 @@ def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ..
 
 
 def linearise(index: Index, items: Sequence[ScoredSegments]) -> list[Linear]:
-    """The text of each list of segments, and the entities in it: known names, and the cells of table rows."""
+    """The text of each list of segments and its entities: known names and the cells of table rows."""
     known, corpus = known_entities(index), index.corpus
     pieces = []
     for item in items:

@@ -24,7 +24,7 @@ _MOST_KEPT = 100_000  # vectors of items, 1.5 kB each: the turns of a conversati
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryQuery:
-    """What one turn found, and what the turns before it used."""
+    """The evidence that one turn retrieved, and the evidence of the earlier turns."""
 
     query: str
     evidence: ScoredSegments
@@ -36,10 +36,12 @@ class MemoryQuery:
 def apply_memory(
     index: Index, items: Sequence[MemoryQuery], memory: Memory, model: str = DEFAULT, share: float = SHARE
 ) -> list[ScoredSegments]:
-    """E_t, of which what of M_t, the evidence of all earlier turns, is nearest to Q_t replaces the lowest `share`.
+    """Replace the lowest `share` of a turn's evidence E_t by items of the memory M_t that are nearest to the
+    query Q_t.
 
-    Nearness is the cosine of sentence embeddings by `model`; `random` takes any of M_t. Where M_t has fewer items
-    that E_t has not, fewer are replaced. Raises `ModelNotFoundError` where there is no such model.
+    M_t is the evidence of all earlier turns. Nearness is the cosine of sentence embeddings by `model`; `random`
+    draws from M_t instead. If M_t has too few items that are not in E_t, fewer are replaced. Raises
+    `ModelNotFoundError` if there is no such model.
     """
     places = [replaceable(len(item.evidence), share) if memory != "off" else 0 for item in items]
     earlier = [_earlier(item, most) for item, most in zip(items, places, strict=True)]
@@ -51,12 +53,12 @@ def apply_memory(
 
 
 def replaceable(items: int, share: float) -> int:
-    """How many of so many items memory may replace: their share, rounded down."""
+    """How many of `items` memory may replace: the share, rounded down."""
     return math.floor(items * share + 1e-9)  # a third of 9 is 3
 
 
 def _earlier(item: MemoryQuery, places: int) -> Int64:
-    """M_t: each item once, in the order of the turns, without what E_t keeps in any case."""
+    """M_t: each item once, in the order of the turns, without the items that E_t keeps."""
     if not places:
         return np.empty(0, np.int64)
     kept = item.evidence.segments[: len(item.evidence) - places]
@@ -90,7 +92,7 @@ def embedder(model: str) -> Embedder:
 
 @lru_cache(maxsize=4)
 def _vectors(index: Index, model: str) -> dict[int, Float32]:
-    """The vectors of those items that were asked for before."""
+    """The vectors of items that were embedded before."""
     return {}
 
 

@@ -22,7 +22,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenGraph:
-    """Nodes are tokens, in the order in which the LLM will read them. Edges are directed."""
+    """A graph whose nodes are tokens, in the order in which the LLM reads them. Edges are directed."""
 
     tokens: Int32
     """[nodes] the LLM's ids"""
@@ -35,12 +35,11 @@ class TokenGraph:
 
 
 def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
-    """The graph of section 4.3 with at most `max_nodes` nodes: chains are dropped from the last, the lowest in
-    rank.
+    """The graph of section 4.3 with at most `max_nodes` nodes.
 
-    Within a chain each token leads to the next. The last token of a mention leads to the first token of every
-    other mention of that entity: what is read there goes on from what was said here. Where already the first
-    chain is too long, its tail is dropped.
+    Within a chain, each token has an edge to the next. The last token of a mention has an edge to the first token
+    of every other mention of the same entity. If there are too many nodes, the lowest-ranked chains are dropped;
+    if the first chain alone is too long, its tail is dropped.
     """
     lengths = np.cumsum([len(chain.tokens) for chain in chains])
     items = int(np.searchsorted(lengths, max_nodes, side="right"))
@@ -69,7 +68,7 @@ def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
 
 
 def _csr(sources: Sequence[Int64], destinations: Sequence[Int64], nodes: int) -> tuple[Int64, Int32]:
-    """By destination, each edge once."""
+    """The edges as CSR by destination, each edge once."""
     nothing = np.empty(0, np.int64)
     edges = np.unique(np.concatenate([nothing, *destinations]) * nodes + np.concatenate([nothing, *sources]))
     indptr = np.searchsorted(edges, np.arange(nodes + 1) * nodes)

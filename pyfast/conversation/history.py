@@ -1,4 +1,4 @@
-"""What the LLM reads beside the evidence: the conversation so far, and what is asked of it."""
+"""The prompt around the evidence: the conversation so far, and the task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOKENS_FOR_INSTRUCTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """A prompt as text, and what of a turn it holds."""
+    """A prompt as text, and how much of a turn it contains."""
 
     messages: tuple[Message, ...]
     items: int
@@ -33,35 +33,35 @@ class TextPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The user's message around the facts."""
+    """The user's message before and after the facts."""
 
     before: str
     after: str
 
 
 def query_of(history: History, question: str) -> str:
-    """Q_t = q1 a1 ... qt: what evidence is searched with (section 3)."""
+    """Q_t = q1 a1 ... qt: the query for evidence (section 3)."""
     return " ".join([*(text for turn in history for text in turn if text), question])
 
 
 def parts(history: History, question: str) -> Parts:
-    """P_prefix and P_suffix (section 4.5), in our own words; what users and models said is taken as plain text."""
+    """P_prefix and P_suffix (section 4.5) in our own words. Text of users and models is taken as plain text."""
     turns = "".join(f"Question: {plain(asked)}\nAnswer: {plain(answer)}\n" for asked, answer in history)
     return Parts(_FACTS, f"{_TALK}{turns}Question: {plain(question)}\nAnswer:")
 
 
 def messages(history: History, question: str, facts: Sequence[str]) -> tuple[Message, ...]:
-    """The whole prompt as text: for models without a graph."""
+    """The whole prompt as text, for models without a graph."""
     around = parts(history, question)
     lines = "".join(f"{plain(fact)}\n" for fact in facts)
     return dialogue(f"{around.before}{lines}{around.after}", SYSTEM)
 
 
 def text_prompt(history: History, question: str, facts: Sequence[str], max_tokens: int) -> TextPrompt:
-    """The same within `max_tokens`, estimated from characters, in training as when it answers.
+    """The prompt within `max_tokens`, estimated from characters. Training and answering use the same estimate.
 
-    The conversation may take half of them, its oldest turns are left out first; facts are left out from the last,
-    the lowest in rank.
+    The conversation gets at most half of the tokens; its oldest turns are left out first. Then the lowest-ranked
+    facts are left out.
     """
     most = int((max_tokens - _TOKENS_FOR_INSTRUCTIONS) * CHARACTERS_PER_TOKEN)
     kept = most_recent(history, question, most // 2, len)
@@ -70,7 +70,7 @@ def text_prompt(history: History, question: str, facts: Sequence[str], max_token
 
 
 def most_recent(history: History, question: str, max_tokens: int, size: Callable[[str], int]) -> History:
-    """As many of the last turns as `max_tokens` holds, by the `size` of the text around the facts."""
+    """As many of the last turns as fit into `max_tokens`, by the `size` of the text around the facts."""
 
     def fits(turns: Sequence[tuple[str, str]]) -> bool:
         around = parts(tuple(turns), question)

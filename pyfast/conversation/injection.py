@@ -26,7 +26,7 @@ MODEL = "model"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """A graph encoder, and of its LLM what it takes to speak to it."""
+    """A graph encoder, with the tokenizer and token embeddings of its LLM."""
 
     tokenizer: Any
     table: torch.Tensor
@@ -36,7 +36,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """What a turn's prompt is made of."""
+    """The parts of a turn's prompt."""
 
     linear: Linear
     history: History
@@ -56,7 +56,7 @@ class Framed:
 
 @lru_cache(maxsize=2)
 def open_trained(folder: str, device: str = "cpu") -> Trained:
-    """What `pyfast train graph-convqa` left in a folder. Raises `InputError` or `ModelNotFoundError`."""
+    """Open the result of `pyfast train graph-convqa`. Raises `InputError` or `ModelNotFoundError`."""
     from transformers import AutoTokenizer
 
     model = Path(folder) / MODEL
@@ -73,7 +73,7 @@ def open_trained(folder: str, device: str = "cpu") -> Trained:
 
 
 def check_llm(folder: str, device: str, weights: str) -> None:
-    """Raises `InputError` where an LLM with these `weights`, if they are known, is not the encoder's own."""
+    """Raise `InputError` if the encoder was trained with another LLM. `weights` None: unknown, not checked."""
     own = open_trained(folder, device).encoder.shape.model
     if own and weights not in ("", own):
         raise InputError(
@@ -83,10 +83,10 @@ def check_llm(folder: str, device: str, weights: str) -> None:
 
 
 def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Framed:
-    """The prompt of at most `max_tokens` tokens, at most `max_nodes` of them nodes.
+    """The prompt with at most `max_tokens` tokens, of which at most `max_nodes` are nodes.
 
-    The conversation may take half of the max_tokens, its oldest turns are left out first; items of evidence are
-    left out from the last, the lowest in rank.
+    The conversation gets at most half of the tokens; its oldest turns are left out first. Then the lowest-ranked
+    items of evidence are left out.
     """
 
     def size(text: str) -> int:
@@ -100,7 +100,7 @@ def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Frame
 
 
 def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torch.Tensor:
-    """[tokens, hidden] the whole prompt; differentiable by the encoder's weights."""
+    """The embeddings of the whole prompt, [tokens, hidden]. Gradients reach the encoder's weights."""
     prefix, nodes, suffix = (
         torch.nn.functional.embedding(torch.as_tensor(tokens, dtype=torch.int64, device=table.device), table)
         for tokens in (framed.prefix, framed.graph.tokens, framed.suffix)
@@ -115,7 +115,7 @@ def build_graph(turns: Sequence[Turn], folder: str, max_tokens: int, max_nodes: 
 
 
 def encode_graph(prompts: Sequence[Framed], folder: str, device: str = "cpu") -> list[npt.NDArray[np.float32]]:
-    """The embeddings of each prompt [tokens, hidden]; one after the other, so that none depends on its batch."""
+    """The embeddings of each prompt, [tokens, hidden]. Computed one by one, so that none depends on its batch."""
     trained = open_trained(folder, device)
     with torch.inference_mode():
         return [embedded(prompt, trained.table, trained.encoder).cpu().numpy() for prompt in prompts]

@@ -1,4 +1,4 @@
-"""Text to the LLM's tokens: the chains of the evidence graph, and the prompt before and behind it."""
+"""Text to the LLM's tokens: the chains of the evidence graph, and the prompt before and after it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
 
 
 def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
-    """The tokens of each line, its end included, and which of them mention an entity."""
+    """The tokens of each line, with its line end, and which of them mention an entity."""
     if not linear.lines:
         return []
     lines = [f"{line}\n" for line in linear.lines]

@@ -1,4 +1,4 @@
-"""One hierarchical sequence back into the documents it was made of."""
+"""Turn a hierarchical sequence back into its documents."""
 
 from pyfast.corpus.documents import Document
 from pyfast.corpus.sequence import Corpus

@@ -1,4 +1,4 @@
-"""The documents a corpus is made of: plain values, before and after they are one hierarchical sequence."""
+"""The documents of a corpus as plain values."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from pyfast.corpus.sections import Heading
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is known of a text beside its characters. Positions are character offsets, zero-based and half-open.
+    """Headings, pages and metadata of a text. Positions are character offsets, zero-based and half-open.
 
     Example:
         >>> from pyfast.corpus import Heading, Outline, TextDocument
@@ -67,7 +67,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """One fact: head, relation, tail, and when it held, if known.
+    """One fact: head, relation, tail, and, if known, the time when it was true.
 
     Example:
         >>> from pyfast.corpus import Triple

@@ -92,7 +92,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def _size(document: Document) -> int:
-    """About how many characters a document is worth; every string counts, an empty one too."""
+    """The approximate size of a document in characters. Every string adds to it, even an empty one."""
     match document:
         case TextDocument():
             return 50 + len(document.text)
@@ -105,7 +105,9 @@ def _size(document: Document) -> int:
 def _segments(
     batch: Sequence[Document], hashes: NDArray[np.uint64], buffer: bytearray
 ) -> tuple[Columns, pa.RecordBatch]:
-    """The segments of a batch (`source` from 0, no `parent` and `subtree_end` yet) and the rows of its triples."""
+    """The segments of a batch, and the rows of its triples. `source` counts from 0; `parent` and `subtree_end` are
+    not set yet.
+    """
     texts = {k: document for k, document in enumerate(batch) if isinstance(document, TextDocument)}
     tables = {k: document for k, document in enumerate(batch) if isinstance(document, Table)}
     graphs = {k: document for k, document in enumerate(batch) if isinstance(document, KnowledgeGraph)}
@@ -146,7 +148,7 @@ def _described(batch: Sequence[Document], columns: Columns) -> pa.RecordBatch:
 
 
 def _section(document: Document) -> str:
-    """The column `section`: of a text, its outline."""
+    """The column `section`. A text's outline is stored there."""
     match document:
         case Table():
             return document.section
@@ -174,14 +176,14 @@ def _kind(document: Document) -> Kind:
 
 
 def _repeated(hashes: NDArray[np.uint64]) -> int | None:
-    """The position of a value that occurs before, if there is one; never 0."""
+    """The position of the first value that repeats an earlier one; 0 if there is none."""
     order = np.argsort(hashes, kind="stable")
     same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
     return int(order[same + 1].min()) if same.size else None
 
 
 def _surrogate(batch: Sequence[Document]) -> InputError:
-    """The error for the first document of a batch that has no UTF-8 form."""
+    """The error for the first document of a batch that cannot be written as UTF-8."""
     for document in batch:
         try:
             columns, _ = _segments([document], hash_uris([document.uri]), bytearray())

@@ -1,6 +1,6 @@
 """Tables and knowledge graphs into segments: table > table_row > table_cell; document > subgraph > triplet.
 
-Both are trees of three levels whose leaves hold strings, so both are laid out by the same arithmetic.
+Both are trees of three levels with strings in the leaves, so the same arithmetic lays out both.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ MAX_SUBGRAPH = 64
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """Where the nodes of trees of three levels lie in depth-first order (int64 each)."""
+    """The positions of the nodes of three-level trees, in depth-first order (int64 each)."""
 
     size: int
     top: Integers  # positions of the roots, of the nodes below them, and of the leaves
@@ -37,7 +37,9 @@ class _Tree:
 
 
 def _tree(middles: Integers, leaves: Integers) -> _Tree:
-    """The trees whose roots have so many children (`middles`), which have so many leaves each (`leaves`)."""
+    """Lay out trees: `middles` is the number of children of each root, `leaves` the number of leaves of each
+    child.
+    """
     first_middle = np.concatenate([[0], np.cumsum(middles)])
     first_leaf = np.concatenate([[0], np.cumsum(leaves)])
     top_of_middle = np.repeat(np.arange(middles.size), middles)
@@ -113,7 +115,7 @@ def encode_graphs(
 
 
 def _subgraphs(triples: Sequence[Triple]) -> list[list[int]]:
-    """The places of the triples of each head, heads in order of appearance, cut after `MAX_SUBGRAPH`."""
+    """The triples of each head, in groups of at most `MAX_SUBGRAPH`. Heads are in order of appearance."""
     heads: dict[str, list[int]] = {}
     for k, triple in enumerate(triples):
         heads.setdefault(triple.head, []).append(k)
@@ -121,7 +123,7 @@ def _subgraphs(triples: Sequence[Triple]) -> list[list[int]]:
 
 
 def _store_all(strings: Sequence[str], buffer: bytearray) -> Integers:
-    """Put strings side by side into the buffer. Returns [n + 1] positions: where each starts, and the end."""
+    """Append strings to the buffer. Returns [n + 1] positions: the start of each, and the end."""
     return append_text("".join(strings), buffer)(np.concatenate([[0], np.cumsum(lengths(strings))]))
 
 
@@ -130,7 +132,7 @@ def _visible(strings: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _passages(tree: _Tree, visible: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """The `passage` column: nodes of the middle level with a visible leaf."""
+    """The `passage` column: nodes of the middle level that have a visible leaf."""
     seen = np.concatenate([[0], np.cumsum(visible)])[tree.first_leaf]
     passage = np.zeros(tree.size, dtype=np.uint8)
     passage[tree.middle] = seen[1:] > seen[:-1]

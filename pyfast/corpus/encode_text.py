@@ -57,9 +57,7 @@ def encode_texts(
 def _sections(
     documents: Sequence[TextDocument], first: Integers, length: Integers
 ) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
-    """Starts and ends of the sections, and of what is no passage (their headings, what is aside), in the joined
-    text.
-    """
+    """Starts and ends of the sections, and of text that is no passage (headings, asides), in the joined text."""
     rows: list[tuple[int, int, int]] = []
     aside: list[tuple[int, int]] = []
     for document, origin, size in zip(documents, first.tolist(), length.tolist(), strict=True):
@@ -73,7 +71,7 @@ def _sections(
 
 
 def headings_of(document: TextDocument) -> Sequence[Heading]:
-    """The headings of a text: those of its outline, or of Markdown."""
+    """The headings of a text, from its outline or from Markdown."""
     if document.outline.headings is not None:
         return document.outline.headings
     return headings(document.text) if document.markdown else ()

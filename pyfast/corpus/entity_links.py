@@ -1,4 +1,4 @@
-"""What names the same entity: facts that share a head or tail, table cells and the documents they link to."""
+"""Segments that name the same entity: facts that share a head or tail, table cells and the documents they link to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EACH = 16  # facts of one entity, or paragraphs of one document, at most: hubs 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntityLinks:
-    """The hops of a corpus, as arrays; made by `relations`."""
+    """Links between segments of a corpus that name the same entity, as arrays."""
 
     corpus: Corpus
     triplets: Int64
@@ -42,10 +42,11 @@ class EntityLinks:
     """the same by document: ([links] documents, ascending; rows)"""
 
     def of(self, i: int) -> Iterator[int]:
-        """The segments that name an entity of segment `i`; not all of a hub's, and some perhaps twice.
+        """The segments that name an entity of segment `i`. A segment may occur twice; for a hub some are left out.
 
-        Of a triplet or subgraph the triplets that share a tail or head with it, tails first: the path goes on
-        there. Of a table row or cell the paragraphs that the row links to; of a text the rows that link to it.
+        A triplet or subgraph leads to the triplets that share its tail or head, tails first, because paths
+        continue there. A table row or cell leads to the paragraphs that the row links to, a text to the rows
+        that link to it.
         """
         level = int(self.corpus.level[i])
         if level in _FACTS:
@@ -70,7 +71,7 @@ class EntityLinks:
 
 
 def _matching(pairs: tuple[Int64, Int64], key: int) -> list[int]:
-    """The values of one key in pairs that are sorted by key, each once."""
+    """The distinct values of one key, in pairs that are sorted by key."""
     keys, values = pairs
     first, stop = np.searchsorted(keys, (key, key + 1)).tolist()
     return list(dict.fromkeys(values[first:stop].tolist()))
@@ -103,7 +104,7 @@ def entity_links(corpus: Corpus) -> EntityLinks:
 
 
 def _links(corpus: Corpus) -> tuple[Int64, Int64]:
-    """(the table row, the document it leads to) of each link that has both in this corpus."""
+    """(table row, document) of each link whose row and document are in this corpus."""
     source, row, target = corpus.links_between()
     rows = np.flatnonzero(corpus.level == Level.TABLE_ROW)
     first, stop = (np.searchsorted(corpus.source[rows], source, side) for side in ("left", "right"))
@@ -112,7 +113,7 @@ def _links(corpus: Corpus) -> tuple[Int64, Int64]:
 
 
 def _entities(corpus: Corpus) -> tuple[Int32, int]:
-    """([triplets, 2] entities of heads and tails, their number), by Arrow's dictionary of the strings."""
+    """Return ([triplets, 2] entities of heads and tails, the number of entities), by Arrow's dictionary encoding."""
     columns = corpus.columns
     k = columns.triplets
     if not k.size:

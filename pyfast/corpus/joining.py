@@ -1,4 +1,4 @@
-"""Several corpora as one, without the documents that were deleted."""
+"""Join several corpora into one, without deleted documents."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,7 +16,7 @@ _LANES = 1 << 64
 
 
 def digest_sum(documents: pa.RecordBatch, chosen: Mask | None = None) -> int:
-    """The sum of documents' digests: as two numbers of 64 bits, each of which wraps around."""
+    """The sum of the documents' digests, as two 64-bit numbers that wrap around."""
     digests = np.frombuffer(documents.column("digest").buffers()[1] or b"", "<u8").reshape(-1, 2)[: len(documents)]
     low, high = (digests if chosen is None else digests[chosen]).sum(axis=0, dtype=np.uint64).tolist()
     return int(high) * _LANES + int(low)
@@ -29,7 +29,7 @@ def add_sums(a: int, b: int, sign: int = 1) -> int:
 
 
 def join(corpora: Sequence[Parts], live: Sequence[Mask]) -> Parts:
-    """Of each corpus the documents that are live, in their order; segments, bytes and triples are moved up."""
+    """Join the live documents of several corpora, in order. Positions of segments, bytes and triples are shifted."""
     segments = [schema.empty(schema.SEGMENTS)]
     documents = [schema.empty(schema.DOCUMENTS)]
     triples = [schema.empty(schema.TRIPLES)]
@@ -79,7 +79,7 @@ def join(corpora: Sequence[Parts], live: Sequence[Mask]) -> Parts:
 
 
 def _runs(buffer: memoryview, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[memoryview]:
-    """The stretches of these documents, those that follow each other as one."""
+    """Ranges of the documents; consecutive documents form one range."""
     if not starts.size:
         return []
     cuts = [0, *(np.flatnonzero(ends[:-1] != starts[1:]) + 1).tolist(), len(starts)]

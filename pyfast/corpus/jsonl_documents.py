@@ -1,4 +1,4 @@
-"""JSON and JSON Lines into documents. The rules are in docs/formats.md; keys not named here are ignored."""
+"""Read documents from JSON and JSON Lines. The rules are in docs/formats.md; other keys are ignored."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,11 +15,11 @@ JsonObject = Mapping[str, Any]
 
 
 class _Fault(Exception):
-    """What is wrong with a record."""
+    """A fault in a record."""
 
 
 def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
-    """The documents of a JSON Lines file; `uri` and `title` are those of a table of its flat records.
+    """The documents of a JSON Lines file. Flat records form one table with this `uri` and `title`.
 
     A text, table or graph without an ``id`` gets the uri of the file and its line number, ``uri#line``.
     Raises InputError for a line that cannot be read.
@@ -53,7 +53,9 @@ def _is_records(value: object) -> bool:
 def documents_of_records(
     uri: str, path: Path, title: str, placed: Iterable[tuple[str, JsonObject]]
 ) -> Iterator[Document]:
-    """The documents of records, each with its place, such as "FILE, line 3": a number at the end."""
+    """The documents of records. Each record comes with its place, which ends with a number, such as "FILE, line
+    3".
+    """
     flat: list[JsonObject] = []
     for place, record in placed:
         if _kind_of(record) is None:
@@ -80,7 +82,7 @@ def documents_of_records(
 
 
 def _is_question(record: JsonObject) -> bool:
-    """Whether a record is a question, a conversation or gold, which would put answers into an index."""
+    """Whether a record is a question, a conversation or gold. These would put answers into an index."""
     answers = record.get("answers", record.get("answer"))
     asks = isinstance(record.get("question"), str)
     named = isinstance(record.get("id"), str)
@@ -92,9 +94,9 @@ def _is_question(record: JsonObject) -> bool:
 
 
 def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:
-    """The text, table or graph of a record; `uri` is that of one without an ``id``, by default `place`.
+    """The text, table or graph of a record. `uri` is used if the record has no ``id``; it is `place` by default.
 
-    Raises InputError, which names the place, if it is none.
+    Raises InputError, which names the place, for any other record.
     """
     kind = _kind_of(record)
     try:

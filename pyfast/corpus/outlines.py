@@ -1,4 +1,4 @@
-"""Outlines of texts: as they are stored, and what they say of a place in the text."""
+"""Outlines of texts: how they are stored, and the metadata at a place in the text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyfast.corpus.sections import Heading
 
 
 def outline_json(outline: Outline) -> str:
-    """An outline as it is stored; empty for none."""
+    """An outline as stored; empty if there is none."""
     if outline == NO_OUTLINE:
         return ""
     fields = {"headings": outline.headings, "pages": outline.pages, "aside": outline.aside, "about": outline.about}
@@ -19,7 +19,7 @@ def outline_json(outline: Outline) -> str:
 
 
 def parse_outline(stored: str) -> Outline:
-    """The outline that was stored."""
+    """Read a stored outline."""
     if not stored:
         return NO_OUTLINE
     fields = json.loads(stored)
@@ -33,7 +33,7 @@ def parse_outline(stored: str) -> Outline:
 
 
 def metadata_at(outline: Outline, place: int) -> dict[str, Any]:
-    """What an outline says of a character: the document's own words, `page` and `headings`."""
+    """The metadata at a character: the document's own metadata, `page` and `headings`."""
     metadata: dict[str, Any] = json.loads(outline.about) if outline.about else {}
     if outline.pages:
         metadata["page"] = bisect_right(outline.pages, place)

@@ -1,4 +1,4 @@
-"""Files of published question sets, known by how they begin: they hold answers, and are no corpus."""
+"""Recognise files of published question sets by their beginning. They contain answers and are not a corpus."""
 
 from __future__ import annotations
 

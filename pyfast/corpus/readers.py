@@ -1,6 +1,6 @@
-"""Files into documents, by the readers of their names; docs/formats.md says what becomes of each format.
+"""Turn files into documents. A file's name selects the reader; docs/formats.md describes each format.
 
-A reader is a plug-in. A file that none is for, or that cannot be read, is left out and named with the reason.
+A reader is a plug-in. A file without a reader, or one that cannot be read, is left out and named with the reason.
 """
 
 import os
@@ -31,7 +31,7 @@ from pyfast.extras import explained
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How the files of some names become documents.
+    """Turns files with certain names into documents.
 
     Example:
         >>> from pyfast.corpus import Reader, TextDocument
@@ -46,7 +46,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A file that is not, or not wholly, in an index.
+    """A file that an index does not contain, or only in part.
 
     Example:
         >>> from pyfast.corpus import Unread
@@ -74,15 +74,15 @@ def read(
 ) -> Iterator[Document]:
     """The documents in files and folders; folders are walked to the bottom, files in order of their paths.
 
-    Uris are paths relative to the folder given, with ``/``, or the name of a file given by itself; where
-    these would clash, the name of the folder is put before them. What begins with a dot is left out of folders.
+    Uris are paths relative to the given folder, with ``/``. The uri of a file given by itself is its name. If uris
+    would clash, the folder's name comes before them. Files and folders whose names begin with a dot are left out.
 
     Args:
         sources: Files and folders.
-        unread: The files that cannot be read are added to it. None: the first of them raises `InputError`.
-        readers: Come before the installed ones (entry points of the group `pyfast.readers`); each is a `Reader` or
-            `MODULE:NAME`.
-        columns: A table of more is cut into several.
+        unread: A list that gets the files that cannot be read. None: the first such file raises `InputError`.
+        readers: Readers to try before the installed ones (entry points of the group `pyfast.readers`); each is a
+            `Reader` or `MODULE:NAME`.
+        columns: A table with more columns is cut into several.
 
     Yields:
         The documents, in the order of sources and paths.
@@ -108,7 +108,7 @@ def read(
 def _documents(
     uri: str, path: Path, readers: "_Readers", unread: list[Unread] | None, columns: int
 ) -> Iterator[Document]:
-    """The documents of one file, as far as it can be read."""
+    """The documents of one file, up to the first fault."""
     reader = readers.of(inner(path))
     given = 0
     place = str(path)
@@ -135,13 +135,13 @@ def _documents(
 
 
 def _refuse_gold(table: Table, path: Path) -> None:
-    """Raise `GoldError` for a file of questions with their answers: what `pyfast evaluate` reads."""
+    """Raise `GoldError` for a file of questions with their answers, as `pyfast evaluate` reads it."""
     if {"question", "answers"} <= {name.strip() for name in table.header}:
         raise GoldError(f"{path}: questions with their answers, and no corpus: leave the file out")
 
 
 def _reason(error: Exception) -> str:
-    """An error on one line: pyfast's own as it is, others with their class."""
+    """An error on one line. Errors of other libraries are shown with their class."""
     if isinstance(error, OSError) and error.strerror and not isinstance(error, PyfastError):
         return error.strerror
     text = " ".join(str(error).split())[:300]
@@ -158,7 +158,7 @@ def _load(name: str) -> Reader:
 
 
 class _Readers:
-    """Readers, the first of those whose patterns are alike."""
+    """Readers by pattern; for equal patterns the first reader counts."""
 
     def __init__(self, given: Sequence[Reader]) -> None:
         every = [*given, *(_load(name) for name in plugins.names("readers"))]
@@ -168,7 +168,7 @@ class _Readers:
         self.patterns = sorted({pattern for pattern, _ in pairs})
 
     def of(self, path: Path) -> Reader | None:
-        """The reader of a file; None if there is none."""
+        """The reader for a file; None if there is none."""
         name = path.name.lower()
         return next((reader for pattern, reader in self._pairs if fnmatchcase(name, pattern)), None)
 
@@ -189,7 +189,7 @@ def _named(sources: Iterable[Path]) -> list[tuple[str, Path]]:
 
 
 def _files(source: Path) -> dict[str, Path]:
-    """The files of one source by their uris, without a folder's name before them."""
+    """The files of one source by their uris, without the folder's name."""
     if source.is_file():
         return {source.name: source}
     if not source.is_dir():

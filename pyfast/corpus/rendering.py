@@ -1,4 +1,4 @@
-"""How retrieval and the LLM read a passage: one line of text that stands on its own."""
+"""How retrieval and the LLM see a passage: one self-contained line of text."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -40,12 +40,12 @@ def subgraph_line(facts: Sequence[Fact]) -> str:
 
 
 def linear_sentence(title: str, text: str) -> str:
-    """``title, text``: what graph_convqa makes of a sentence; for it each is an evidence item of its own."""
+    """``title, text``: the form of a sentence in graph_convqa, where each sentence is an evidence item."""
     return fold(", ".join([part for part in (title.strip(), text.strip()) if part]))
 
 
 def linear_row(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:
-    """``title, header cell, header cell, ...``, without what is empty; of an infobox ``title, key, value``."""
+    """``title, header cell, header cell, ...`` without empty parts; for an infobox ``title, key, value``."""
     names = () if section.strip().lower() == "infobox" else header
     pairs = zip_longest(names, map(str.strip, cells), fillvalue="")
     return fold(", ".join([title.strip(), *[f"{name} {cell}".strip() for name, cell in pairs if cell]]))
@@ -58,7 +58,7 @@ def linear_fact(fact: Fact) -> str:
 
 
 def fold(text: str) -> str:
-    """The text on one line, trimmed, each line end and the whitespace around it one space."""
+    """The text on one line, trimmed. Each line end, with the whitespace around it, becomes one space."""
     if "\n" in text or "\r" in text:
         text = " ".join([line for line in map(str.strip, text.splitlines()) if line])
     return text.strip()

@@ -1,4 +1,4 @@
-"""The columns a corpus is stored as. None holds nulls, so that each is plain memory when it is mapped."""
+"""The columns of a stored corpus. None contains nulls, so each is plain memory when it is mapped."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -12,7 +12,7 @@ Columns = dict[str, NDArray[Any]]
 
 
 class Kind(IntEnum):
-    """What a document is."""
+    """The kind of a document."""
 
     TEXT = 0
     MARKDOWN = 1
@@ -75,7 +75,7 @@ TRIPLES = _schema(
 
 
 def empty(columns: pa.Schema) -> pa.RecordBatch:
-    """A batch of no rows."""
+    """A batch without rows."""
     return pa.RecordBatch.from_pylist([], schema=columns)
 
 
@@ -87,6 +87,6 @@ def record(columns: pa.Schema, values: Mapping[str, object]) -> pa.RecordBatch:
 
 
 def join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches of one schema as one batch."""
+    """Join batches of one schema into one."""
     joined = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return joined[0] if joined else batches[0]

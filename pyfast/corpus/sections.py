@@ -1,4 +1,4 @@
-"""Where the headings and the tables of a Markdown text are."""
+"""Find the headings and tables of a Markdown text."""
 
 import re
 from functools import cache
@@ -47,7 +47,7 @@ def headings(text: str) -> list[Heading]:
 
 
 def layout(text: str, start: int = 0) -> tuple[list[Heading], list[MarkdownTable]]:
-    """The headings and the tables of a Markdown text from `start` on, but those inside lists and quotes."""
+    """The headings and tables of a Markdown text from `start` on, except those inside lists and quotes."""
     text = text[start:]
     if not _MAYBE_HEADING.search(text) and not _MAYBE_TABLE.search(text):
         return [], []

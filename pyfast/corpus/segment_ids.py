@@ -1,4 +1,4 @@
-"""Segment ids: 64 bits that follow from uri, level and place in the document, and from nothing else."""
+"""Segment ids: 64 bits that depend only on the uri, the level and the place in the document."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -23,7 +23,9 @@ def segment_ids(
     first: NDArray[np.int64],
     second: NDArray[np.int64],
 ) -> NDArray[np.uint64]:
-    """The ids of segments, from their document's hash, level and two numbers to tell them apart (all [n])."""
+    """The ids of segments, from the document's hash, the level and two numbers that distinguish segments (all
+    [n]).
+    """
     mixed = _mix(document + (level.astype(np.uint64) + np.uint64(1)) * _STEP)
     mixed = _mix(mixed + first.view(np.uint64) * _STEP)
     return _mix(mixed + second.view(np.uint64) * _STEP)

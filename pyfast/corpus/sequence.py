@@ -49,7 +49,7 @@ class Corpus:
 
     Columns, one entry per segment (read-only NumPy arrays, memory-mapped in an opened corpus):
 
-    - `ids` uint64: follow from uri, level and offsets (for triples: from the place in the document) alone;
+    - `ids` uint64: depend only on uri, level and offsets (for triples, on the place in the document);
     - `level` uint8: a `Level`;
     - `parent` int64: position of the parent, -1 for roots;
     - `subtree_end` int64: one past the last segment in it;
@@ -64,7 +64,9 @@ class Corpus:
     def __init__(
         self, segments: pa.RecordBatch, documents: pa.RecordBatch, triples: pa.RecordBatch, buffer: memoryview
     ) -> None:
-        """From batches of the schemas in `schema.py` and the text buffer: what `encode` and `open` call."""
+        """Make a corpus from batches of the schemas in `schema.py` and the text buffer. `encode` and `open` call
+        this.
+        """
         self._parts = (segments, documents, triples, buffer)
         self.ids: NDArray[np.uint64] = _array(segments, "ids")
         self.level: NDArray[np.uint8] = _array(segments, "level")
@@ -121,7 +123,7 @@ class Corpus:
         return self._uris[source]
 
     def find(self, uri: str) -> int | None:
-        """Which document has this uri; None: none. It looks through all of them."""
+        """The number of the document with this uri, or None. It searches all documents."""
         uris = self._parts[1].column("uri")
         source = pc.index(uris, pa.scalar(uri, uris.type)).as_py()
         return None if source < 0 else source
@@ -189,13 +191,13 @@ class Corpus:
         return paragraph_line(self._titles[source], self.content(i))
 
     def evidence_items(self, i: int) -> list[int]:
-        """The segments that a passage is made of as evidence: its sentences or triples; a table row is one."""
+        """The evidence items of a passage: its sentences or triples. A table row is one item."""
         if self._level[i] in (_PARAGRAPH, _SUBGRAPH):
             return list(range(i + 1, self._subtree_end[i])) or [i]
         return [i]
 
     def linearise(self, i: int) -> str:
-        """An evidence item on one line, commas between its parts (graph_convqa, section 4.1)."""
+        """An evidence item on one line, with commas between its parts (graph_convqa, section 4.1)."""
         level = self._level[i]
         source = self._source[i]
         if level == _ROW:
@@ -205,7 +207,7 @@ class Corpus:
         return linear_sentence(self._titles[source], self.content(i))
 
     def cells(self, i: int) -> list[str]:
-        """The cells of a table row that hold anything visible."""
+        """The cells of a table row that contain visible characters."""
         return [cell for cell in self._row(i) if cell.strip()]
 
     def links(self, i: int) -> list[str]:
@@ -218,7 +220,9 @@ class Corpus:
         return [self._link_uris[first + k] for k in at.tolist()]
 
     def links_between(self) -> tuple[NDArray[np.int64], ...]:
-        """[links] each of all links' documents, data rows, and the documents they lead to (-1: none of these)."""
+        """Three arrays [links]: the document of each link, its data row, and its target document (-1: not in the
+        corpus).
+        """
         documents = self._parts[1]
         uris = documents.column("links").values.field("uri")
         target = pc.fill_null(pc.index_in(uris, value_set=documents.column("uri")), -1)
@@ -258,9 +262,10 @@ class Corpus:
         }
 
     def metadata(self, i: int) -> dict[str, Any]:
-        """What a segment's document says of itself; in a text also `page` (from 1) and `headings` above it.
+        """The metadata of a segment's document. For text also `page` (from 1) and the `headings` above the
+        segment.
 
-        What is not known has no key.
+        Unknown values have no key.
         """
         source = self._source[i]
         if self._kind[source] not in (Kind.TEXT, Kind.MARKDOWN):
@@ -274,9 +279,9 @@ class Corpus:
         return outline
 
     def fingerprint(self) -> str:
-        """Hexadecimal digest of all documents, in whatever order: the sum of their own.
+        """Hexadecimal digest of all documents. It does not depend on their order, because it is a sum of digests.
 
-        A sum follows a corpus that changes: what joins it is added, what leaves it is taken off.
+        So an added document adds to the sum, and a deleted one is subtracted.
         """
         return f"{digest_sum(self.document_table):032x}"
 
@@ -287,7 +292,7 @@ class Corpus:
 
     @classmethod
     def join(cls, corpora: Sequence["Corpus"], live: Sequence[NDArray[np.bool_]]) -> "Corpus":
-        """Several corpora as one: of each the documents that are `live`, bool[documents], in their order."""
+        """Join several corpora into one. `live`, bool[documents], says which documents of each to keep."""
         return cls(*join([corpus._parts for corpus in corpora], live))
 
     def save(self, folder: Path) -> None:
@@ -324,7 +329,7 @@ class Corpus:
         return header
 
     def _triplet_range(self, i: int) -> tuple[int, int]:
-        """Which of all triplets belong to a document, subgraph or triplet."""
+        """The range of triplets that belong to a document, subgraph or triplet."""
         level = self._level[i]
         first = bisect_left(self._triplets, i)
         if level == _TRIPLET:
@@ -353,7 +358,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class _Strings:
-    """A column of strings that costs nothing to open and little to read from."""
+    """A column of strings. It opens without reading data."""
 
     offsets: memoryview
     data: memoryview
@@ -369,7 +374,7 @@ def _array(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
 
 
 def _offsets(column: pa.Array) -> memoryview:
-    """Where the strings or lists of a column start, and the end: int64[n + 1]."""
+    """The starts of the strings or lists of a column, and the end: int64[n + 1]."""
     buffer = column.buffers()[1]
     if not len(column) or buffer is None:  # Arrow may leave out the only offset of an empty column
         return np.zeros(1, dtype=np.int64).data

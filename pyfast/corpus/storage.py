@@ -94,7 +94,7 @@ def read_documents(folder: Path) -> pa.RecordBatch:
 
 
 def _sizes(parts: Parts) -> str:
-    """The sizes of all parts, told by every file, so that files of different corpora do not pass for one."""
+    """The sizes of all parts. Each file records them, so that files of different corpora cannot be mixed."""
     return " ".join(str(len(part)) for part in parts)
 
 
@@ -125,7 +125,7 @@ def _nulls(column: pa.Array) -> int:
 
 
 def _fault(parts: Parts) -> str:
-    """What is inconsistent about these parts; "" if nothing is."""
+    """The first inconsistency of these parts; "" if there is none."""
     segments, documents, triples, buffer = parts
     level, parent, source, byte_start, byte_end, passage = (
         segments.column(name).to_numpy()

@@ -1,4 +1,4 @@
-"""The text buffer: every string of a corpus once, as UTF-8, and the way from characters to its bytes."""
+"""The text buffer: every string of a corpus once, as UTF-8, and the map from characters to bytes."""
 
 from collections.abc import Callable, Iterable, Sized
 
@@ -9,7 +9,7 @@ Integers = NDArray[np.int64]
 
 
 def lengths(things: Iterable[Sized]) -> Integers:
-    """The length of each, as int64."""
+    """The length of each string, as int64."""
     return np.fromiter(map(len, things), dtype=np.int64)
 
 

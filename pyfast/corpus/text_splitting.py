@@ -6,7 +6,7 @@ more than `MAX_PARAGRAPH` characters is cut at its sentence ends, else at whites
 A sentence ends after one of ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets, where
 whitespace follows (not needed after the full-width marks) and then, after up to two opening quotes or
 brackets, a digit or a letter that is not lower case. A full stop after a single letter ("J. Smith",
-"e.g. Paris") or a common abbreviation ends nothing. What the rule misses only makes a sentence longer:
+"e.g. Paris") or a common abbreviation ends nothing. A missed end only makes a sentence longer:
 sentences always tile their paragraph.
 
 The rules run over many documents at once, as NumPy operations on one array of characters: a Python loop over
@@ -43,7 +43,7 @@ Bounds = tuple[Positions, Positions]
 
 
 class _Characters:
-    """The kinds of characters that the rules ask for: each a bool[65536] to be indexed by code point.
+    """The kinds of characters in the rules: each a bool[65536], indexed by code point.
 
     Code points above `_LAST` share its entry, a noncharacter that belongs to no kind.
     """
@@ -62,7 +62,7 @@ _characters = cache(_Characters)
 
 
 def codes_of(text: str) -> Codes:
-    """The characters of a text as an array of code points, uint8, uint16 or uint32 as the text needs."""
+    """The characters of a text as an array of code points: uint8, uint16 or uint32, the smallest that fits."""
     if text.isascii():
         return np.frombuffer(text.encode(), dtype=np.uint8)
     utf16 = text.encode("utf-16-le")
@@ -72,7 +72,7 @@ def codes_of(text: str) -> Codes:
 
 
 def paragraphs(text: str, codes: Codes, headings: Bounds) -> Bounds:
-    """The paragraphs of a text: what lies between blank lines and headings, trimmed, if anything is left."""
+    """The paragraphs of a text: the blocks between blank lines and headings, trimmed. Empty ones are left out."""
     blank = np.array([match.span() for match in _BLANK_LINES.finditer(text)], dtype=np.int64).reshape(-1, 2)
     gap_start = np.concatenate([blank[:, 0], headings[0]])
     gap_end = np.concatenate([blank[:, 1], headings[1]])
@@ -91,7 +91,7 @@ def paragraphs(text: str, codes: Codes, headings: Bounds) -> Bounds:
 
 
 def sentence_breaks(text: str, codes: Codes) -> Bounds:
-    """Where sentences end and where the next ones start, anywhere in a text (int64 each, in step, sorted)."""
+    """The ends of sentences and the starts of the next ones in a text (two sorted int64 arrays of one length)."""
     is_ = _characters()
     marks = [np.flatnonzero(codes == ord(mark)) for mark in _ENDS if mark in text]
     stop = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *marks]))
@@ -134,7 +134,7 @@ def sentence_breaks(text: str, codes: Codes) -> Bounds:
 
 
 def bounded(text: str, blocks: Bounds, breaks: Bounds) -> Bounds:
-    """The same paragraphs, those of more than `MAX_PARAGRAPH` characters cut into several that are not."""
+    """The same paragraphs. Those longer than `MAX_PARAGRAPH` characters are cut into several."""
     start, end = blocks
     long = end - start > MAX_PARAGRAPH
     if not long.any():

@@ -1,4 +1,4 @@
-"""Typed views of a segment (HSEQ, A.3.5): what it is in the terms of its own modality."""
+"""Typed views of a segment (HSEQ, A.3.5): as text, as part of a table, or as triples."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """The facts in a part of a knowledge graph, with the times they held, where known."""
+    """The facts in a part of a knowledge graph, with their times if known."""
 
     triples: tuple[Triple, ...]
 
@@ -69,7 +69,7 @@ def view(corpus: Corpus, i: int) -> View:
 
 
 def _chain(corpus: Corpus, i: int) -> list[int]:
-    """The segment and what it is in, up to the root."""
+    """The segment and its ancestors, up to the root."""
     chain = [i]
     while (above := int(corpus.parent[chain[-1]])) >= 0:
         chain.append(above)

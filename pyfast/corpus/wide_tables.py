@@ -1,4 +1,4 @@
-"""Wide tables, cut by columns: a row of thousands of cells is no passage that a model can read."""
+"""Cut wide tables by columns: a model cannot read a row of thousands of cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = 64
 def narrow(table: Table, columns: int) -> Iterator[Table]:
     """The table, or the tables that it is cut into: `uri#columns-65-127` and so on.
 
-    Each begins with the first column, by which its rows are known, and has the names of its columns. Links stay
+    Each part begins with the first column, which identifies the rows, and has the names of its columns. Links stay
     with their cells.
     """
     widest = max([len(table.header), *map(len, table.rows)])

@@ -44,7 +44,7 @@ class Budget(BaseModel):
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Budget:
-        """The default limits with those of `given`, by name, as text. Raises `InputError`."""
+        """The default limits, replaced by the limits in `given` (name to text). Raises `InputError`."""
         try:
             return cls.model_validate(given)
         except ValidationError as error:
@@ -69,7 +69,7 @@ class Remaining:
     steps: float = math.inf
 
     def without(self, calls: int, tokens: int, steps: int) -> Remaining:
-        """What is left after that."""
+        """What remains after this use."""
         return Remaining(self.calls - calls, self.tokens - tokens, self.steps - steps)
 
 
@@ -77,5 +77,5 @@ _FOREVER = nullcontext()
 
 
 def within(seconds: float | None) -> AbstractAsyncContextManager[Any]:
-    """`asyncio.timeout`. If there is no limit, nothing: even a timeout of None costs some microseconds."""
+    """`asyncio.timeout`, or nothing if there is no limit: even a timeout of None costs some microseconds."""
     return _FOREVER if seconds is None else asyncio.timeout(seconds)

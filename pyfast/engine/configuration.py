@@ -141,7 +141,7 @@ def configuration_digest(described: Configuration) -> str:
 
 
 def _shown(value: object) -> str:
-    """In a message, which is one line."""
+    """A value on one line, for a message."""
     return "".join(letter if letter.isprintable() else " " for letter in str(value))
 
 
@@ -163,7 +163,7 @@ def check_format(run: Path) -> None:
 
 
 def read_with_format(path: Path) -> tuple[int, Configuration]:
-    """(the version of the format, the configuration without it: a comparison of runs ignores the format)."""
+    """Return (the version of the format, the configuration without it). Comparisons ignore the format."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -201,7 +201,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_digest(root: Path = _PACKAGE) -> str:
-    """A digest of the code that answers depend on: pyfast's below its API, and the versions of libraries."""
+    """A digest of the code that answers depend on: pyfast's code below its API, and the versions of libraries."""
     digest = blake2b(digest_size=8)
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):
         name = path.relative_to(root)

@@ -191,7 +191,7 @@ class Context:
 
     @contextlib.asynccontextmanager
     async def timed(self, seconds: float | None) -> AsyncIterator[None]:
-        """Count the question's seconds for the time of the block, but not in an outage. Raises `TimeoutError`."""
+        """Count the question's seconds while the block runs, except in an outage. Raises `TimeoutError`."""
         async with within(seconds) as timeout:
             with self._runtime.models.clocks.timed(timeout) as self._clock:
                 yield
@@ -212,7 +212,7 @@ class Context:
 
     @property
     def answer_tokens(self) -> int | None:
-        """How many tokens a final answer may have; None: as its prompt has it."""
+        """How many tokens a final answer may have; None: the limit of its prompt."""
         return self._runtime.budget.answer_tokens
 
     def weights_of(self, role: Role) -> str:
@@ -467,12 +467,12 @@ class Context:
         return prompt.sized(max(min(wanted, left), 1))
 
     def _sized(self, prompt: Prompt[M]) -> Prompt[M]:
-        """The prompt with as many tokens as the budget gives an answer."""
+        """The prompt with the number of answer tokens that the budget allows."""
         wanted = self.answer_tokens if prompt.role == "answer" else None
         return prompt if wanted is None else prompt.sized(wanted)
 
     def _begin(self, step: Step) -> OnStep:
-        """Tell that a step begins; what tells that it has ended."""
+        """Report that a step begins. Returns the function that reports its end."""
         tell, began = self._on_step, perf_counter()
         assert tell is not None
         tell(step)
@@ -486,7 +486,7 @@ class Context:
 
 
 def _queries(item: object) -> str:
-    """What an item of batched work looks for, if that is text."""
+    """The query of an item of batched work, if it is text."""
     if isinstance(item, str):
         return item
     first = item[0] if isinstance(item, tuple) and item else None
@@ -495,7 +495,7 @@ def _queries(item: object) -> str:
 
 
 def _of_result(step: Step, done: asyncio.Future[Any]) -> Step:
-    """The step with what became of its work."""
+    """The step with the result of its work."""
     if done.cancelled():
         return replace(step, error="cancelled")
     error = done.exception()

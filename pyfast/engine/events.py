@@ -60,4 +60,4 @@ OnStep = Callable[[Step], None]
 
 
 def ignore(event: Event) -> None:
-    """Hear nothing."""
+    """Ignore the event."""

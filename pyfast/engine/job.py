@@ -33,9 +33,9 @@ _LOG = logging.getLogger("pyfast")
 def dedicate_process() -> None:
     """Tune the garbage collector for a process that does nothing but a run; call it when the index is open.
 
-    What is loaded stays: the collector need not search it again and again. And the objects of thousands of
-    questions in progress are young, many and no garbage: with its usual 700 new objects between two collections,
-    the collector takes a tenth of the event loop's time.
+    Loaded objects stay, so the collector does not need to search them. The objects of thousands of questions in
+    progress are young, many and not garbage. With the usual 700 new objects between two collections, the collector
+    takes a tenth of the event loop's time.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -117,7 +117,7 @@ class Job:
 
     @property
     def profile(self) -> Profile:
-        """What fits the model that answers; known once it has started."""
+        """The limits that fit the model. They are known once it has started."""
         llms = by_role(self.llm)
         answering = llms.get("answer") or llms.get(DEFAULT_ROLE)
         window = min(llm.context_window for llm in ([answering] if answering else llms.values()))

@@ -96,7 +96,7 @@ def sound(entry: str, number: int) -> bool:
 
 
 def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
-    """None if it is not what was written: SQLite does not notice a damaged byte in a text."""
+    """Read an entry. None if it is damaged: SQLite does not notice a damaged byte in a text."""
     try:
         *fields, check = orjson.loads(entry)
         if check != crc32(orjson.dumps(fields)) or fields[0] != number:
@@ -233,7 +233,7 @@ class Journal:
         self._database.close()
 
     def _rescue(self, damaged: Path, run: str) -> None:
-        """Take over the rows that a damaged journal still gives, if it is not that of another run."""
+        """Copy the rows that can still be read from a damaged journal, unless it belongs to another run."""
         try:
             database = _reader(damaged, damaged=True)
         except sqlite3.DatabaseError:  # nothing
@@ -369,7 +369,7 @@ def runs_of(path: Path) -> set[str] | None:
 def admit_run(path: Path, run: str) -> None:
     """Let a journal belong to its run with more questions too. Raises `InputError`.
 
-    Before run.toml tells of them: after a crash between the two, both are known.
+    Called before run.toml has them: after a crash between the two, both are known.
     """
     try:
         with contextlib.closing(open_database(path)) as database, database:

@@ -77,7 +77,7 @@ class Clocks:
 
     @contextlib.contextmanager
     def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock | None]:
-        """A question's clock, for the time of the block."""
+        """A question's clock, while the block runs."""
         if timeout is None:
             yield None
             return
@@ -254,7 +254,7 @@ class Outages:
         raise TransportError(str(fault))
 
     async def _met(self, fault: OutageError, began: float) -> _Met:
-        """Whether the LLM answers others; if not, return when it does again."""
+        """Whether the LLM answers other calls. If not, wait until it does."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look(fault, began))
             # It may be that nobody waits for it any more.
@@ -262,7 +262,7 @@ class Outages:
         return await asyncio.shield(self._looking)
 
     async def _look(self, fault: OutageError, began: float) -> _Met:
-        """Whether a probe is answered; if not, return when one is. Clocks stand still meanwhile."""
+        """Whether the LLM answers a probe. If not, wait until it does; clocks stand still meanwhile."""
         loop = asyncio.get_running_loop()
         met: _Met = "outage"
         looked, before = loop.time(), self._answered
@@ -346,7 +346,7 @@ class Outages:
             await _cancel([*stopped, *works])
 
     def _tell(self, waiting: Waiting | None) -> None:
-        """Raises `RunError` where who hears of it fails: no question is at fault."""
+        """Report a change. If the listener fails, raise `RunError`: no question is at fault."""
         try:
             self._on_change(waiting)
         except Exception as error:
@@ -358,7 +358,7 @@ class Outages:
 
 
 async def _first(seconds: float, works: Sequence[asyncio.Future[Any]]) -> bool:
-    """Whether one of them ended in time. Raises what it raised."""
+    """Whether one of the tasks ended in time. Raises what it raised."""
     done, _ = await asyncio.wait(works, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for work in done:
         work.result()

@@ -1,4 +1,4 @@
-"""What fits a model: limits that follow from its context window, unless the budget has its own."""
+"""Limits that fit a model. They follow from its context window, unless the budget sets them."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ class Sampling:
     seed: int = 0
 
     def apply(self, request: Request) -> Request:
-        """The request of a run that is drawn like this.
+        """The request with this temperature and seed.
 
-        A temperature that a system chooses itself stays. Seeds of one run and of the next never meet.
+        A temperature that a system sets itself stays. Different runs never draw with the same seed.
         """
         if self == GREEDY:
             return request
@@ -169,8 +169,8 @@ class Prompt(Generic[M]):
 
 
 def _schema_of(answer: type[BaseModel]) -> dict[str, Any]:
-    """The schema, which asks for every field: those with a default may be left out, for models that are not held
-    to it.
+    """The schema, which requires every field. A model without constrained decoding may leave out fields with a
+    default.
     """
     schema = answer.model_json_schema()
     for node in (schema, *schema.get("$defs", {}).values()):
@@ -186,12 +186,12 @@ def _still_reasoned(completion: Completion) -> bool:
 
 
 def _parts(user: str) -> list[str]:
-    """Text and names of places in turn, beginning and ending with text."""
+    """Text and names of places, alternating. The first and the last are text."""
     return [part.strip("{}") if at % 2 else part for at, part in enumerate(_PLACE.split(user))]
 
 
 def _joined(parts: Sequence[str]) -> str:
-    """The parts as one text. What was filled in may make a control token with the text around it: none stays."""
+    """Join the parts. Control tokens that arise where texts meet are removed."""
     text = "".join(parts)
     if not may_have_marks(text) or count_marks(text) == sum(map(count_marks, parts)):
         return text

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files: records, as those of JSON Lines."""
+"""Parquet and Arrow files. Their records are read like those of JSON Lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.errors import InputError
 
 
 def read_columnar(uri: str, path: Path) -> Iterator[Document]:
-    """The documents, or the table, of a file's records."""
+    """The documents in a file's records, or the table that they form."""
     placed = ((f"{path}, row {number}", row) for number, row in enumerate(records(path), start=1))
     return documents_of_records(uri, path, title_of(path), placed)
 

@@ -1,4 +1,4 @@
-"""Files that gzip or Zstandard has compressed."""
+"""Files compressed with gzip or Zstandard."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _BLOCK = 1 << 20
 
 
 def inner(path: Path) -> Path:
-    """A path without the suffix of a compressed file."""
+    """The path without a suffix for compression."""
     return path.with_suffix("") if path.suffix.lower() in SUFFIXES else path
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """The file that a compressed one holds, for as long as the block lasts; others as they are.
+    """Unpack a compressed file while the block runs; other files are used as they are.
 
-    Raises InputError for a damaged one, and for one that unpacks to far more than its size.
+    Raises InputError if the file is damaged, or unpacks to far more than its size.
     """
     if inner(path) == path:
         yield path

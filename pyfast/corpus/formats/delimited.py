@@ -1,4 +1,4 @@
-"""CSV and TSV: the delimiter and the quotes are found out."""
+"""CSV and TSV. The delimiter and the quotes are detected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
 
 
 class PlainTabs(csv.excel_tab):
-    """Tabs and nothing else: quotes are part of the names in a knowledge graph."""
+    """A dialect with tabs and no quotes: in a knowledge graph, quotes belong to the names."""
 
     quoting = csv.QUOTE_NONE
 
@@ -52,7 +52,9 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[in
 
 
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
-    """What a file's name says, if that makes columns of it; else what its first lines look like."""
+    """The dialect that the file's name says, if it gives more than one column; else the one that its first lines
+    suggest.
+    """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     sample = text[:_SAMPLE]
     if len(sample) < len(text):

@@ -1,4 +1,4 @@
-"""The text of a file, whatever its encoding."""
+"""Read text files in any encoding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG = logging.getLogger("pyfast")
 
 
 def read_text(path: Path) -> str:
-    """The text of a file: by its byte order mark, as UTF-8, or in the encoding that its bytes look like.
+    """Read a text file: by its byte order mark, as UTF-8, or in the encoding that its bytes suggest.
 
     Raises InputError for damaged UTF-8, and if no encoding fits.
     """
@@ -44,7 +44,7 @@ def read_text(path: Path) -> str:
 
 
 def _without_bom(data: bytes) -> str | None:
-    """UTF-16 by its zeros, of which Western text has one in two bytes."""
+    """Recognise UTF-16 by its zero bytes: in Western text, every second byte is zero."""
     half = len(data[:_SAMPLE]) // 2
     if len(data) % 2 or not half:
         return None
@@ -67,7 +67,7 @@ def _fault(path: Path, data: bytes, offset: int, encoding: str) -> InputError:
 
 
 def _mostly_utf8(data: bytes) -> bool:
-    """Whether it is UTF-8 with a few broken bytes: other encodings hardly ever look like UTF-8."""
+    """Whether the data is UTF-8 with a few broken bytes. Other encodings hardly ever look like UTF-8."""
     text = data.decode(errors="replace")
     broken = text.count("\ufffd")
     return sum(map(text.count, "éèüöäßñçáíóúãâêôàïøåæœ–—’“”…€°")) > 2 * broken

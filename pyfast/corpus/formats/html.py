@@ -1,4 +1,4 @@
-"""HTML, as Markdown: its headings, lists and tables stay; scripts, styles, navigation and links' targets go."""
+"""HTML as Markdown. Headings, lists and tables stay. Scripts, styles, navigation and link targets are removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEFT_OUT = ["script", "style", "noscript", "template", "nav", "svg", "head"]
 
 
 def read_html(uri: str, path: Path) -> Iterator[Document]:
-    """The text of a page, and its tables. The page says its encoding."""
+    """The text and the tables of a page. The page names its encoding."""
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 

@@ -1,4 +1,4 @@
-"""How much a file may hold: one that stands for far more than its size is refused before it fills the memory."""
+"""Limits for files. A file that unpacks to far more than its size is refused before it fills the memory."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ _MOST = 1 << 32
 
 
 def check_cells(path: Path, cells: int) -> None:
-    """Raises InputError for a table of more cells than one table may have."""
+    """Raise InputError if a table has too many cells."""
     if cells > MOST_CELLS:
         raise InputError(f"{path}: a table of more than {MOST_CELLS:,} cells; cut it into several files")
 
 
 def check_growth(path: Path, packed: int, unpacked: int) -> None:
-    """Raises InputError where so many bytes unpack to far more."""
+    """Raise InputError if a file unpacks to far more than its size."""
     if unpacked > _MOST or unpacked > max(_ALWAYS, _GROWTH * packed):
         raise InputError(f"{path}: {packed:,} bytes unpack to {unpacked:,} or more, too many; unpack it yourself")

@@ -17,7 +17,7 @@ _MOST = 1 << 16  # characters of front matter
 
 
 def read_markdown(uri: str, path: Path) -> Iterator[Document]:
-    """The text of a file, and its tables."""
+    """The text and the tables of a file."""
     text = read_text(path)
     about, end = _front_matter(text)
     title = about.get("title")
@@ -45,13 +45,13 @@ def markdown_documents(
 
 
 def _section(headings: list[Heading], table: MarkdownTable) -> str:
-    """The heading that a table stands under; the title needs no repeating."""
+    """The heading above a table, unless it repeats the title."""
     above = [heading for heading in headings if heading.start < table.start and heading.depth > 1]
     return above[-1].text if above else ""
 
 
 def _front_matter(text: str) -> tuple[Mapping[str, Any], int]:
-    """(what it says, where it ends); nothing and 0 if there is none."""
+    """Return (the metadata, the end of the front matter); no metadata and 0 if there is none."""
     match = _FRONT_MATTER.match(text[:_MOST])
     if match is None:
         return {}, 0

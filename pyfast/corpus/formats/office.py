@@ -46,7 +46,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document]:
 
 
 def read_pptx(uri: str, path: Path) -> Iterator[Document]:
-    """The slides as pages, their titles as headings, notes with them, and their tables."""
+    """The slides as pages with their notes and tables; their titles are headings."""
     _check_archive(path)
     import pptx
 
@@ -74,7 +74,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document]:
 
 
 def read_xlsx(uri: str, path: Path) -> Iterator[Document]:
-    """Each sheet as a table, its first row that is not empty the header; formulas by their last values."""
+    """Each sheet as a table. The first row that is not empty is the header. Formulas give their last values."""
     _check_archive(path)
     import openpyxl
 
@@ -122,7 +122,7 @@ def _table(uri: str, title: str, section: str, rows: list[tuple[str, ...]]) -> T
 
 
 def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
-    """All shapes, those in groups too."""
+    """All shapes, including those in groups."""
     for shape in shapes:
         if hasattr(shape, "shapes"):
             yield from _shapes(shape.shapes)
@@ -131,7 +131,7 @@ def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
 
 
 class _Text:
-    """A text that grows by paragraphs, and what is known of it."""
+    """Collects paragraphs, headings and pages of a text."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -158,7 +158,7 @@ class _Text:
 
 
 def _check_archive(path: Path) -> None:
-    """Raises InputError if a few bytes unpack to gigabytes, `BadZipFile` if the file is not an archive."""
+    """Raise InputError if a few bytes unpack to gigabytes, `BadZipFile` if the file is not an archive."""
     with zipfile.ZipFile(path) as archive:
         for part in archive.infolist():
             check_growth(path, part.compress_size, part.file_size)

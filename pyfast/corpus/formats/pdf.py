@@ -14,7 +14,7 @@ _BETWEEN = "\n\n"
 
 
 def read_pdf(uri: str, path: Path) -> Iterator[Document]:
-    """The text of a file. Its pages are in the outline, and the bookmarks as headings."""
+    """The text of a file. The outline has the pages, and the bookmarks as headings."""
     import pypdfium2
 
     pdf = pypdfium2.PdfDocument(path)
@@ -44,7 +44,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document]:
 def _headings(
     pages: list[str], starts: list[int], marks: list[tuple[int, str, int | None]]
 ) -> tuple[Heading, ...]:
-    """The bookmarks where their words stand on their pages, each behind the one before."""
+    """The bookmarks, at the places where their words occur on their pages, in order."""
     headings: list[Heading] = []
     for level, title, page in marks:
         if page is None or not 0 <= page < len(pages) or not title.strip():

@@ -1,4 +1,4 @@
-"""N-Triples and Turtle: a knowledge graph, its names the labels or the last parts of the IRIs."""
+"""N-Triples and Turtle: a knowledge graph. Names are labels, or else the last parts of the IRIs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST_PART = re.compile(r"[^/#:]+(?=[/#]*$)")
 
 
 def read_rdf(uri: str, path: Path) -> Iterator[Document]:
-    """The graph of a file. What a label says is the name of its IRI, and no fact of its own."""
+    """The graph of a file. A label names its IRI and is not a fact of its own."""
     import pyoxigraph
 
     turtle = path.suffix.lower() in (".ttl", ".turtle")
@@ -41,7 +41,7 @@ def read_rdf(uri: str, path: Path) -> Iterator[Document]:
 
 
 class _Names:
-    """A name for each node, no two of them alike."""
+    """A distinct name for each node."""
 
     def __init__(self) -> None:
         self._labels: dict[str, str] = {}
@@ -49,7 +49,7 @@ class _Names:
         self._taken: set[str] = set()
 
     def label(self, node: Any, value: Any) -> None:
-        """Take a label; English before other languages."""
+        """Take a label as the node's name. English labels win over other languages."""
         key = str(node)
         if value.value.strip() and (key not in self._labels or (value.language or "en").startswith("en")):
             self._labels[key] = value.value.strip()
