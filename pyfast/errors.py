@@ -17,7 +17,7 @@ class InputError(PyfastError):
 
 
 class GoldError(InputError):
-    """A source of a corpus holds questions or gold: their answers would be found in the index."""
+    """A source of a corpus contains questions or gold. Their answers would get into the index."""
 
 
 class IndexFormatError(PyfastError):
@@ -69,7 +69,7 @@ class CallError(PyfastError):
 
 
 class AnswerError(CallError):
-    """One LLM call was answered, but not as asked: cut off, or not of the schema. A system may do without."""
+    """The reply of one LLM call is unusable: cut off, or not of the schema. A system may continue without it."""
 
 
 class CutOffError(AnswerError):
@@ -77,7 +77,7 @@ class CutOffError(AnswerError):
 
 
 class TransportError(CallError):
-    """One LLM call failed on its way, several times, while others passed; the same command tries it again."""
+    """One LLM call failed on its way several times while others passed. The same command tries it again."""
 
 
 class BudgetError(PyfastError):
@@ -85,7 +85,7 @@ class BudgetError(PyfastError):
 
 
 class FallBackError(PyfastError):
-    """A system would have continued without an answer of the LLM, in a strict run: the question fails.
+    """In a strict run, a system would have continued without an answer of the LLM. The question fails.
 
     No system catches this error.
     """
@@ -96,7 +96,7 @@ class ArrayError(PyfastError, ValueError):
 
 
 class ConvergenceWarning(UserWarning):
-    """An op that iterates has not reached its tolerance in some pools: their results are what it had reached.
+    """An iterative op did not reach its tolerance in some pools. Their results are those of the last iteration.
 
     `warnings.simplefilter("error", ConvergenceWarning)` makes it an error.
     """
@@ -112,6 +112,6 @@ class DeviceError(PyfastError):
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:
-    """(the field, empty for the whole; what is wrong with it): the first error that pydantic reports."""
+    """Return (field, fault) of the first error that pydantic reports. The field is empty for the whole object."""
     first = error.errors(include_url=False, include_input=False)[0]
     return ".".join(map(str, first["loc"])), first["msg"]

@@ -1,4 +1,4 @@
-"""Optional packages: which extra of `pyfast-qa` brings one, and the one line that says so where it is missing."""
+"""Optional packages: the extra of `pyfast-qa` that installs each, and the one-line error if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all: written aside, brought to the disk, renamed."""
+"""Files and folders that appear complete or not at all: written aside, synced to the disk, renamed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pyfast.errors import InputError
 
 
 def write_atomically(path: Path, content: bytes | str, durable: bool = False) -> None:
-    """Write a file: whatever ends the process, it is as it was or as it is to be. Text is written as UTF-8.
+    """Write a file as a whole: if the process is killed, the old content stays. Text is written as UTF-8.
 
     Args:
-        path: the file; its folder is there.
-        content: all of it.
-        durable: return only when it would outlive a power cut.
+        path: The file, in an existing folder.
+        content: The whole content.
+        durable: Return only when the content survives a power cut.
 
     Raises:
-        OSError: it cannot be written; nothing of it is left.
+        OSError: The file cannot be written. No partial file is left.
     """
     with written_aside(path, durable) as aside:
         aside.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -30,9 +30,10 @@ def write_atomically(path: Path, content: bytes | str, durable: bool = False) ->
 
 @contextlib.contextmanager
 def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
-    """A free name beside `path`, for a library that writes by name; renamed to `path` when the block ends.
+    """Yield a free name beside `path`, for a library that writes by name. It is renamed to `path` when the block
+    ends.
 
-    Where the block fails, what it wrote is removed. `durable` is as in `write_atomically`.
+    If the block fails, the file is removed. `durable` is as in `write_atomically`.
     """
     aside = _aside(path, "new")
     try:
@@ -49,11 +50,11 @@ def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def built_aside(folder: Path) -> Iterator[Path]:
-    """A new, empty folder beside `folder`, which takes its place when the block ends; what was there is removed.
+    """Yield a new, empty folder. When the block ends, it replaces `folder`, and the old content is removed.
 
-    Where the block fails, all is as it was. A process that is killed between the two renames leaves the old folder
-    and the new one, both whole, under names of their own; the next call begins the new one again. Raises
-    `InputError` where no folder can be made there, and where another process is making it.
+    If the block fails, nothing changes. A process that is killed between the two renames leaves the old and the
+    new folder complete, under other names; the next call starts again. Raises `InputError` if the folder cannot be
+    made, or if another process is making it.
     """
     aside = folder.with_name(f".{folder.name}.building")
     new_parents = [parent for parent in aside.parents if not parent.exists()]
@@ -90,9 +91,9 @@ def built_aside(folder: Path) -> Iterator[Path]:
 
 
 def _only_here(folder: Path) -> int | None:
-    """The folder, made where it is not there, open and locked for this process; None where another one has it.
+    """Make, open and lock the folder for this process; None if another process has it.
 
-    The kernel gives the lock back whatever ends the process.
+    The kernel releases the lock when the process ends in any way.
     """
     while True:
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,9 +114,9 @@ def _only_here(folder: Path) -> int | None:
 
 @contextlib.contextmanager
 def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the right to change what is in a folder; wait while another process has it.
+    """Hold the only right to change a folder. Waits while another process has it, and calls `on_waiting` first.
 
-    The kernel gives it back whatever ends the process. `on_waiting` is called where it has to wait.
+    The kernel releases it when the process ends in any way.
     """
     while True:
         file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -133,7 +134,7 @@ def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raises `InputError` where a name in the folder is a symbolic link: what is written would go elsewhere."""
+    """Raise `InputError` if a name in the folder is a symbolic link: writing would change a file elsewhere."""
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
@@ -157,7 +158,7 @@ def free_name(path: Path, suffix: str) -> Path:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Return when a file, or the names in a folder, would outlive a power cut."""
+    """Return when a file, or the names in a folder, survive a power cut."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)
@@ -166,12 +167,12 @@ def sync_to_disk(path: Path) -> None:
 
 
 def link_folder(source: Path, target: Path) -> None:
-    """The same files in a second folder, new or empty: by hard links, copied only where there can be none."""
+    """Put the same files into a second folder, new or empty: by hard links, or by copies if links are impossible."""
     shutil.copytree(source, target, copy_function=link_file, dirs_exist_ok=True)
 
 
 def link_file(source: str | Path, target: str | Path) -> None:
-    """The same file under a second name, or a copy where there can be no hard link."""
+    """Give a file a second name by a hard link, or copy it if links are impossible."""
     try:
         os.link(source, target)
     except OSError:

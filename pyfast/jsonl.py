@@ -12,7 +12,7 @@ from pyfast.errors import InputError
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(the place for messages, the object) of each line; blank lines are skipped, a byte order mark is accepted.
+    """Yield (place for messages, object) for each line. Blank lines are skipped, a byte order mark is accepted.
 
     Raises `InputError` for a file that cannot be read, and for a line that is not UTF-8, JSON and an object.
     """

@@ -116,7 +116,7 @@ def read_prompts(path: Path) -> PromptOverrides:
         The texts. `PromptOverrides.check` finds out whether a system has such prompts.
 
     Raises:
-        InputError: It cannot be read, is not TOML, or a table holds anything else than the texts of a prompt.
+        InputError: The file cannot be read, is not TOML, or a table has a key that is no text of a prompt.
 
     Example:
         >>> from pathlib import Path

@@ -17,7 +17,7 @@ SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather
 
 
 def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(its place, the object) of each line or row that is not empty.
+    """Yield (place, object) for each line or row that is not empty.
 
     In CSV a cell that begins with a bracket is JSON, such as a list of answers. Raises InputError for what cannot
     be read.
@@ -54,7 +54,7 @@ def _value(cell: str) -> Any:
 
 
 def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with an `id` that is a number as text, and `answers` that are one text as a list of it."""
+    """The record with a numeric `id` turned into text, and a single text in `answers` turned into a list."""
     fields = dict(record)
     if type(fields.get("id")) is int:
         fields["id"] = str(fields["id"])
@@ -66,7 +66,7 @@ def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_path(given: str) -> Path | None:
-    """The path of a file of questions that a text names: one that exists, or that ends as such files do."""
+    """The path in a text, if that file exists or has the suffix of a file of questions; else None."""
     if "\n" in given or len(given) > 4096:
         return None
     path = Path(given)

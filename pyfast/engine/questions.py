@@ -1,4 +1,4 @@
-"""Questions in, each with an `id` and a `question`, or conversations, with an `id` and `turns` of those."""
+"""Read questions, each with an `id` and a `question`, or conversations, with an `id` and `turns`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Question:
 def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
     """Stream the questions of a file (see `question_files`). Further keys are ignored, blank lines skipped.
 
-    Ids may repeat here: to compare them all takes memory for each, and `questions_in` does.
+    Repeated ids are not noticed here, to save memory. `questions_in` checks them.
 
     Args:
         path: One JSON object a line: `id` and `question`, or `id` and `turns` of such objects.
@@ -137,7 +137,7 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
 
 
 def sampled(questions: Questions, size: int) -> Questions:
-    """So many questions in the order of the digests of their ids: a larger sample begins with a smaller one.
+    """Draw questions in the order of the digests of their ids, so a larger sample begins with a smaller one.
 
     Conversations stay whole: the last one may make the sample larger.
     """
@@ -170,7 +170,7 @@ def write_questions(questions: Questions, path: Path) -> Questions:
 
 
 def _json(value: object) -> bytes:
-    """As JSON. What is not Unicode is escaped: its question fails when it is asked, and it alone."""
+    """The value as JSON. Text that is not Unicode is escaped; only its question fails, when it is asked."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -185,9 +185,10 @@ def _placed(given: Iterable[object]) -> Iterator[tuple[str, Question]]:
 
 
 def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
-    """(its place, the question), or those of a conversation's turns; `number` is the id of one without.
+    """Yield (place, question) for a question, or for each turn of a conversation. A record without an id gets
+    `number`.
 
-    Raises `InputError`, naming the place, for anything but a question.
+    Raises `InputError`, which names the place, for any other record.
     """
     place = f"question {number}"
     if isinstance(given, Question):
@@ -203,7 +204,9 @@ def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
 
 
 def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, str]:
-    """(how many, their digest). Raises `InputError` for an id that came before, and if there is no question."""
+    """Return (the number of questions, their digest). Raises `InputError` for a repeated id or if there is no
+    question.
+    """
     digest = blake2b(digest_size=16)
     seen: set[str] = set()
     conversations: set[str] = set()

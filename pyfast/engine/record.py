@@ -21,7 +21,7 @@ State = Literal["answered", "abstained", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a system found out; `ask` returns one.
+    """The result of a system for one question.
 
     Example:
         >>> from pyfast.engine import Answer
@@ -121,7 +121,7 @@ class Record:
 
     @cached_property
     def evidence(self) -> tuple[Evidence, ...]:
-        """What the answer rests on; best first if the system ranks it."""
+        """The evidence of the answer; best first if the system ranks it."""
         try:
             return tuple(Evidence.read(fields) for fields in self._details["evidence"])
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -129,7 +129,7 @@ class Record:
 
     @cached_property
     def trace(self) -> dict[str, Any]:
-        """How the system got there: its steps in JSON types, see the system's page."""
+        """The steps of the system in JSON types; see the system's page."""
         trace: dict[str, Any] = self._details["trace"]
         return trace
 
@@ -191,7 +191,7 @@ class Record:
         raise InputError(f"not a record of a run: {line[:80]!r}")
 
     def as_json(self) -> dict[str, Any]:
-        """All of it: its line, with the whole evidence and the trace."""
+        """The line with the whole evidence and the trace."""
         fields: dict[str, Any] = orjson.loads(self.line())
         usage = fields.pop("usage")
         return {**fields, **self._details, "usage": usage}
@@ -204,7 +204,7 @@ class Record:
 
 
 def _named(evidence: bytes) -> list[dict[str, Any]]:
-    """What names each piece of evidence."""
+    """The id and uri of each piece of evidence."""
     if evidence == b"[]":
         return []
     items = orjson.loads(evidence)

@@ -1,4 +1,4 @@
-"""The JSON object in a reply of a model that says more than that: a code fence, a sentence before or after it."""
+"""Find the JSON object in a reply that has other text around it, such as a code fence or a sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DECODER = json.JSONDecoder()
 
 
 def objects_in(text: str) -> Iterator[str]:
-    """The JSON objects in a text, none of them inside another, the last one first."""
+    """The outermost JSON objects in a text, the last one first."""
     text = text[-_LONGEST:]
     objects: list[str] = []
     at = text.find("{")

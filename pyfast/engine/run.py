@@ -1,4 +1,4 @@
-"""A run: questions in, answers out, and in between as many coroutines as are admitted."""
+"""A run: one coroutine per question, as many at once as are admitted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _AHEAD = 4096  # answers that may wait for an earlier one
 
 @dataclass(slots=True)
 class Summary(UsageTotals):
-    """What a session did."""
+    """The counts of a session."""
 
     states: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
@@ -86,7 +86,7 @@ async def answer_all(
 
     The turns of a conversation are answered one after the other, and each sees the results of those before it.
     Every question ends as answered, abstained or failed. Memory does not grow with their number: answers that wait
-    for an earlier one hold back admission. If the run stops early, all finished records are written first.
+    for an earlier answer delay admission. If the run stops early, all finished records are written first.
 
     Args:
         questions: Those that are left to answer.
@@ -194,7 +194,7 @@ async def answer_all(
 
 
 def _conversations(numbered: Iterator[tuple[int, Question]]) -> Iterator[Sequence[tuple[int, Question]]]:
-    """The turns of each conversation; a question that is in none stands alone."""
+    """The turns of each conversation. A single question is a group of its own."""
     for conversation, turns in groupby(numbered, key=lambda entry: entry[1].conversation):
         if conversation is None:
             yield from ((turn,) for turn in turns)
@@ -203,7 +203,7 @@ def _conversations(numbered: Iterator[tuple[int, Question]]) -> Iterator[Sequenc
 
 
 def _checked(evidence: bytes) -> bytes:
-    """Evidence that a system made itself. Raises `ValueError` if it is not what records hold."""
+    """Check evidence that a system made itself. Raises `ValueError` if a record cannot hold it."""
     items = orjson.loads(evidence)
     if not isinstance(items, list) or not all(
         isinstance(item, dict) and isinstance(item.get("uri"), str) and isinstance(item.get("snippet"), str)

@@ -131,7 +131,7 @@ def is_running(path: Path) -> bool:
 
 @dataclass(slots=True)
 class _Group:
-    """What is written together."""
+    """Rows and lines that are written together."""
 
     completions: list[bytes] = field(default_factory=list)
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
@@ -159,7 +159,7 @@ class RunFolder:
         keep_prompts: bool = False,
         extends: bool = False,
     ) -> None:
-        """Open or begin a run. Raises `InputError` if another process has it, or if it is a different run."""
+        """Open or start a run. Raises `InputError` if another process has it, or if it is a different run."""
         self._path = path
         self._keeps_prompts = keep_prompts
         count = described.get("questions", {}).get("count")
@@ -261,7 +261,7 @@ class RunFolder:
         return done
 
     def _note_again(self, done: int) -> None:
-        """Have the journal, which was damaged or is behind after a power cut, know of all that is answered."""
+        """Enter all written answers into a journal that was damaged, or lost rows in a power cut."""
         self._answers.seek(0)
         rows = []
         for number, line, trace in zip(range(done), self._answers, read_traces(self._path / TRACES), strict=False):
@@ -410,7 +410,7 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _make_private(path: Path, is_new: bool) -> None:
-    """Let nobody but its owner read a run; who opens the folder of one to others finds it open."""
+    """Make a new run readable by its owner only. An existing folder keeps its permissions."""
     with contextlib.suppress(OSError):  # another's folder, or a file system without modes
         for file in (path / CONFIGURATION, path / ANSWERS, path / TRACES, *path.glob(f"{JOURNAL}*")):
             if file.is_file() and not file.is_symlink():
@@ -420,7 +420,7 @@ def _make_private(path: Path, is_new: bool) -> None:
 
 
 def _has_begun(path: Path) -> bool:
-    """Whether anything would be lost with the folder."""
+    """Whether the folder contains work that would be lost."""
     if _size(path / ANSWERS) or not (path / JOURNAL).exists():
         return _size(path / ANSWERS) > 0
     try:
@@ -435,7 +435,7 @@ def _size(path: Path) -> int:
 
 
 def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
-    """(how many lines a run's answers have, how many of them differ from what its journal recorded)."""
+    """Return (the number of lines in answers.jsonl, how many of them differ from the journal)."""
     number, altered = -1, 0
     with (path / ANSWERS).open("rb") as answers:
         for number, line in enumerate(answers):
@@ -444,7 +444,7 @@ def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
 
 
 def _done(path: Path, count: object) -> int | None:
-    """`count` where all questions of a run have ended, and all that was written stands; else None."""
+    """Return `count` if all questions have ended and all lines are intact; else None."""
     with contextlib.suppress(InputError, OSError, sqlite3.Error):
         with contextlib.closing(open_to_read(path / JOURNAL)) as database:
             known = digests(database)
@@ -454,7 +454,7 @@ def _done(path: Path, count: object) -> int | None:
 
 
 def _stands(line: bytes, known: str | None, id: str) -> bool:
-    """Whether a line is what was written for a question; if its digest is not known, whether it can be."""
+    """Whether a line is intact. If its digest is not known: whether it can be the line of the question."""
     if known is not None:
         return digest(line) == known
     record = _record(line)
@@ -462,7 +462,7 @@ def _stands(line: bytes, known: str | None, id: str) -> bool:
 
 
 def _record(line: bytes) -> Record | None:
-    """The answer on a line; None for a torn one."""
+    """The answer on a line; None if the line is torn."""
     with contextlib.suppress(InputError):
         return Record.read(line) if line.endswith(b"\n") else None
     return None

@@ -1,4 +1,4 @@
-"""How far a run is, read from its folder, even while it runs."""
+"""The progress of a run, read from its folder, even while it runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StageStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How far a run is, and what it used."""
+    """Progress and usage of a run."""
 
     questions: int
     states: dict[str, int]
@@ -89,7 +89,7 @@ class Status:
 
 
 def status_of(summary: Summary, questions: int) -> Status:
-    """The status of a run in memory: what its only session did."""
+    """The status of a run in memory, from its only session."""
     return Status(
         questions=questions,
         states=dict(summary.states),
@@ -132,7 +132,7 @@ _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC 
 
 
 def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[str, StageTotals]]:
-    """What is no ledger, in an edited journal, is reported and not counted."""
+    """Add up the ledgers. Rows of an edited journal that are no ledger are reported and not counted."""
     used, stages, odd = UsageTotals(), dict[str, StageTotals](), 0
     for ledger in _loaded(ledgers):
         try:
@@ -173,7 +173,7 @@ def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[s
 
 
 def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
-    """Each as JSON; None for one that is none."""
+    """Parse each text as JSON; None if it is not JSON."""
     while some := [ledger for (ledger,) in ledgers.fetchmany(50)]:
         with contextlib.suppress(ValueError, TypeError):
             fields = orjson.loads(
@@ -245,7 +245,7 @@ def read_status(folder: Path) -> Status:
 
 
 def seconds_of(folder: Path) -> dict[str, float]:
-    """How long each question that has ended took, by id; runs of earlier releases do not tell.
+    """The seconds of each question that has ended, by id. Runs of earlier releases did not record them.
 
     Raises `InputError` if the journal cannot be read.
     """

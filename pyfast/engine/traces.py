@@ -1,8 +1,8 @@
 """The traces of a run, `traces.jsonl.zst`: what is too large for answers.jsonl.
 
-One line for each line of answers.jsonl, in zstd frames of so many lines; a reader of one line reads one frame.
-Lines arrive as the run proceeds, so each group of them ends with a flush: all that was written can be read after
-any end of the process. A resumed run writes an unfinished frame again.
+One line for each line of answers.jsonl, in zstd frames of many lines; to read one line, a reader reads one frame.
+Each group of lines ends with a flush, so everything that was written can be read even if the process is killed. A
+resumed run writes an unfinished frame again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REPEATED = 1  # the kind of block that holds one byte, said again and again
 
 
 class TraceWriter:
-    """The file, open for writing at its end."""
+    """Appends to the file of traces."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -81,7 +81,7 @@ class TraceWriter:
         return frame.flush(zstandard.COMPRESSOBJ_FLUSH_FINISH if finished else zstandard.COMPRESSOBJ_FLUSH_BLOCK)
 
     def _cut(self, done: int) -> list[bytes]:
-        """Cut off the frame of line `done`, and all behind it; the lines that stood in it before that one."""
+        """Cut off the frame of line `done` and everything after it. Returns the lines of that frame before `done`."""
         frames = _frames(self._path)
         number, before = divmod(done, LINES)
         if number >= len(frames) - 1:
@@ -105,7 +105,7 @@ def count_traces(path: Path) -> int:
 
 
 def read_traces(path: Path) -> Iterator[bytes]:
-    """The lines, in their order; of an unfinished frame those that were written."""
+    """The lines in order. Of an unfinished frame, the lines written so far."""
     frames = _frames(path)
     for first, end in pairwise(frames):
         yield from _decoded(path, first, end)
@@ -137,7 +137,7 @@ class Traces:
 
 
 def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(the place for messages, the whole record) of each line of answers.jsonl, with its evidence and its trace.
+    """Yield (place for messages, whole record) for each line of answers.jsonl, with evidence and trace.
 
     Raises `InputError` as `read_lines` does, and if the traces do not belong to the answers.
     """
@@ -156,7 +156,7 @@ def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def details_of(line: bytes, id: Any, place: Path | str) -> dict[str, Any]:
-    """`evidence` and `trace` of a line. Raises `InputError` if the line is not that of the question `id`."""
+    """Return `evidence` and `trace` of a line. Raises `InputError` if the line belongs to another question."""
     with suppress(orjson.JSONDecodeError):
         details = orjson.loads(line)
         if (
@@ -170,7 +170,7 @@ def details_of(line: bytes, id: Any, place: Path | str) -> dict[str, Any]:
 
 
 def _frames(path: Path) -> array[int]:
-    """Where each frame begins, and where the last one ends; an unfinished one ends with the file."""
+    """The start of each frame, and the end of the last one. An unfinished frame ends with the file."""
     places = array("Q", [0])
     with path.open("rb", buffering=1 << 16) as file:
         end = os.fstat(file.fileno()).st_size

@@ -58,7 +58,7 @@ def upgrade_run(folder: Path) -> bool:
 
 
 def _move_traces(folder: Path, run: str) -> None:
-    """From the answers to the file beside them, and the digests of both into the journal."""
+    """Move the traces from the answers to their own file, and write the digests of both into the journal."""
     path = folder / ANSWERS
     known: list[tuple[str, str]] = []
     with (
@@ -91,7 +91,7 @@ def _some(records: Iterator[Record]) -> Iterator[list[Record]]:
 
 
 def _were_moved(answers: Path) -> bool:
-    """Whether the traces stand beside the answers already: the process was killed just before its end."""
+    """Whether the traces are already in their own file, because the process was killed just before the end."""
     with answers.open("rb") as lines:
         first = lines.readline()
     return first.endswith(b"\n") and b'"trace":' not in first

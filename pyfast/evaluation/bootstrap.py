@@ -1,4 +1,4 @@
-"""How far a figure may be off because of which questions were asked."""
+"""Bootstrap intervals: how much a figure varies with the choice of questions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ DRAWS = 2_000
 def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: float = 0.95) -> tuple[float, float]:
     """A percentile bootstrap of the mean of `values`, by 2,000 draws of whole `groups`.
 
-    What belongs together (the turns of one conversation) is drawn together, because its values depend on each
-    other. The same input gives the same draws.
+    Values that depend on each other, such as the turns of one conversation, form a group and are drawn together.
+    The same input gives the same draws.
 
     Args:
         values: One number for each question.
@@ -41,7 +41,7 @@ def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: fl
 def ratio_intervals(
     numerators: Float64, denominators: Float64, groups: Sequence[str], level: float = 0.95
 ) -> tuple[Float64, Float64]:
-    """(low, high) of sum(numerators) / sum(denominators), for each column: float64 [questions, columns]."""
+    """Intervals (low, high) of sum(numerators) / sum(denominators) for each column; float64 [questions, columns]."""
     ratios = ratio_draws(numerators, denominators, groups)
     low, high = np.nanquantile(ratios, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high
@@ -67,7 +67,7 @@ def _sums(values: Float64, place: npt.NDArray[np.intp]) -> Float64:
 
 
 def _draws(count: int) -> Iterator[Float64]:
-    """How often each of `count` groups is in each draw; the same for the same count."""
+    """How often each of `count` groups is in each draw. Equal counts give equal draws."""
     random = np.random.default_rng(0)
     for _ in range(DRAWS):
         yield np.bincount(random.integers(0, count, count), minlength=count).astype(np.float64)

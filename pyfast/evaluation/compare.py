@@ -1,4 +1,4 @@
-"""Runs over the same questions: which differences are more than chance, and what each run cost."""
+"""Compare runs over the same questions: which differences are significant, and the cost of each run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Test = Literal["mcnemar", "bootstrap"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One figure of two runs, over the questions of both."""
+    """The difference of two runs in one figure, over the questions of both."""
 
     a: str
     b: str
@@ -41,7 +41,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Questions that one run gets right and the other does not, by a figure of 0 and 1."""
+    """Questions that only one of two runs gets right, by a figure of 0 or 1."""
 
     a: str
     b: str
@@ -54,7 +54,7 @@ class Flips:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run used, means over the questions that are compared."""
+    """The cost of a run: means over the compared questions."""
 
     run: str
     llm_calls: float
@@ -66,7 +66,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What `pyfast.compare` returns."""
+    """The result of `pyfast.compare`."""
 
     questions: int
     """How many all runs have answered"""
@@ -77,12 +77,12 @@ class Comparison:
     costs: list[Cost]
 
     def as_json(self) -> dict[str, Any]:
-        """All of it in JSON types."""
+        """The comparison in JSON types."""
         return asdict(self)
 
 
 def compare(scored: Mapping[str, Sequence[Scored]]) -> tuple[list[Difference], list[Flips]]:
-    """The differences of each two runs, in their order, with their flips. All runs have the same questions."""
+    """The differences and flips of each pair of runs, in order. All runs have the same questions."""
     differences, flips = list[Difference](), list[Flips]()
     for a, b in combinations(scored, 2):
         both = [name for name in names_of(scored[a]) if name in names_of(scored[b])]
@@ -125,20 +125,20 @@ def _differences(
 
 
 def mcnemar(a: Float64, b: Float64) -> float:
-    """McNemar's exact test of two columns of 0 and 1: the binomial test of those that differ."""
+    """McNemar's exact test of two columns of 0 and 1: a binomial test over the rows that differ."""
     gained, lost = int((b > a).sum()), int((a > b).sum())
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
 def bootstrap_p(apart: Float64) -> float:
-    """Twice the share of draws on the rarer side of no difference; at least one draw's share."""
+    """The two-sided bootstrap p-value: twice the smaller share of draws above or below 0, at least one draw."""
     apart = apart[~np.isnan(apart)]
     rarer = min((apart <= 0).sum(), (apart >= 0).sum())
     return float(min(1.0, 2 * (rarer + 1) / (DRAWS + 1)))
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the k-th smallest of n times n - k + 1, never below a smaller one's."""
+    """Holm's step-down correction: the k-th smallest of n p-values times n - k + 1, made monotone."""
     values = np.asarray(p, np.float64)
     order = np.argsort(values, kind="stable")
     steps = np.maximum.accumulate(values[order] * (len(values) - np.arange(len(values))))

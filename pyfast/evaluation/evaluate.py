@@ -1,4 +1,4 @@
-"""The answers of a run against gold: figures with their intervals, by kind of question."""
+"""Score answers against gold: figures with intervals, by group of questions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The figures of some questions."""
+    """The figures of a group of questions."""
 
     by: str
     """`all`, or what the questions have in common: type, domain, source, answer type, turn"""
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One question."""
+    """The scores of one question."""
 
     id: str
     state: str
@@ -72,7 +72,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All questions first, then by what they have in common."""
+    """The scores of a run: a row for all questions, then rows by group."""
 
     rows: list[Row]
     questions: Sequence[Scored] = field(repr=False)
@@ -82,7 +82,7 @@ class Report:
     """Ids of gold questions that the run has no answer to: they are not scored"""
 
     def as_json(self) -> dict[str, Any]:
-        """All but the single questions, in JSON types."""
+        """The rows in JSON types, without the single questions."""
         return {"rows": [asdict(row) for row in self.rows], "states": self.states, "not_run": list(self.not_run)}
 
 
@@ -142,12 +142,12 @@ def table_of(scored: Sequence[Scored], names: Sequence[str]) -> tuple[Float64, F
 
 
 def groups_of(scored: Sequence[Scored]) -> list[str]:
-    """What a bootstrap draws together: the turns of a conversation; else each question by itself."""
+    """The groups of the bootstrap: the turns of a conversation, or a single question."""
     return [f"c{one.conversation}" if one.conversation is not None else f"q{one.id}" for one in scored]
 
 
 def names_of(scored: Iterable[Scored]) -> list[str]:
-    """The figures that any question has."""
+    """The names of all figures."""
     return list(dict.fromkeys(chain.from_iterable(one.shares for one in scored)))
 
 
@@ -165,7 +165,7 @@ def _row(by: str, value: str, scored: Sequence[Scored]) -> Row:
 
 
 def _chosen(asked: Sequence[tuple[Record, Gold]]) -> list[str]:
-    """What the gold names. A file names only what is installed, never code to import."""
+    """The metrics that the gold names. A file can only name installed metrics, never code to import."""
     names = dict.fromkeys(name for _, one in asked for name in one.metrics)
     code = next((name for name in names if ":" in name), None)
     if code is not None:
@@ -176,7 +176,7 @@ def _chosen(asked: Sequence[tuple[Record, Gold]]) -> list[str]:
 
 
 def _opened(metric: str | Metric) -> tuple[str, Metric]:
-    """(its name, the metric)."""
+    """Return (the name, the metric)."""
     if isinstance(metric, str):
         return metric, open_metric(metric)
     return str(getattr(metric, "__name__", metric)), metric
@@ -204,7 +204,7 @@ def _by_id(answers: Answers) -> dict[str, Record]:
 
 
 def name_of_answers(answers: Answers) -> str:
-    """Answers in a message."""
+    """The name of the answers in a message."""
     return str(answers) if isinstance(answers, Path) else "the run"
 
 

@@ -1,4 +1,4 @@
-"""What an answer rests on against the gold evidence, and when a system abstains."""
+"""Metrics of evidence and of abstention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyfast.evaluation.selection_metrics import counts
 
 @of_each
 def evidence(record: Record, gold: Gold) -> Values | None:
-    """Precision and recall of the gold evidence's documents, means over the questions that name any."""
+    """Precision and recall of the gold documents, as means over the questions that have gold documents."""
     if not gold.supporting:
         return None
     both, picked, wanted = counts([item.uri for item in record.evidence], gold.supporting)
@@ -33,7 +33,7 @@ def selection(record: Record, gold: Gold) -> Values | None:
 
 @of_each
 def abstention(record: Record, gold: Gold) -> Values:
-    """Coverage, the share of questions that were answered, and risk, the share of those that are wrong (by EM)."""
+    """Coverage: the share of questions that were answered. Risk: the share of these that are wrong, by EM."""
     answered = record.answer is not None
     wrong = answered and not any(exact_match(record.answer or "", answer) for answer in gold.answers)
     return {"coverage": float(answered), "risk": (float(wrong), float(answered))}

@@ -1,4 +1,4 @@
-"""Gold: what is known to be right of each question, from JSON lines."""
+"""Gold answers and evidence of each question, from JSON lines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Gold(Named):
         return answer_type(self.answers[0]) if self.answers else "string"
 
     def groups(self) -> dict[str, str]:
-        """The tables that it counts in, beside the one of all questions: its value by key."""
+        """The groups that this question counts in: a value for each key."""
         groups = {"type": self.type}
         if self.conversation is not None or self.domain is not None:
             groups |= {
@@ -85,7 +85,7 @@ def read_gold(source: Lines) -> Iterator[Gold]:
 
 
 def _turns(line: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The line itself, or each turn of a conversation as a line."""
+    """The line itself, or a line for each turn of a conversation."""
     turns = line.get("turns")
     if not isinstance(turns, list):
         yield line

@@ -16,7 +16,7 @@ NEAREST = 5
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Of one answer, each in [0, 1]."""
+    """The ranking metrics of one answer, each in [0, 1]."""
 
     first: float
     among_five: float
@@ -56,7 +56,7 @@ def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]
 
 
 def by_distance(prediction: str, entities: Sequence[str]) -> list[str]:
-    """The entities, nearest to the answer first; upper and lower case are the same."""
+    """The entities, nearest to the answer first. Case does not matter."""
     from rapidfuzz import process
     from rapidfuzz.distance import Levenshtein
 
@@ -68,7 +68,7 @@ def by_distance(prediction: str, entities: Sequence[str]) -> list[str]:
 
 @of_each
 def hits_at(record: Record, gold: Gold) -> Values:
-    """H@1, H@5 and MRR. What the system noted as `entities` in its trace makes the ranking."""
+    """H@1, H@5 and MRR over the `entities` in the trace of the answer."""
     entities = record.trace.get("entities", [])
     if not isinstance(entities, list) or not all(isinstance(entity, str) for entity in entities):
         raise InputError(f"the record of {record.id!r}: `entities` of its trace is not a list of strings")

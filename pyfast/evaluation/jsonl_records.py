@@ -1,4 +1,4 @@
-"""Lines of JSON as records of one kind, each with an id of its own."""
+"""Read JSON lines as records of one kind, each with a unique id."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Unfold = Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]
 
 
 def placed(source: Lines) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(where it stands, the object) of each line."""
+    """Yield (place, object) for each line."""
     if isinstance(source, Path):
         return ((place, tidy(line)) for place, line in read_question_records(source))
     return ((f"record {number}", tidy(line)) for number, line in enumerate(source, start=1))
 
 
 class Named(BaseModel):
-    """What every kind has."""
+    """The fields that every kind of record has."""
 
     id: str
 
@@ -35,9 +35,9 @@ L = TypeVar("L", bound=Named)
 
 
 def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (line,)) -> Iterator[L]:
-    """The records; `unfold` makes several of a line.
+    """Read the records. `unfold` turns one line into several records.
 
-    Raises `InputError`, naming the line, for one of another kind, or with an id twice.
+    Raises `InputError`, which names the line, for a record of another kind or a repeated id.
     """
     seen: set[str] = set()
     for place, line in placed(source):
@@ -54,5 +54,5 @@ def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (li
 
 
 def name_of(source: Lines) -> str:
-    """A source in a message."""
+    """The name of a source in a message."""
     return str(source) if isinstance(source, Path) else "gold"

@@ -1,4 +1,4 @@
-"""Which of two runs answers better: an LLM compares their answers in four dimensions, each pair in both orders."""
+"""An LLM compares the answers of two runs in four dimensions, each pair in both orders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Explanation = Annotated[str, Field(max_length=300)]
 
 
 class VerdictFields(BaseModel):
-    """Which answer is better in what, each after why; flat, so that a small model can fill it too."""
+    """The verdict in each dimension, after its reason. The schema is flat, so that a small model can fill it."""
 
     comprehensiveness_explanation: _Explanation
     comprehensiveness: Place
@@ -46,7 +46,7 @@ class VerdictFields(BaseModel):
 
 
 class ChoiceFields(BaseModel):
-    """The same without ties."""
+    """The same verdict without ties."""
 
     comprehensiveness_explanation: _Explanation
     comprehensiveness: Choice
@@ -98,7 +98,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Pair(Question):
-    """A question with what two runs answer; None where one abstained or failed."""
+    """A question with the answers of two runs; None if a run abstained or failed."""
 
     a: str | None = None
     b: str | None = None
@@ -116,7 +116,7 @@ class Pairs:
     run_b: Path
 
     def __iter__(self) -> Iterator[Pair]:
-        """In the order of the questions. Raises `InputError` if the runs do not belong to them."""
+        """The pairs in the order of the questions. Raises `InputError` if the runs have other questions."""
         asked = read_questions(self.questions, self.count)
         earlier: deque[Turn] = deque(maxlen=MOST_TURNS)
         conversation = None
@@ -132,7 +132,7 @@ class Pairs:
             earlier.append(Turn(question.text, *known))
 
     def digest(self) -> str:
-        """Of everything that is compared; reads it once."""
+        """A digest of everything that is compared. Reads it once."""
         digest = blake2b(digest_size=16)
         for pair in self:
             digest.update(orjson.dumps((pair.id, pair.text, pair.a, pair.b, pair.earlier)))
@@ -140,7 +140,7 @@ class Pairs:
 
 
 def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs:
-    """Two finished runs over the same questions. The questions are `questions`, or the file of the first run.
+    """Open two finished runs over the same questions. `questions` None: the file of the first run.
 
     Raises `InputError` if a folder is not a run, or the questions differ.
     """
@@ -203,7 +203,7 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
 
 
 def transcript(turns: Sequence[Turn]) -> str:
-    """Earlier turns, each on a line, `a` first."""
+    """The earlier turns, one on each line, answers of run `a` first."""
     return "".join(
         f"Earlier question: {quoted(turn.question)}, answered: {quoted(turn.a)}\n"
         if turn.a == turn.b
@@ -213,18 +213,18 @@ def transcript(turns: Sequence[Turn]) -> str:
 
 
 def quoted(answer: str | None) -> str:
-    """An answer as a JSON string on one line, so that it cannot pass for the next answer or for instructions."""
+    """An answer as a JSON string on one line, so that a model cannot take it for another answer or instructions."""
     return orjson.dumps(answer).decode()
 
 
 def agreed(forward: Winner, backward: Winner) -> Winner:
-    """Who wins in both orders. If the verdict changes with the order, it depends on the position: a tie."""
+    """The winner in both orders. If the verdict changes with the order, the result is a tie."""
     return forward if forward == backward else "tie"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One dimension, counted in questions."""
+    """The result in one dimension, in numbers of questions."""
 
     dimension: str
     a: int
@@ -244,14 +244,14 @@ class _Trace(BaseModel):
 
 
 class _Line(BaseModel):
-    """What is needed of a line of a judging run."""
+    """The fields that are needed of a line of a judging run."""
 
     state: str
     trace: _Trace
 
 
 def win_rates(run: Path) -> tuple[list[Row], int]:
-    """(a row for each dimension, how many pairs could not be judged) of a judging run."""
+    """Return (a row for each dimension, how many pairs could not be judged)."""
     lines = [_Line.model_validate(line) for _, line in records_of(run / "answers.jsonl")]
     judged = [line.trace.verdicts for line in lines if line.state == "answered"]
     rows = [_row(name, [verdicts[name] for verdicts in judged]) for name in DIMENSIONS] if judged else []
@@ -267,10 +267,9 @@ def _row(dimension: str, verdicts: Iterable[tuple[Winner, Winner]]) -> Row:
 
 
 def win_rate(wins: int, ties: int, losses: int, resamples: int = 10_000) -> tuple[float, float, float]:
-    """(the rate, its 95 % interval): the percentile bootstrap over questions, seeded.
+    """Return (the rate, its 95 % interval), by a seeded percentile bootstrap over questions.
 
-    There are but three kinds of questions, so the counts of a resample are one multinomial draw, whatever their
-    number.
+    A question is won, lost or tied, so the counts of a resample are one multinomial draw.
     """
     counts, worth = np.array([wins, ties, losses]), np.array([1.0, 0.5, 0.0])
     total = counts.sum()

@@ -89,8 +89,8 @@ def overlap(prediction: str, gold: str, *, verdicts_whole: bool = True, empty_is
     Args:
         prediction: An answer.
         gold: The right one.
-        verdicts_whole: `yes`, `no` and `noanswer` count only where both are equal.
-        empty_is_right: Two answers of which normalising leaves nothing are equal.
+        verdicts_whole: `yes`, `no` and `noanswer` count only if both answers are equal.
+        empty_is_right: Two answers are equal if normalising leaves nothing of both.
     """
     p, g = normalise(prediction), normalise(gold)
     if verdicts_whole and p != g and (p in _VERDICTS or g in _VERDICTS):
@@ -134,7 +134,7 @@ def score_set(prediction: str | None, answers: Sequence[str]) -> Score:
 
 
 def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, Overlap]:
-    """(exact match, precision, recall and F1 of items), for a set of answers that must all be given."""
+    """Return (exact match, overlap of items) for a set of answers that must all be given."""
     if prediction is None or not answers:
         return 0.0, NOTHING
     given = set(items(prediction))
@@ -156,7 +156,7 @@ def items(answer: str) -> list[str]:
 
 
 def best(prediction: str | None, answers: Sequence[str], compare: Callable[[str, str], Overlap]) -> Overlap:
-    """Of the alias with the best F1."""
+    """The overlap with the alias that gives the best F1."""
     if prediction is None:
         return NOTHING
     return max(
@@ -172,7 +172,7 @@ def _values(record: Record, gold: Gold, compare: Callable[[str, str], Overlap]) 
 
 @of_each
 def em_f1(record: Record, gold: Gold) -> Values:
-    """Exact match and token F1 by one rule for all sets; sets to be given in full by their items."""
+    """Exact match and token F1 by one rule for all data sets. Answers that are sets are scored by their items."""
     if gold.answer_mode == "all":
         em, of_set = set_overlap(record.answer, gold.answers)
         return {"em": em, "f1": of_set.f1, "precision": of_set.precision, "recall": of_set.recall}
@@ -210,9 +210,9 @@ def musique(record: Record, gold: Gold) -> Values:
 def hotpotqa(record: Record, gold: Gold) -> Values:
     """EM, F1, precision and recall; of supporting facts (sentences) too, and of both together.
 
-    A sentence of the evidence is one that a piece of evidence covers in part. Evidence beside the question's own
-    documents is one wrong sentence for each of its pieces. Supporting facts need `supporting_facts` and
-    `sentence_starts` of the gold: `pyfast data convert` writes them.
+    A piece of evidence cites each sentence that it overlaps. A piece from outside the question's own documents
+    counts as one wrong sentence. Supporting facts need `supporting_facts` and `sentence_starts` in the gold:
+    `pyfast data convert` writes them.
     """
     values = _values(record, gold, lambda p, g: overlap(p, g, empty_is_right=False))
     if gold.supporting_facts is None or gold.sentence_starts is None:

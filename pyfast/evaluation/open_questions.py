@@ -1,4 +1,4 @@
-"""Questions about a corpus as a whole, written by an LLM: who would read it, what for, and what they would ask.
+"""Questions about a corpus as a whole, written by an LLM: it invents users, their tasks and their questions.
 
 MTQA's paper compares long answers to such questions, which have no gold answers.
 """
@@ -25,20 +25,20 @@ _Text = Annotated[str, Field(min_length=1, max_length=300)]
 
 
 class UserFields(BaseModel):
-    """Somebody who reads the texts, and what for."""
+    """A user of the texts, with tasks."""
 
     user: _Text
     tasks: list[_Text] = Field(min_length=1, max_length=MAX_TASKS)
 
 
 class UsersFields(BaseModel):
-    """Readers who differ."""
+    """Several users."""
 
     users: list[UserFields] = Field(min_length=1, max_length=MAX_USERS)
 
 
 class OpenQuestionsFields(BaseModel):
-    """What one of them asks."""
+    """The questions of one user."""
 
     questions: list[_Text] = Field(min_length=1, max_length=MAX_QUESTIONS)
 
@@ -104,6 +104,6 @@ async def open_questions(question: Question, ctx: Context, *, users: int, tasks:
 
 
 def _sample(index: Index) -> list[str]:
-    """The beginnings of passages from all over the corpus."""
+    """The beginnings of passages from the whole corpus."""
     places = np.unique(np.linspace(0, len(index.passages) - 1, _PASSAGES).astype(int)).tolist()
     return [f"- {index.text(place)[:_PASSAGE]}" for place in places if len(index.passages)]

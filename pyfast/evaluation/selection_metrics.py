@@ -1,4 +1,4 @@
-"""The proxy of HSEQ's selection (A.2): the picked segments compared with the right ones, by id."""
+"""HSEQ's proxy metric of selection (A.2): picked segments against gold segments, by id."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ class Selection:
 
 
 def counts(picked: Collection[Hashable], wanted: Collection[Hashable]) -> Counts:
-    """Of one question; an id counts once."""
+    """The counts of one question. A repeated id counts once."""
     return len(set(picked) & set(wanted)), len(set(picked)), len(set(wanted))
 
 
 def selection(questions: Sequence[Counts]) -> Selection:
-    """Over all questions; 0 if there is nothing to divide by."""
+    """The micro averages over all questions; 0 if the denominator is 0."""
     return Selection(*_averages(_table(questions).sum(axis=0)).tolist())
 
 
 def f1_interval(
     questions: Sequence[Counts], before: Sequence[Counts] | None = None, level: float = 0.95
 ) -> tuple[float, float]:
-    """A percentile bootstrap of F1 by 2,000 draws of questions; with `before`, of how far F1 is above its.
+    """The percentile-bootstrap interval of F1, by 2,000 draws of questions.
 
-    `before` are the same questions, answered otherwise: both are drawn together. The same draws for the same
-    number of questions. Raises `ValueError` if there is none, or if the two do not fit.
+    With `before`, the same questions with other answers, it is the interval of the difference; both are drawn
+    together. Equal numbers of questions give equal draws. Raises `ValueError` if there is no question, or if the
+    two have different numbers of questions.
     """
     table = _table(questions)
     if not len(table) or (before is not None and len(before) != len(table)):

@@ -33,7 +33,7 @@ Number = int | float
 
 @of_each
 def tatqa(record: Record, gold: Gold) -> Values:
-    """EM and F1 with scale and arithmetic; F1 is EM if the answer is counted or calculated."""
+    """EM and F1 with scale and arithmetic. F1 equals EM if the answer is a count or a calculation."""
     em, f1 = tatqa_score(record.answer, gold.answers, gold.scale or "", gold.type or "")
     return {"em": em, "f1": f1}
 
@@ -43,7 +43,7 @@ def tatqa_score(prediction: str | None, answers: Sequence[str], scale: str, kind
 
     Args:
         prediction: The answer.
-        answers: All spans of a `multi-span` question; else forms of one answer, each as good.
+        answers: All spans of a `multi-span` question; else accepted forms of one answer.
         scale: The gold's: thousand, million, billion, percent or nothing.
         kind: `span`, `multi-span`, `arithmetic` or `count`.
     """
@@ -66,7 +66,7 @@ def _spans(prediction: str, many: bool) -> list[str]:
 
 
 def _with_scale(spans: list[str]) -> tuple[list[str], str]:
-    """(the spans without it, the scale that their last words name)."""
+    """Return (the spans without the scale, the scale that their last words name)."""
     parts = [_without_scale(span) for span in spans]
     scales = {scale for _, scale in parts if scale}
     if len(scales) != 1 or not parts[-1][1]:
@@ -102,7 +102,7 @@ def _factor(words: str) -> Number:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number, perhaps with a currency, brackets, a percent sign or a word of scale."""
+    """Whether a text is a number. It may have a currency, brackets, a percent sign or a word of scale."""
     words = " ".join(word.translate(_NO_FIGURE) for word in text.split()).split()
     if not words or len(text) > _MOST or _FIGURE.search(text.translate(_NO_FIGURE)) is None:
         return False
@@ -114,7 +114,7 @@ def is_number(text: str) -> bool:
 
 
 def to_number(text: str) -> Number:
-    """The value of what `is_number`; in brackets it is negative."""
+    """The value of a number that `is_number` accepts. A number in brackets is negative."""
     match = _FIGURE.search(text.translate(_NO_FIGURE))
     assert match is not None
     number: Number = float(match[0]) if "." in match[0] else int(match[0])

@@ -32,7 +32,7 @@ def bertscore(questions: Questions, /) -> Sequence[Values | None]:
 
 
 def bertscore_of(model: str | Path | None) -> Metric:
-    """The metric with a model of one's own: a folder, or a name that bert-score knows.
+    """The metric with another model: a folder, or a name that bert-score knows.
 
     Example:
         >>> from pyfast.evaluation.texts import bertscore_of
@@ -56,7 +56,7 @@ def bertscore_of(model: str | Path | None) -> Metric:
 
 
 def _layers(model: str | Path) -> dict[str, int]:
-    """Of a folder: its last layer, since the library knows best layers of named models only."""
+    """The layer to use: for a folder the last one, because the library knows the best layer of named models only."""
     if not Path(model).is_dir():
         return {}
     config = _library("transformers").AutoConfig.from_pretrained(str(model), trust_remote_code=False)

@@ -1,4 +1,4 @@
-"""A published data set, as its authors distribute it, into corpus.jsonl, questions.jsonl and gold.jsonl."""
+"""Convert a published data set into corpus.jsonl, questions.jsonl and gold.jsonl."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What `pyfast.convert` has made."""
+    """The result of `pyfast.convert`."""
 
     corpus: Path | None
     """None if the set has no corpus"""
@@ -52,7 +52,7 @@ def names() -> list[str]:
 
 
 def convert(name: str, source: Path, out: Path) -> Converted:
-    """Convert a set into the new folder `out`. Raises `InputError`; then there is no folder."""
+    """Convert a set into the new folder `out`. If it raises `InputError`, it leaves no folder."""
     converter = _CONVERTERS.get(name)
     if converter is None:
         raise InputError(f"unknown data set {name!r}; there are: {', '.join(names())}")

@@ -1,4 +1,4 @@
-"""ConvMix: conversations over Wikipedia and Wikidata, which the set does not bring."""
+"""ConvMix: conversations over Wikipedia and Wikidata. The set has no corpus."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Pieces of a file. The first answer of a turn is what the crowd worker wrote."""
+    """Yield the pieces of a file. The first answer of a turn is the crowd worker's."""
     for record in records(one_file(source, "*.json", "conversations"), _Record):
         turns = [(turn, _answers(turn)) for turn in record.questions]
         conversation = {"id": str(record.conv_id), "domain": record.domain}

@@ -1,4 +1,4 @@
-"""HotpotQA and 2WikiMultihopQA: each question with its paragraphs, as lists of sentences."""
+"""HotpotQA and 2WikiMultihopQA: each question has its paragraphs, as lists of sentences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Pieces of a file of either set. Titles are uris; a test set without answers has no gold."""
+    """Yield the pieces of a file of either set. Titles become uris. A test set without answers has no gold."""
     documents = Documents()
     path = one_file(source, "*.json", "questions")
     for record in records(path, _Record):

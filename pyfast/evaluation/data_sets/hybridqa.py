@@ -30,7 +30,7 @@ class _Question(BaseModel):
 
 
 def hybridqa(source: Path) -> Pieces:
-    """Pieces of released_data/*.json and of the folder WikiTables-WithLinks beside it.
+    """Yield the pieces of released_data/*.json and of the folder WikiTables-WithLinks beside it.
 
     A question's documents are its table and the passages that the table links to.
     """
@@ -43,7 +43,9 @@ def hybridqa(source: Path) -> Pieces:
 
 
 def ottqa(source: Path) -> Pieces:
-    """The same of OTT-QA, whose tables and passages are one file each; questions are about the whole corpus."""
+    """Yield the pieces of OTT-QA. Its tables are one file, its passages another; questions are about the whole
+    corpus.
+    """
     path = one_file(source, "released_data/*.json", "questions")
     tables = _object(beside(path, "*/*tables*.json", "the tables"))
     passages = _object(beside(path, "*/*request_tok*.json", "the passages"))
@@ -59,7 +61,7 @@ def _object(path: Path) -> Mapping[str, Any]:
 
 
 def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> Any:
-    """Yield the documents; return the uris of each table and of what it links to."""
+    """Yield the documents. Returns the uris of each table and of the passages that it links to."""
     known: dict[str, list[str]] = {}
     linked: dict[str, None] = {}
     for name, record, place in tables:

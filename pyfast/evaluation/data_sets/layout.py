@@ -1,4 +1,4 @@
-"""What the converters share: the pieces that they make, and files of published records."""
+"""Shared parts of the converters: pieces, and reading of published files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def checked(record: Any, kind: type[R], place: str) -> R:
 
 
 def one_file(source: Path, pattern: str, what: str) -> Path:
-    """The source itself, or the only such file below it. Raises `InputError` if there is none, or several."""
+    """The source itself if it is a file, else the only file below it that fits the pattern. Raises `InputError`."""
     if source.is_file():
         return source
     paths = sorted(source.rglob(pattern))
@@ -60,7 +60,9 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
 
 
 def beside(path: Path, pattern: str, what: str) -> Path:
-    """The file or folder of that pattern in the nearest folder above. Raises `InputError` if there is none."""
+    """The file or folder that fits the pattern, in the nearest parent folder. Raises `InputError` if there is
+    none.
+    """
     for folder in list(path.resolve().parents)[:3]:
         match = next(iter(sorted(folder.glob(pattern))), None)
         if match is not None:
@@ -69,12 +71,12 @@ def beside(path: Path, pattern: str, what: str) -> Path:
 
 
 def named(text: str, *more: str) -> str:
-    """16 hexadecimal digits that name a text."""
+    """A name for a text: 16 hexadecimal digits."""
     return blake2b("\0".join((text, *more)).encode(), digest_size=8).hexdigest()
 
 
 def title_of(uri: str) -> str:
-    """The title of a Wikipedia page, `/wiki/Titan_(moon)`."""
+    """The title of a Wikipedia page from its path, such as `/wiki/Titan_(moon)`."""
     return unquote(uri.rpartition("/wiki/")[2]).replace("_", " ")
 
 
@@ -88,7 +90,7 @@ class Documents:
         self._known: dict[str, str] = {}
 
     def place(self, uri: str, content: str) -> tuple[str, bool]:
-        """(the uri of this content, whether it is new)."""
+        """Return (the uri of this content, whether it is new)."""
         digest = named(content)
         number = 1
         name = uri

@@ -15,7 +15,9 @@ _HOPS = re.compile(r"([123])-?hop")
 
 
 def read(source: Path) -> Pieces:
-    """Pieces of a file of questions (qa_test.txt), or of all in a folder, and of kb.txt beside or above them."""
+    """Yield the pieces of one file of questions (qa_test.txt) or of all in a folder, and of kb.txt beside or
+    above.
+    """
     files = [source] if source.is_file() else sorted(source.rglob("*qa*.txt"))
     if not files:
         raise InputError(f"{source}: expected files of questions (*qa*.txt)")
@@ -46,7 +48,7 @@ def read(source: Path) -> Pieces:
 
 
 def _graph(path: Path) -> Pieces:
-    """A graph for each head."""
+    """One knowledge graph for each head."""
     triples = []
     for number, line in _lines(path):
         triple = line.split("|")

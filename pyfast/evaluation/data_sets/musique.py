@@ -34,7 +34,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Pieces of a file. Titles repeat, so uris are digests of paragraphs."""
+    """Yield the pieces of a file. Titles repeat, so uris are digests of paragraphs."""
     documents = Documents()
     for place, line in read_lines(one_file(source, "*.jsonl", "questions")):
         record = checked(line, _Record, place)
