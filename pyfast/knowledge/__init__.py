@@ -1,7 +1,7 @@
-"""What an index's documents say, as a graph: extracted by an LLM or by rules, kept as snapshots, and searched.
+"""The knowledge graph of an index: extracted by an LLM or by rules, kept as snapshots, and searched.
 
-Calls go one way: texts are split into chunks, these become extracts, and extracts are written as a snapshot, which
-the store opens. `build` puts that together; `session` is the store as a run sees it.
+Texts are split into chunks, chunks become extracts, and extracts are written as a snapshot, which the store opens.
+`build` combines these steps; `session` is the store as a run sees it.
 """
 
 from pyfast.knowledge.build import build_knowledge, prune_knowledge, update_knowledge

@@ -1,6 +1,6 @@
-"""Building an index's knowledge: what is new in its documents is extracted, and joins the store.
+"""Build the knowledge of an index: extract new documents and add the results to the store.
 
-A store keeps the size of its chunks: chunks of another would all be extracted, and paid for, again.
+A store keeps its chunk size. With another size, all chunks would be extracted, and paid, again.
 """
 
 from __future__ import annotations
@@ -62,23 +62,23 @@ def build_knowledge(
         llm: The LLM that reads the texts. None: rules read them.
         embedder: The embedding model.
         run_job: Carries out a job to its end, or raises.
-        chunk_tokens: The size of a chunk: `chunks.TOKENS`, or as it was before.
+        chunk_tokens: The size of a chunk. None: as in an earlier extraction, else `chunks.TOKENS`.
         packed: Let the LLM read several chunks in one call, as many as fit into the size of one. Each is still
             stored as a chunk of its own document.
         passes: How often the LLM reads a chunk; after the first time it adds what is missing.
         limit: Maximum number of new chunks to read.
-        budget: Of each call's chunks.
+        budget: Limits of each call.
         failures: From the number of chunks, how many may fail before the extraction stops; None: all.
         concurrency: How many chunks the LLM reads at once.
-        restart: Put a stopped extraction aside and start again. What is already in the store stays.
+        restart: Set aside a stopped extraction and start again. The existing store stays.
         retry_failed: Extract the chunks that failed again.
 
     Returns:
         The store as it is now.
 
     Raises:
-        CallError: Every chunk failed; the store has all that did not.
-        InputError: Another size of chunks than before, or another process has the extraction.
+        CallError: Every chunk failed.
+        InputError: `chunk_tokens` differs from an earlier extraction, or another process works on it.
         IndexFormatError: No snapshot is whole.
     """
     upgrade_knowledge(index.folder / KNOWLEDGE)
@@ -90,7 +90,7 @@ def build_knowledge(
     outcomes: list[tuple[str, int] | None] = []  # of each extraction: why all of it failed, if all did
 
     def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
-        """Resume an extraction, or start one: [why all of it failed, if all did]; empty for nothing new."""
+        """Resume or start an extraction. Returns [the reason, if all chunks failed]; empty if nothing is new."""
         extraction = plan_extraction(folder, chunks, size, packed, passes)
         if llm is None or extraction is None:
             return []
@@ -122,7 +122,7 @@ def build_knowledge(
 
 
 def prune_knowledge(index: Index, embedder: Embedder) -> Knowledge:
-    """Remove what was extracted from documents that the index no longer has; nothing is added."""
+    """Remove what was extracted from deleted documents. Nothing is added."""
     current = [chunk.digest for chunk in split_into_chunks(index, chunk_size(index))]
     current += [extract.digest for extract in extract_by_rules(index)]
     return prune(index, embedder, current)
@@ -136,10 +136,10 @@ def by_llm_too(store: Knowledge) -> bool:
 def update_knowledge(
     index: Index, embedder: Embedder, chunk_tokens: int | None = None, texts_by_rules: bool = False
 ) -> Knowledge:
-    """Bring the store up to date without asking an LLM: what rules find, and what an extraction has found so far.
+    """Update the store without calling an LLM: from rules, and from the results of an extraction so far.
 
-    This removes what was extracted from documents that are no longer in the index, and keeps what was merged.
-    Raises `InputError` as `chunk_size` does. `texts_by_rules`: rules also read texts, if no LLM has read any yet.
+    Removes what was extracted from deleted documents, and keeps what was merged. `texts_by_rules`: rules also read
+    texts, if no LLM has read any yet. Raises what `chunk_size` raises.
     """
     folder, size = extraction_folder(index.folder), chunk_size(index, chunk_tokens)
     extracted = extraction_results(folder)
@@ -166,7 +166,7 @@ def update_knowledge(
 
 
 def chunk_size(index: Index, tokens: int | None = None) -> int:
-    """The size of chunks, in tokens: if an LLM has read this index, the size it read; else as given, or `TOKENS`.
+    """The size of chunks, in tokens: the size that an LLM has already read, else the given size, else `TOKENS`.
 
     Raises `InputError` if the given size differs from the earlier one.
     """
@@ -182,7 +182,7 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
 
 
 def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterator[Chunk]:
-    """The chunks that the store does not have; those that failed are left out, but for `retry_failed`."""
+    """The chunks that the store does not have. Failed chunks are left out, unless `retry_failed`."""
     known: set[str] = set()
     if has_knowledge(index):
         store = open_knowledge(index)

@@ -1,4 +1,4 @@
-"""Chunks: what an LLM reads at once. Runs of paragraphs of one text: a new text costs only its own."""
+"""Chunks: paragraphs of one text that an LLM reads at once. A new text costs only its own chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TITLE = 4  # a title is at most one part in so many of its chunk, even if a doc
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of passages."""
+    """A sequence of passages that an LLM reads at once."""
 
     title: str
     passages: tuple[tuple[int, str], ...]
@@ -27,12 +27,14 @@ class Chunk:
 
     @property
     def text(self) -> str:
-        """As the LLM sees it."""
+        """The text as the LLM sees it."""
         return "\n\n".join(filter(None, (self.title, *(text for _, text in self.passages))))
 
     @property
     def digest(self) -> str:
-        """Of its text and its segments, not of the LLM: so another LLM does not extract the same chunk again."""
+        """A digest of the text and the segments, not of the LLM: another LLM does not extract the same chunk
+        again.
+        """
         made = blake2b(f"chunk\n{self.text}".encode(errors="replace"), digest_size=16)
         for segment, _ in self.passages:
             made.update(segment.to_bytes(8, "little"))
@@ -40,7 +42,7 @@ class Chunk:
 
 
 def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
-    """The chunks of an index's texts, in order, of about `tokens` tokens at most."""
+    """Split the texts of an index into chunks of at most about `tokens` tokens, in order."""
     corpus, limit = index.corpus, tokens * _CHARACTERS_PER_TOKEN
     paragraphs = (place for place in index.passages.tolist() if corpus.level[place] == Level.PARAGRAPH)
     for source, places in groupby(paragraphs, key=lambda place: int(corpus.source[place])):
@@ -58,7 +60,7 @@ def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
 
 
 def pack(chunks: Iterable[Chunk], tokens: int) -> Iterator[tuple[Chunk, ...]]:
-    """Chunks that an LLM reads in one call, in order, of about `tokens` tokens at most."""
+    """Group chunks into calls of at most about `tokens` tokens, in order."""
     run: list[Chunk] = []
     for chunk in chunks:
         if run and sum(len(each.text) for each in (*run, chunk)) > tokens * _CHARACTERS_PER_TOKEN:
@@ -70,7 +72,7 @@ def pack(chunks: Iterable[Chunk], tokens: int) -> Iterator[tuple[Chunk, ...]]:
 
 
 def _fitting_texts(corpus: Corpus, place: int, limit: int) -> Iterator[str]:
-    """A paragraph; one that is too long as runs of its sentences, and a sentence that is too long cut."""
+    """The paragraph; if it is too long, groups of its sentences. Sentences that are too long are cut."""
     text = corpus.content(place)
     if len(text) <= limit:
         yield text

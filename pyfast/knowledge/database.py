@@ -1,4 +1,4 @@
-"""The SQLite file of a snapshot: entities, relations, triples; each statement and description with its source."""
+"""The SQLite file of a snapshot: entities, relations, triples, and the source of each statement and description."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ CREATE INDEX IF NOT EXISTS mentions_by_chunk ON mentions (chunk);
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """The database, in a file that nobody else sees yet: what is torn is thrown away with its folder."""
+    """Open a new database for writing. Nobody else sees the file yet, so a torn file is deleted with its folder."""
     database = open_database(path, isolation_level=None)
     database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA)
     return database
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """The database of a snapshot, which never changes; for several threads."""
+    """Open the database of a snapshot, which never changes, for several threads."""
     return open_database(path, "ro&immutable=1", check_same_thread=False)
 
 
@@ -63,10 +63,10 @@ def integer_rows(database: sqlite3.Connection, query: str) -> Int32:
 
 
 def signed(segment: int) -> int:
-    """A segment's id (uint64) as SQLite has it."""
+    """A segment id (uint64) as SQLite's signed integer."""
     return segment - (1 << 64) if segment >= 1 << 63 else segment
 
 
 def unsigned(segment: int) -> int:
-    """A segment's id as the corpus has it (uint64)."""
+    """SQLite's signed integer as a segment id (uint64)."""
     return segment % (1 << 64)

@@ -1,4 +1,4 @@
-"""Vectors that are in no snapshot yet: each lies in a file once it is computed; a kill costs the last few."""
+"""Vectors that are in no snapshot yet. Each is written to a file when computed; a kill loses only the last few."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _log = logging.getLogger("pyfast")
 
 
 def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], Float32]:
-    """`embedder.encode`, but what it computes is appended to a file, and taken from there when it is asked again.
+    """`embedder.encode` with a file as cache: new vectors are appended, known ones are read from the file.
 
-    A row is a text's hash, its vector, and a checksum of both and of the model. What follows a row that is
-    torn, damaged or of another model is computed again. One process at a time.
+    A row is a text's hash, its vector, and a checksum of both and of the model. Rows after a torn, damaged or
+    foreign row are computed again. One process at a time.
     """
     model = blake2b(embedder.fingerprint.encode()).digest()
 
@@ -59,7 +59,7 @@ def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], 
 
 
 class _Progress:
-    """Says now and then how many texts have vectors, and how long the others will take at this rate."""
+    """Logs from time to time how many texts have vectors, and how long the others will take."""
 
     def __init__(self, texts: int) -> None:
         self._texts = texts
@@ -74,7 +74,7 @@ class _Progress:
 
 
 def _whole(path: Path, dtype: np.dtype[Any], model: bytes) -> Any:
-    """The rows of the file, up to the first that is not whole: from there on it is cut off."""
+    """The rows of the file up to the first damaged one, where the file is cut off."""
     count = 0
     with path.open("a+b") as file:
         file.seek(0)
@@ -85,6 +85,6 @@ def _whole(path: Path, dtype: np.dtype[Any], model: bytes) -> Any:
 
 
 def _checked(row: bytes, model: bytes) -> bytes:
-    """A row with its checksum in its place."""
+    """A row with its checksum."""
     contents = row[:-_CHECK]
     return contents + blake2b(contents, digest_size=_CHECK, key=model).digest()

@@ -1,4 +1,4 @@
-"""Export: the graph as files that other tools read, GraphML and N-Triples."""
+"""Export the graph as GraphML or N-Triples, for other tools."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def _graphml(store: Knowledge, path: Path) -> None:
 
 
 def _ntriples(store: Knowledge, path: Path) -> None:
-    """Entities and relations are URNs of their names, labelled with them. When a triple held is left out."""
+    """Write N-Triples. Entities and relations are URNs of their names, with the names as labels. Times are left
+    out.
+    """
     from rdflib import RDFS, Graph, Literal, URIRef
 
     graph = Graph()

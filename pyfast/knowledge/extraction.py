@@ -1,4 +1,4 @@
-"""Extraction by an LLM: a run of the engine, one question for each chunk or a few. Chunks in, extracts out.
+"""Extraction by an LLM: a run of the engine, with one question for each chunk, or for several packed chunks.
 
 The run's folder is beside the snapshots and holds the chunks, so that the run can resume even if the index was
 built again in between. Nothing here changes the store: the results are read back from the folder.
@@ -46,7 +46,7 @@ _GRAPHS = TypeAdapter(list[GraphFields])
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """Chunks that wait for an LLM, or are with it."""
+    """Chunks that wait for an LLM, or that it is reading."""
 
     folder: Path
     chunks: Questions
@@ -59,7 +59,7 @@ class Extraction:
 
 @dataclass(slots=True)
 class ExtractionResults:
-    """What an extraction came to so far."""
+    """The results of an extraction so far."""
 
     extracts: list[Extract] = field(default_factory=list)
     """In the order of the chunks"""
@@ -69,17 +69,17 @@ class ExtractionResults:
 
 
 def extraction_folder(index: Path) -> Path:
-    """The folder of an extraction, in its index, until the store has all of its results."""
+    """The folder of an extraction in its index. It exists until the store has all results."""
     return index / KNOWLEDGE / FOLDER
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether there is an extraction that was stopped, or that the store does not have yet."""
+    """Whether an extraction was stopped, or its results are not in the store yet."""
     return (folder / CHUNKS).is_file() and recorded_value(folder, "questions", "digest") is not None
 
 
 def begun_chunk_tokens(folder: Path) -> int | None:
-    """The size of the chunks of an existing extraction; None without one."""
+    """The chunk size of an existing extraction; None if there is none."""
     tokens: int | None = recorded_value(folder, "system", "set_chunk_tokens")
     return tokens
 
@@ -87,10 +87,10 @@ def begun_chunk_tokens(folder: Path) -> int | None:
 def plan_extraction(
     folder: Path, chunks: Iterable[Chunk], chunk_tokens: int, packed: bool = False, passes: int = 1
 ) -> Extraction | None:
-    """What is to be extracted: the rest of an extraction that was stopped, else `chunks`; None for none.
+    """Plan the rest of a stopped extraction, or else an extraction of `chunks`. None if there is nothing to do.
 
-    `chunks` are ignored if there is an extraction to resume. `packed`: so many of them are one
-    question as are no longer than one chunk may be. `passes`: how often each is read.
+    `chunks` are ignored if there is an extraction to resume. `packed`: a question contains several chunks, up to
+    the size of one. `passes`: how often each is read.
     """
     if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # the documents may be others by now
@@ -147,7 +147,7 @@ def extraction_job(
 
 
 def _settings(extraction: Extraction) -> dict[str, Any]:
-    """Those that are not as they were before they could be set: an extraction of an older release goes on."""
+    """The settings that differ from their old fixed values, so that an extraction of an older release can resume."""
     changed = {"packed": extraction.packed or None, "passes": extraction.passes if extraction.passes > 1 else None}
     return {"chunk_tokens": extraction.chunk_tokens} | {name: it for name, it in changed.items() if it}
 
@@ -158,14 +158,14 @@ async def _answer(passes: int, question: Question, ctx: Context) -> Answer:
 
 
 def why_all_failed(extraction: Extraction) -> tuple[str, int] | None:
-    """The most frequent reason and how often, where every chunk of an extraction failed; else None."""
+    """The most frequent reason and its count, if every chunk of an extraction failed; else None."""
     records = (record for _, record in read_lines(extraction.folder / ANSWERS))
     reasons = Counter[str](record.get("reason", "") for record in records)
     return None if "" in reasons else reasons.most_common(1)[0]
 
 
 def extraction_results(folder: Path) -> ExtractionResults:
-    """What came of an extraction so far; of none, nothing."""
+    """Read the results of an extraction so far; empty if there is none."""
     results = ExtractionResults()
     if not (folder / CHUNKS).is_file():
         return results
@@ -183,7 +183,7 @@ def extraction_results(folder: Path) -> ExtractionResults:
 
 
 def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResults) -> None:
-    """Add what became of a question: an extract for each of its chunks."""
+    """Add the results of a question: an extract for each of its chunks."""
     parts = asked.get("parts") or [{"digest": asked["id"], **asked}]
     if record["state"] != "answered":
         why = record.get("reason") or record["state"]

@@ -1,4 +1,4 @@
-"""Prompts that ask an LLM for the graph of a text, and how a text that is too long for one is asked about."""
+"""Prompts that ask an LLM for the graph of a text, and the handling of texts that are too long for one call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EntityFields(BaseModel):
 
 
 class RelationFields(BaseModel):
-    """What a text says of two entities."""
+    """A relation of two entities in a text."""
 
     head: _Name
     relation: _Name
@@ -37,7 +37,7 @@ class RelationFields(BaseModel):
 
 
 class GraphFields(BaseModel):
-    """All that a text says, as a graph. Relations come first: a reply that is cut off loses the rest."""
+    """The graph of a text. Relations come first, so a reply that is cut off keeps them."""
 
     relations: list[RelationFields] = Field(max_length=60)
     entities: list[EntityFields] = Field(max_length=40)
@@ -109,13 +109,13 @@ EXTRACT_TRIPLES = Prompt(
 
 
 async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) -> list[GraphFields]:
-    """The graphs of a text's parts: as many parts as the context window asks for, each under the title.
+    """Extract the graphs of a text, in as many parts as the context window requires, each with the title.
 
-    If the reply for a part is cut off, the two halves of the part are asked for instead: each has the same budget
-    for less text. Each pass after the first asks for what is missing. If nothing is missing, no more passes
-    follow. A reply of the wrong form in such a pass is left out.
+    If the reply for a part is cut off, its two halves are read separately: each has the same budget for less text.
+    Each pass after the first asks for missing triples, and stops if there are none. A later pass whose reply has
+    the wrong form is left out.
 
-    Raises as `Context.generate`, `CutOffError` if a part of `_SHORTEST` characters is still cut off.
+    Raises what `Context.generate` raises, and `CutOffError` if a part of `_SHORTEST` characters is still cut off.
     """
     share = 1 + (passes > 1)  # of the window: a second pass also reads what the first has noted
     if len(text) > max(ctx.text_budget_to_repeat(EXTRACT_GRAPH) // share - len(title), _SHORTEST):
@@ -153,7 +153,7 @@ async def _halves(title: str, text: str, ctx: Context, passes: int) -> list[Grap
 
 
 def halves(text: str) -> tuple[str, str]:
-    """A text in two: between paragraphs, else sentences, else words, as near to its middle as there are any."""
+    """Split a text in two near its middle: between paragraphs, else between sentences, else between words."""
     middle = len(text) // 2
     for gap in ("\n\n", ". ", " "):
         ends = [at + len(gap) for at in (text.rfind(gap, 0, middle), text.find(gap, middle)) if at > 0]

@@ -1,4 +1,4 @@
-"""Extracts: what was found in one chunk of text. Plain values; every way to extract gives them."""
+"""Extracts: the results of one chunk, as plain values. Every extraction method returns them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RULE_BASED, BY_LLM, LEARNED, MERGED = "rule_based", "llm", "learned", "merged"
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """That a segment says a triple."""
+    """A triple that a segment states."""
 
     head: str
     relation: str
@@ -27,7 +27,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """That a segment is about an entity."""
+    """An entity that a segment describes."""
 
     entity: str
     segment: int
@@ -37,7 +37,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """That a segment is about a subject."""
+    """A theme of a segment."""
 
     key: str
     segment: int
@@ -45,7 +45,7 @@ class Theme:
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """What was extracted from one chunk, or why it could not be."""
+    """The result of extracting one chunk, or the reason why it failed."""
 
     digest: str
     """Of the chunk: what is in the store already is not added again"""

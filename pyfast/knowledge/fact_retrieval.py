@@ -1,4 +1,4 @@
-"""Fact retrieval: the facts that a sub-question is answered from, of the store and of what was learned since."""
+"""Fact retrieval: facts for a sub-question, from the store and from statements learned since."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class RetrievedFact:
 
     @classmethod
     def of_statement(cls, statement: Statement) -> RetrievedFact:
-        """What was learned."""
+        """A fact of a learned statement."""
         triple = statement.head, relation_name(statement.relation), statement.tail
         return cls((triple,), (), statement.segment)
 
     def line(self, budget: int | None = None) -> str:
-        """``head | relation | tail; tail``; in about `budget` characters, saying how much is left out."""
+        """``head | relation | tail; tail`` in about `budget` characters. It says how many tails are left out."""
         heads, tails = (list(dict.fromkeys(escape_name(triple[end]) for triple in self.triples)) for end in (0, 2))
         relation = escape_name(self.triples[0][1])
         if len(heads) > 1:
@@ -46,8 +46,10 @@ class RetrievedFact:
         return start + join(tails, budget and budget - len(start))
 
     def with_answers(self, answers: Sequence[str], or_some: bool = True) -> RetrievedFact | None:
-        """The triples with an answer as head or tail, or, if there are none, with an answer in their head or tail
-        ("Paris" in "Paris, France"). If there are none either: a few triples, or, without `or_some`, None.
+        """The fact with only the triples whose head or tail is an answer.
+
+        If there are none: the triples whose head or tail contains an answer ("Paris" in "Paris, France"). If there
+        are none either: a few triples if `or_some`, else None.
         """
         keys = {name_key(escape_name(text)) for text in answers}
         ends = [{name_key(escape_name(head)), name_key(escape_name(tail))} for head, _, tail in self.triples]
@@ -62,7 +64,7 @@ class RetrievedFact:
         return RetrievedFact(triples, tuple(self.places[i] for i in places if self.places), self.segment)
 
     def segments(self, store: Knowledge) -> list[int]:
-        """The ids of the segments that say it."""
+        """The ids of the segments that state the fact."""
         if self.segment is not None:
             return [self.segment]
         return [segment for segments in store.sources(self.places) for segment in segments]
@@ -71,12 +73,12 @@ class RetrievedFact:
 def retrieve_facts(
     items: Sequence[tuple[str, Learned]], store: Knowledge, k: int, named: int
 ) -> list[list[RetrievedFact]]:
-    """For each (sub-question, what was learned) the `k` facts of the highest cosine (SubQRAG's equation 3).
+    """Find the `k` facts with the highest cosine for each (sub-question, learned statements): SubQRAG's equation
+    3.
 
-    The `named` best facts about entities that the sub-question names come first, at any cosine. The reason: to a
-    vector, one name is much like another, so facts of other entities can be nearer than those that are asked for.
-    Among these facts, those whose relation the sub-question also names are best: the many values of a fact blur
-    what its vector says of the relation.
+    The `named` best facts about entities that the sub-question names come first, whatever their cosine. The
+    reason: vectors hardly distinguish names, so facts of other entities can be nearer. Among these facts, those
+    whose relation the sub-question names come first: a fact with many values has a vague vector.
     """
     queries = store.encode([text for text, _ in items])
     nearest, _ = store.search("facts", queries, k)
@@ -89,7 +91,7 @@ def retrieve_facts(
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """A statement that was learned, and may be among the best."""
+    """A learned statement that may be among the best."""
 
     statement: Statement
     place: int
@@ -99,7 +101,7 @@ class _New:
 
 
 def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> list[list[_New]]:
-    """For each item the `k` nearest of what was learned, and all that it names; one search for each `Learned`."""
+    """For each item the `k` nearest learned statements, and all that it names. One search for each `Learned`."""
     new: list[list[_New]] = [[] for _ in items]
     for learned in {id(one): one for _, one in items}.values():
         rows = [row for row, (_, one) in enumerate(items) if one is learned]

@@ -1,4 +1,4 @@
-"""Facts, the units of search in a knowledge graph: all entities in one relation to one entity."""
+"""Facts, the search units of a knowledge graph: all entities that have one relation to one entity."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ IN_TEXT = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """Facts: the triples of one head and relation, and, if there are several, those of one relation and tail.
+    """Facts: the triples of one head and relation; also the triples of one relation and tail, if there are
+    several.
 
-    A fact can be a single triple. But a question is often about several: the five nearest triples would be five of
-    the twenty films of an actor. If they are one fact, a search finds all twenty together.
+    A fact can be a single triple. But a question is often about several triples: the five nearest would be five of
+    an actor's twenty films. As one fact, a search finds all twenty together.
     """
 
     offsets: Int64
@@ -41,7 +42,7 @@ class Facts:
         return self.triples[self.offsets[fact] : self.offsets[fact + 1]]
 
     def around(self, entities: Int32) -> tuple[Int32, Int64]:
-        """(the facts about each of these entities in turn, for each fact the place of its entity among them)."""
+        """Return (the facts about these entities, for each fact the position of its entity)."""
         begin = self.about_offsets[entities]
         sizes = self.about_offsets[entities + 1] - begin
         which = np.repeat(np.arange(len(entities)), sizes)
@@ -49,7 +50,7 @@ class Facts:
 
 
 def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Facts:
-    """The facts of triples, forward ones first; within a fact in the order of the triples."""
+    """Group triples into facts, forward ones first. Within a fact, triples keep their order."""
     forward, forward_ends = _runs(head, relation)
     backward, backward_ends = _runs(tail, relation)
     sizes = np.diff(backward_ends)
@@ -70,7 +71,7 @@ def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Fac
 
 
 def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
-    """(places ordered by entity, relation and place; where each run of equal ones starts, and the end)."""
+    """Return (places ordered by entity, relation and place; the start of each group, and the end)."""
     order = np.lexsort((relation, entity))
     changes = (np.diff(entity[order]) != 0) | (np.diff(relation[order]) != 0)
     starts = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(order) else np.empty(0, np.int64)
@@ -78,6 +79,6 @@ def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
 
 
 def fact_text(subject: str, relation: str, values: Sequence[str], backward: bool) -> str:
-    """A fact as its vector is made from it: the triple as a sentence, the entity it is about in front."""
+    """The text of a fact's vector: the triple as a sentence that begins with the fact's entity."""
     listed = ", ".join(values[:IN_TEXT])
     return f"{subject}: {relation} of {listed}" if backward else f"{subject} {relation} {listed}"

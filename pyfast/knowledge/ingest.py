@@ -1,4 +1,4 @@
-"""Extracts into the store: each function here makes one snapshot, all or nothing."""
+"""Add extracts to the store. Each function makes one snapshot, or changes nothing."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def ingest(
     chunk_tokens: int | None = None,
     extraction: dict[str, Any] | None = None,
 ) -> Knowledge:
-    """Add extracts, and remove what was extracted from chunks that the index no longer has.
+    """Add extracts, and remove extracts of chunks that the index no longer has.
 
-    What runs have learned, and what other indexes brought, stays.
+    Merged triples of runs and of other indexes stay.
 
     Args:
-        index: Whose store it is.
-        embedder: Its embedding model.
-        extracts: From the index's documents.
+        index: The index of the store.
+        embedder: The embedding model of the store.
+        extracts: The extracts of the index's documents.
         current: The digests of all chunks of the index, extracted or not.
-        chunk_tokens: The size of the chunks that an LLM read, if there are any; noted in the manifest.
-        extraction: What `describe_extraction` says of the one that was finished with these; added to the manifest.
+        chunk_tokens: The chunk size of the LLM's extraction, for the manifest; None if there is none.
+        extraction: The description of a finished extraction (`describe_extraction`), for the manifest.
 
     Returns:
         The store as it is now.

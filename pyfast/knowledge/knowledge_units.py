@@ -1,4 +1,4 @@
-"""Knowledge units: what a graph says about keywords, each triple beside the source text that says it."""
+"""Knowledge units: triples that match keywords, each with its source text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_TRIPLES = 100  # of one fact or relation key
 
 @dataclass(frozen=True, slots=True)
 class Keywords:
-    """What a search is about."""
+    """The keywords of a search."""
 
     detailed: tuple[str, ...]
     """Names and details: they are looked for among the entities"""
@@ -31,7 +31,7 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeUnit:
-    """A source text, with what the graph has of it that was found."""
+    """A source text with the triples and entities of it that a search found."""
 
     passage: int
     """of the index"""
@@ -46,7 +46,7 @@ class KnowledgeUnit:
 
 @dataclass(frozen=True, slots=True)
 class _Lead:
-    """What a search found: a fact; or texts that an entity is described in, or that are about a theme."""
+    """One result of a search: a fact, or texts that describe an entity or have a theme."""
 
     score: float
     fact: int | None = None
@@ -56,7 +56,7 @@ class _Lead:
 
 @dataclass(slots=True)
 class _Gathered:
-    """A unit that is being built."""
+    """A knowledge unit under construction."""
 
     score: float
     triples: dict[int, None] = field(default_factory=dict)
@@ -66,12 +66,12 @@ class _Gathered:
 def knowledge_units(
     items: Sequence[Keywords], session: Session, entities: int, relations: int, units: int
 ) -> list[list[KnowledgeUnit]]:
-    """For each search its `units` best knowledge units (MTQA, step 2), best first.
+    """The `units` best knowledge units for each search (MTQA, step 2), best first.
 
-    Detailed keywords match `entities` entities each by their names, general ones `relations` relation keys. The
-    facts of these, and of the entities' neighbours, are scored by their cosine to all keywords together, times
-    how well the entity or key matched, times `DECAY` at the second hop: a name that is matched well goes first.
-    An entity that is in no triple leads to the texts that describe it, and a key to those that it is a theme of.
+    Each detailed keyword matches `entities` entities by name; each general keyword matches `relations` relation
+    keys. Facts of these, and of the entities' neighbours, are scored by: cosine to all keywords together, times
+    the match of the entity or key, times `DECAY` at the second hop. An entity without triples leads to the texts
+    that describe it; a key leads to the texts that have it as a theme.
     """
     store = session.store
     detailed = _matched(store, "entities", [item.detailed for item in items], entities)
@@ -84,7 +84,7 @@ def knowledge_units(
 
 
 def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: int) -> list[dict[int, float]]:
-    """For each search what its keywords match, and how well; one search of the vectors for all."""
+    """The matches of each search's keywords, with scores. One vector search for all."""
     texts = list(dict.fromkeys(word for words in keywords for word in words))
     row = {text: i for i, text in enumerate(texts)}
     places, cosines = store.search(what, store.encode(texts), k)
@@ -100,7 +100,7 @@ def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: 
 
 
 def _facts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
-    """Best first; ties by place."""
+    """The facts, best first; ties by place."""
     facts = store.facts
     of_key = {key: store.triples_of_key(key, query, MAX_TRIPLES) for key in keys}
     near = _neighbours(store, names, {key: (match, of_key[key]) for key, match in keys.items()})
@@ -140,9 +140,9 @@ def _texts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict
 def _neighbours(
     store: Knowledge, names: dict[int, float], keys: dict[int, tuple[float, Int32]]
 ) -> dict[int, float]:
-    """What is next to the matched entities and relations, with the best match that it is next to.
+    """The neighbours of matched entities and relations, each with its best match.
 
-    The facts about a neighbour lead on to the second hop.
+    The facts about a neighbour are the second hop.
     """
     best: dict[int, float] = {}
     lists = store.neighbours(np.array(list(names), np.int32), 1) if names else []
@@ -156,7 +156,7 @@ def _neighbours(
 
 
 def _gathered(session: Session, facts: Sequence[_Lead], texts: Sequence[_Lead], limit: int) -> list[KnowledgeUnit]:
-    """What was found by the source that says it, until there are `limit` sources."""
+    """Group the results by source text, until there are `limit` sources."""
     units: dict[int, _Gathered] = {}
     for lead in merge(facts, texts, key=lambda lead: -lead.score):
         if lead.fact is not None:

@@ -1,4 +1,4 @@
-"""What a run learns from the documents that it reads, before it joins the store."""
+"""Statements that a run learns from documents, before they are merged into the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Learned:
     """Places of the statements by the words of an end"""
 
     def add(self, statement: Statement, vector: Float32) -> bool:
-        """Whether it is new."""
+        """Add a statement. Returns whether it is new."""
         keys = (name_key(statement.head), name_key(statement.relation), name_key(statement.tail))
         if keys in self._keys:
             return False
@@ -51,23 +51,23 @@ class Learned:
         return True
 
     def vectors(self) -> Vectors:
-        """Of the statements so far."""
+        """The vectors of the statements so far."""
         count = len(self.statements)  # first: the matrix has at least as many
         return Vectors(self._matrix[:count])
 
     def named_in(self, text: str) -> list[int]:
-        """The statements that have an end which a text names, ascending."""
+        """The statements whose head or tail a text names, ascending."""
         return named_in(text, self._by_words)
 
 
 def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list[Float32]:
-    """The vector of each statement, [dimensions], made from its text as that of a fact; for `Context.call`."""
+    """The vector of each statement, [dimensions], from the same text as a fact's. For `Context.call`."""
     texts = [fact_text(one.head, one.relation, [one.tail], backward=False) for one in statements]
     return list(store.encode(texts))
 
 
 def learned_extracts(answers: Path) -> Iterator[Extract]:
-    """What the answers of a run say was learned, one extract for each question that learned, in their order."""
+    """The triples in a run's answers, as one extract for each question that learned some, in order."""
     for _, record in records_of(answers):
         if learned := record["trace"].get("learned"):
             statements = (

@@ -1,4 +1,4 @@
-"""Merging: what another index knows, or a run has learned, joins the store of an index; and is taken out again."""
+"""Merge the graph of another index, or the triples of a run, into a store; and remove them again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from pyfast.retrieval.embeddings import Embedder
 
 
 def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowledge:
-    """Add all that `other` knows to the store of an index. Entities whose names mean the same become one.
+    """Add all triples of `other` to the store of an index. Entities with equal names, but for case and spaces,
+    become one.
 
     The sources of `other` are segments of another index. The store keeps them, but answers cite them only if this
     index has them too. If the index had no store, the new one has nothing from the index's own documents yet.
@@ -33,7 +34,7 @@ def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowl
 
 
 def merge_learned(index: Index, embedder: Embedder, answers: Path) -> Knowledge:
-    """Add what the questions of a run have learned, in their order. Nothing is added twice."""
+    """Add the triples that the questions of a run have learned, in order. Nothing is added twice."""
     learned = learned_extracts(answers)
     notes = None if has_knowledge(index) else {"corpus": None}
     return make_snapshot(index, embedder, lambda database: Writer(database).add(learned), notes)
@@ -45,10 +46,10 @@ def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 
 
 def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
-    """For each name of another store's entities the one that its entity has in this database.
+    """Map the entity names of another store to the names in this database.
 
-    That is the same name, or the first that differs in case or spaces alone; but what the other store tells apart
-    by these stays apart.
+    A name maps to the same name, or to the first that differs only in case or spaces. Names that the other store
+    distinguishes by case or spaces stay distinct.
     """
     here = {name for (name,) in database.execute("SELECT name FROM entities")}
     first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())
@@ -67,7 +68,7 @@ def _renamed(extract: Extract, names: Mapping[str, str]) -> Extract:
 
 
 def extracts_of(store: Knowledge) -> Iterator[Extract]:
-    """What was extracted from each chunk of a store, in order; those that failed left out."""
+    """The extracts of a store's chunks, in order, without failed ones."""
     statements_of = (
         "SELECT triple, h.name, r.name, t.name, segment, time, description, strength FROM statements"
         " JOIN triples ON triples.id = triple"

@@ -1,4 +1,4 @@
-"""Names of entities and relations: when two are the same, when one stands in a text, how a prompt shows it."""
+"""Names of entities and relations: equality, search in a text, and escaping for prompts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def tidy(name: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """What names of one entity have in common: no case, no accents' encodings, no spaces at the ends."""
+    """The key of a name: without case, with one encoding of accents, without spaces at the ends."""
     return tidy(unicodedata.normalize("NFKC", name)).casefold()
 
 
 def is_named_in(key: str, text: str) -> bool:
-    """Whether a name is in a text, both as `name_key` makes them: as whole words, if its script has such."""
+    """Whether a text contains a name, both made by `name_key`. Whole words only, if the script has words."""
     at = text.find(key)
     while at >= 0 and any(_IN_WORD.fullmatch(text, max(end - 1, 0), end + 1) for end in (at, at + len(key))):
         at = text.find(key, at + 1)
@@ -30,7 +30,7 @@ def is_named_in(key: str, text: str) -> bool:
 
 
 def words_of(name: str) -> str:
-    """The words of a name or text as `name_key` has them, without punctuation around them and the possessive."""
+    """The words of a name or text made by `name_key`, without punctuation and possessive endings."""
     return " ".join(filter(None, map(_bare, name_key(name).split())))
 
 
@@ -40,7 +40,7 @@ def _bare(word: str) -> str:
 
 
 def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
-    """Of things by the words of their names those that a text names: the longest names, none inside another."""
+    """The things that a text names, by the words of their names. The longest names win; none lies inside another."""
     words = words_of(text).split()
     places: set[int] = set()
     at = 0
@@ -55,10 +55,10 @@ def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
 
 
 def escape_name(name: str) -> str:
-    """A name within a line that an LLM reads: it cannot end the line, nor its own place between two `|`."""
+    """Escape a name for a prompt: it cannot contain a line end or a `|`."""
     return tidy(name).replace("|", "/")
 
 
 def relation_name(name: str) -> str:
-    """`starred_actors` as a reader says it: `starred actors`."""
+    """A relation in words: `starred_actors` becomes `starred actors`."""
     return tidy(name.replace("_", " "))

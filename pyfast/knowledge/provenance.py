@@ -1,4 +1,4 @@
-"""Where a graph comes from: what each extraction asked whom, what it cost, and what of it was not believed."""
+"""The origin of a graph: model, prompts and cost of each extraction, and the triples that were dropped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLACE = "places"
 
 
 def describe_extraction(folder: Path, dropped: Sequence[Dropped]) -> dict[str, Any]:
-    """What a snapshot's manifest says of a finished extraction, in JSON types."""
+    """Describe a finished extraction for a snapshot's manifest, in JSON types."""
     configuration, status = read_configuration(folder / CONFIGURATION), read_status(folder)
     reasons: dict[str, dict[str, Any]] = {}
     for one in dropped:
@@ -41,7 +41,7 @@ def describe_extraction(folder: Path, dropped: Sequence[Dropped]) -> dict[str, A
 
 
 def keep_extraction(folder: Path) -> None:
-    """Put a finished extraction, with journal and ledger, beside the snapshots: `extractions/1`, 2, and so on."""
+    """Move a finished extraction, with journal and ledger, beside the snapshots: `extractions/1`, 2, and so on."""
     home = folder.parent / HOME
     home.mkdir(exist_ok=True)
     before = (int(path.name) for path in home.iterdir() if path.name.isdigit())
@@ -49,7 +49,7 @@ def keep_extraction(folder: Path) -> None:
 
 
 def in_words(extraction: dict[str, Any]) -> list[str]:
-    """It in words, a line each."""
+    """The description in words, as lines."""
     count = "{calls} calls, {prompt_tokens} tokens in, {completion_tokens} out".format_map(extraction)
     lines = [
         f"extracted by {extraction['model']} on {extraction['date']}: {extraction['chunks']} chunks,"

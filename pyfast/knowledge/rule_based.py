@@ -1,7 +1,7 @@
-"""Extraction by rules, without an LLM: triples as they stand, tables and links cell by cell, texts by their shape.
+"""Extraction by rules, without an LLM: triples unchanged, tables and links cell by cell, texts by their form.
 
-Names in texts are runs of capitalised words, and years; what stands between two of them in a sentence is taken for
-what relates them. That is often wrong and always fast; `extraction` asks an LLM instead.
+Names in texts are sequences of capitalised words, and years. The text between two names in a sentence is taken as
+their relation. This is fast and often wrong; `extraction` asks an LLM instead.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _JOINER = re.compile(r"^(?:(?:and|or|the|a|an|his|her|its|their)\b\s*|[\W_]+)+",
 
 @cache
 def _openers() -> frozenset[str]:
-    """Words that are capitalised for where they stand, not for what they mean."""
+    """Words that are capitalised only because they begin a sentence."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(ENGLISH_STOP_WORDS) | {"hundreds", "thousands", "millions"}
 
 
 def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
-    """One extract for each document that has passages; `text` False leaves texts to others."""
+    """One extract for each document that has passages. `text` False: leave out texts."""
     corpus = index.corpus
     titles = {corpus.uri(source): fold(corpus.title(source)) for source in range(corpus.documents)}
     for source, places in groupby(index.passages.tolist(), key=lambda place: int(corpus.source[place])):
@@ -63,7 +63,7 @@ def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
 
 
 def _digest(corpus: Corpus, source: int, places: list[int]) -> str:
-    """Of a document's passages, what they say and where they stand."""
+    """A digest of the text and the positions of a document's passages."""
     made = blake2b(f"{_DIGEST_PREFIX}\n{corpus.uri(source)}".encode(errors="replace"), digest_size=16)
     for place in places:
         made.update(f"\n{corpus.ids[place]:016x} {corpus.render(place)}".encode(errors="replace"))
@@ -80,7 +80,9 @@ def _of_subgraph(corpus: Corpus, place: int) -> Iterator[Statement]:
 def _of_table(
     corpus: Corpus, table: Table, places: list[int], title_of: Callable[[str], str | None]
 ) -> Iterator[Statement]:
-    """A row's entity is its first cell that is not a number; every other cell is a value of it."""
+    """The triples of a table. A row's entity is its first cell that is not a number; the other cells are its
+    values.
+    """
     links = {(row, column): title_of(uri) for row, column, uri in table.links}
     for place in places:
         segment, row = int(corpus.ids[place]), int(corpus.start[place])
@@ -113,9 +115,10 @@ def _of_paragraph(corpus: Corpus, place: int) -> Iterator[Statement]:
 
 
 def triples_of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, str]]:
-    """The sentence's first name, if it begins with one, or the title; what follows it; each name after it.
+    """Triples of a sentence. The head is the name that begins the sentence, or the title; each later name is a
+    tail.
 
-    Enumerations keep the relation of their first member.
+    The relation is the text between them. Members of an enumeration share the relation of the first.
     """
     subject, relation, end = title, "", 0
     for begin, stop in name_spans(sentence):
@@ -132,7 +135,7 @@ def triples_of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, s
 
 
 def name_spans(sentence: str) -> list[tuple[int, int]]:
-    """Where the names and years of a sentence stand: (begin, end) in it."""
+    """The (start, end) offsets of names and years in a sentence."""
     spans: list[tuple[int, int]] = []
     run: list[tuple[int, int]] = []
     for word in [*_WORD.finditer(sentence), None]:

@@ -1,4 +1,4 @@
-"""A store as a run sees it: as it was when the run began. What the run learns is in its answers alone."""
+"""The store as it was when a run started. Triples that the run learns are only in its answers."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Session:
     """The folder of a store that was made only for this run; deleted at the end of the session"""
 
     def describe(self) -> dict[str, Any]:
-        """What answers depend on, for run.toml."""
+        """The values that answers depend on, for run.toml."""
         used = {
             name: version(name) for name in ("faiss-cpu", "sentence-transformers", "torch") if _installed(name)
         }
         return {"contents": self.store.fingerprint, "libraries": orjson.dumps(used).decode()}
 
     def segments(self, ids: Sequence[int]) -> Int64:
-        """The places of these segments in the corpus; those that are no longer there are left out."""
+        """The positions of these segments in the corpus, without deleted ones."""
         by_id, places = self._passages
         wanted = np.asarray(ids, np.uint64)
         at = np.minimum(np.searchsorted(by_id, wanted), len(by_id) - 1)
@@ -55,7 +55,7 @@ class Session:
         return segments
 
     def passages(self, ids: Sequence[int]) -> list[int]:
-        """The passages of the index that these segments are; those that are no longer there are left out."""
+        """The passages of the index for these segments, without deleted ones."""
         passages: list[int] = np.searchsorted(self.index.passages, self.segments(ids)).tolist()
         return passages
 
@@ -66,11 +66,13 @@ class Session:
         return ids[order], self.index.passages[order]
 
     def kept(self, run: Path) -> Session:
-        """With the store in the run's folder: so the run can resume even if the index's store changes."""
+        """The session with a copy of the store in the run's folder, so the run can resume even if the index's
+        store changes.
+        """
         return replace(self, store=pin_snapshot(self.store, run / KNOWLEDGE))
 
     def share_again(self, answers: Path) -> None:
-        """Have in `shared` what the questions that are done have learned, in their order."""
+        """Put the triples of finished questions into `shared` again, in order."""
         statements = [statement for extract in learned_extracts(answers) for statement in extract.statements]
         vectors = encode_statements(statements, self.store)
         for statement, vector in zip(statements, vectors, strict=True):
@@ -78,11 +80,11 @@ class Session:
 
 
 def open_session(index: Index, model: str, run: Path | None = None) -> Session:
-    """The store of an index for a run, as it was when the run began. The index stays as it is.
+    """Open the store of an index for a run, as it was when the run started. The index does not change.
 
-    An index without a store gets none: what rules find is this run's alone. `run` None: the run starts again.
+    If the index has no store, rules extract one for this run alone. `run` None: the run starts again.
 
-    Raises as `Embedder` and `open_knowledge` do.
+    Raises what `Embedder` and `open_knowledge` raise.
     """
     embedder = Embedder(model)
     begun_with = None if run is None else recorded_value(run, "knowledge", "contents")

@@ -1,4 +1,4 @@
-"""The folder of snapshots in an index, one of them current: it is opened, repaired, and the next one made.
+"""The folder of snapshots in an index: open and repair the current one, make the next one.
 
 A snapshot never changes. A change builds the complete next snapshot in another folder, with the checksums of its
 files. Then the file `current` names it, in one rename. So if a process ends at any moment, even by a power cut,
@@ -51,7 +51,7 @@ def open_knowledge(index: Index, embedder: Embedder | None = None) -> Knowledge:
 
 
 def repair(index: Index) -> None:
-    """If the current snapshot is damaged, put it aside, return to the one before, and log a warning.
+    """If the current snapshot is damaged, set it aside, return to the previous one, and log a warning.
 
     Raises `IndexFormatError` if that one is damaged too.
     """
@@ -79,7 +79,7 @@ def repair(index: Index) -> None:
 
 
 def pin_snapshot(store: Knowledge, folder: Path) -> Knowledge:
-    """The snapshot with its files in a second folder, a run's: there they are, however often the store changes."""
+    """Link the snapshot's files into a run's folder, where they stay even if the store changes."""
     if folder.is_dir() and folder.samefile(store.folder):
         return store
     with built_aside(folder) as aside:
@@ -93,11 +93,10 @@ def make_snapshot(
     write: Callable[[sqlite3.Connection], None],
     notes: Mapping[str, Any] | None = None,
 ) -> Knowledge:
-    """Make the next snapshot: the database after `write`, and the vectors of what is in it; then open it.
+    """Make and open the next snapshot: the database after `write`, and its vectors.
 
-    All or nothing; where `write` changes nothing, no new snapshot is made. Vectors that were computed for a change
-    that was stopped are there for the next one. One process at a time. `notes` are values of the manifest that
-    are others now (see `_NOTES`).
+    If `write` changes nothing, no snapshot is made. Vectors of a change that was stopped are used again. One
+    process at a time. `notes` are new values for the manifest (see `_NOTES`).
     """
     home = index.folder / KNOWLEDGE
     home.mkdir(exist_ok=True)
@@ -131,7 +130,7 @@ def make_snapshot(
 def make_apart(
     folder: Path, index: Index, embedder: Embedder, write: Callable[[sqlite3.Connection], None]
 ) -> Knowledge:
-    """A snapshot in a folder of its own, new or empty, of this index's documents, which stays as it is."""
+    """Make a snapshot of this index's documents in a separate folder, new or empty. The index does not change."""
     folder.mkdir(exist_ok=True)
     contents = _write_database(folder, None, embedder, write)
     notes = {"corpus": index.manifest["corpus"], "chunk_tokens": None}
@@ -155,7 +154,7 @@ def _write_database(
 
 
 def fingerprint(connection: sqlite3.Connection, embedder: str) -> str:
-    """Of all that a database holds, and of the model of the vectors beside it."""
+    """A digest of the database's content and of the embedding model."""
     return f"{contents_digest(connection)}-{embedder}"
 
 
@@ -167,7 +166,7 @@ def _write_rest(
     contents: str,
     notes: Mapping[str, Any],
 ) -> Knowledge:
-    """The vectors of what is in the database, and the manifest; the store, without a model."""
+    """Write the vectors and the manifest. Returns the store, without a model."""
     fresh = Knowledge(aside, {})
     before = base if base is not None and base.manifest["embedder"] == embedder.fingerprint else None
     for name in SEARCHED:
@@ -206,12 +205,12 @@ def _switch_to(home: Path, number: int) -> None:
 
 
 def snapshot_numbers(home: Path) -> list[int]:
-    """The snapshots that there are, ascending."""
+    """The numbers of all snapshots, ascending."""
     return sorted(int(folder.name) for folder in home.iterdir() if folder.name.isdigit())
 
 
 def current_number(home: Path) -> int:
-    """Which snapshot is the current one. Raises `IndexFormatError` if that is not known."""
+    """The number of the current snapshot. Raises `IndexFormatError` if it is not known."""
     try:
         return int((home / CURRENT).read_text())
     except FileNotFoundError:
@@ -226,7 +225,7 @@ def current_number(home: Path) -> int:
 
 @contextlib.contextmanager
 def lock(home: Path) -> Iterator[None]:
-    """One process at a time changes what is in the folder."""
+    """Lock the folder: one process at a time changes it."""
     file = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The opened store, read only: the graph in memory, texts looked up in SQLite, and vectors to search."""
+"""The opened store, read only: the graph in memory, texts in SQLite, and vectors for search."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Knowledge:
     """
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any], embedder: Embedder | None = None) -> None:
-        """What `open` calls once the manifest is read."""
+        """Called by `open` after it has read the manifest."""
         self.folder, self.manifest, self.embedder = folder, manifest, embedder
         self._database = database.open_read_only(folder / database.FILE)
         self.entities, self._entity_ids = self._named("entities", "name")
@@ -49,7 +49,7 @@ class Knowledge:
 
     @classmethod
     def open(cls, folder: Path, embedder: Embedder | None = None) -> Knowledge:
-        """Open the snapshot in `folder`; without an embedding model it is read, but not searched by text.
+        """Open the snapshot in `folder`. Without an embedding model it cannot be searched by text.
 
         Raises `IndexFormatError` for one that is damaged, and `InputError` if its vectors are of another model.
         """
@@ -68,22 +68,22 @@ class Knowledge:
 
     @property
     def fingerprint(self) -> str:
-        """Of all that is known, and of the model that its vectors are of."""
+        """A digest of the content and of the embedding model."""
         return str(self.manifest["contents"])
 
     @property
     def extractions(self) -> list[dict[str, Any]]:
-        """What is known of each extraction by an LLM, in their order; see `provenance.describe_extraction`."""
+        """The description of each extraction by an LLM, in order; see `provenance.describe_extraction`."""
         return list(self.manifest.get("extractions") or ())
 
     @cached_property
     def facts(self) -> Facts:
-        """What is searched for: see `facts.group_facts`."""
+        """The facts: see `facts.group_facts`."""
         return group_facts(self.head, self.relation, self.tail, len(self.entities))
 
     @cached_property
     def fact_of(self) -> Int32:
-        """[triples] the fact of each that its head and relation make."""
+        """[triples] For each triple, the fact of its head and relation."""
         sizes = np.diff(self.facts.offsets)[~self.facts.by_tail]  # these come first, and hold each triple once
         made = np.empty(len(self), np.int32)
         made[self.facts.triples[: len(self)]] = np.repeat(np.arange(len(sizes)), sizes)
@@ -95,13 +95,13 @@ class Knowledge:
 
     @cached_property
     def adjacency(self) -> csr_array:
-        """CSR, entities x entities: what is joined by a triple, in either direction. Values: how many triples."""
+        """CSR, entities x entities: the number of triples between two entities, in either direction."""
         ones = np.ones(2 * len(self), np.int32)
         ends = (np.concatenate([self.head, self.tail]), np.concatenate([self.tail, self.head]))
         return csr_array((ones, ends), shape=(len(self.entities),) * 2)
 
     def neighbours(self, entities: Int32, hops: int = 1) -> list[Int32]:
-        """For each entity those that are 1 to `hops` triples away, ascending, itself left out."""
+        """For each entity, the entities that are 1 to `hops` triples away, ascending, without itself."""
         start = csr_array(
             (np.ones(len(entities), np.int32), entities, np.arange(len(entities) + 1)),
             shape=(len(entities), len(self.entities)),
@@ -135,7 +135,7 @@ class Knowledge:
         return known.of(np.arange(len(known)))
 
     def cosines(self, places: Int32 | Sequence[int], query: Float32, kind: str = "facts") -> Float32:
-        """Of "facts", "entities" or "keys" to a query's vector."""
+        """The cosines of "facts", "entities" or "keys" with a query's vector."""
         return self._vectors[kind].cosines(np.asarray(places, np.int32), query)
 
     def entities_named_in(self, text: str) -> list[int]:
@@ -151,7 +151,7 @@ class Knowledge:
         return by_words
 
     def has_triple(self, head: str, relation: str, tail: str) -> bool:
-        """Whether the triple is here, in these names or others that mean the same."""
+        """Whether the store has the triple. Names may differ in case and spaces."""
         ends = self.entity(head), self.entity(tail)
         if None in ends:
             return False
@@ -167,7 +167,7 @@ class Knowledge:
         return self.embedder.encode(texts)
 
     def entity(self, name: str) -> int | None:
-        """The entity of that name, or of one that differs in case or spaces alone."""
+        """The entity with this name, or with a name that differs only in case or spaces."""
         row = self._database.execute(
             "SELECT id FROM entities WHERE name = ? OR key = ? ORDER BY name != ?, id LIMIT 1",
             (name, name_key(name), name),
@@ -179,7 +179,7 @@ class Knowledge:
         return next(self.triples(np.array([triple])))
 
     def triples(self, places: Int32) -> Iterator[tuple[str, str, str]]:
-        """Head, relation and tail of each, in words."""
+        """Head, relation and tail of each triple, in words."""
         named, relations = self.entities, self.relations
         ids = (column[places].tolist() for column in (self.head, self.relation, self.tail))
         return ((named[head], relations[relation], named[tail]) for head, relation, tail in zip(*ids, strict=True))
@@ -190,7 +190,7 @@ class Knowledge:
         return [self._database.execute(query, (int(self._triple_ids[i]),)).fetchone()[0] for i in triples]
 
     def sources(self, triples: Sequence[int]) -> list[list[int]]:
-        """For each triple the ids (uint64, as in the corpus) of the segments that say it, ascending."""
+        """For each triple the ids (uint64, as in the corpus) of the segments that state it, ascending."""
         query = "SELECT DISTINCT segment FROM statements WHERE triple = ? ORDER BY segment"
         return [self._segments(query, int(self._triple_ids[i])) for i in triples]
 
@@ -200,28 +200,28 @@ class Knowledge:
         return [self._segments(query, int(self._entity_ids[i])) for i in entities]
 
     def descriptions(self, entities: Sequence[int]) -> list[list[str]]:
-        """The descriptions of each entity, kind first where known, in the order in which they came."""
+        """The descriptions of each entity in order, with the kind first if known."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? ORDER BY chunk, segment"
         rows = [self._database.execute(query, (int(self._entity_ids[i]),)).fetchall() for i in entities]
         texts = [[": ".join(filter(None, row)) for row in of_one] for of_one in rows]
         return [list(dict.fromkeys(filter(None, of_one))) for of_one in texts]
 
     def relation_descriptions(self, triples: Sequence[int], segment: int) -> list[str]:
-        """What a segment's text says of each triple, in a sentence; empty if nothing was written down."""
+        """A sentence from a segment about each triple; empty if none was extracted."""
         query = "SELECT max(description) FROM statements WHERE triple = ? AND segment = ?"
         at = database.signed(segment)
         rows = (self._database.execute(query, (int(self._triple_ids[i]), at)).fetchone() for i in triples)
         return [row[0] or "" for row in rows]
 
     def described_in(self, entities: Sequence[int], segment: int) -> list[tuple[str, str, str]]:
-        """(name, kind, description) of those of the entities that a segment's text describes."""
+        """(name, kind, description) of each entity that the segment describes."""
         query = "SELECT kind, description FROM mentions WHERE entity = ? AND segment = ? ORDER BY chunk LIMIT 1"
         at = database.signed(segment)
         rows = ((i, self._database.execute(query, (int(self._entity_ids[i]), at)).fetchone()) for i in entities)
         return [(self.entities[i], *row) for i, row in rows if row is not None and any(row)]
 
     def theme_sources(self, keys: Sequence[int]) -> list[list[int]]:
-        """For each key the ids of the segments that it is a theme of."""
+        """For each key the ids of the segments that have it as a theme."""
         query = "SELECT DISTINCT segment FROM themes WHERE key = ?"
         return [self._segments(query, int(self._key_ids[i])) for i in keys]
 
@@ -236,7 +236,7 @@ class Knowledge:
         return strength
 
     def strongest(self, fact: int, limit: int) -> Int32:
-        """The `limit` triples of a fact that texts tie most closely, in the order in which they came."""
+        """The `limit` strongest triples of a fact, in their original order."""
         triples = self.facts.of(fact)
         if len(triples) <= limit:
             return triples
@@ -254,7 +254,7 @@ class Knowledge:
 
     @cached_property
     def _by_key(self) -> tuple[Int64, Int32]:
-        """(offsets [keys + 1], triples): those of each relation key, ascending."""
+        """(offsets [keys + 1], triples): the triples of each relation key, ascending."""
         query = "SELECT DISTINCT key, triple FROM statement_keys ORDER BY key, triple"
         keys, triples = database.integer_rows(self._database, query).T
         offsets = np.append(np.searchsorted(keys, self._key_ids), len(keys))
@@ -269,7 +269,7 @@ class Knowledge:
         return {row[0] for row in self._database.execute("SELECT digest FROM chunks WHERE failed IS NULL")}
 
     def rows(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query over the database (see `database.SCHEMA`), as they come."""
+        """The rows of an SQL query over the database (see `database.SCHEMA`)."""
         yield from self._database.execute(query, values)
 
     def texts(self, kind: str) -> list[str]:
@@ -277,14 +277,14 @@ class Knowledge:
         return self.texts_at(kind, range(len(self.facts))) if kind == "facts" else self._names(kind)
 
     def texts_at(self, kind: str, places: Iterable[int]) -> list[str]:
-        """Some of them."""
+        """The texts at these positions."""
         if kind == "facts":
             return [self._fact_text(place) for place in places]
         names = self._names(kind)
         return [names[place] for place in places]
 
     def marks(self, kind: str) -> Int64:
-        """int64[texts, columns]: texts of two stores with equal marks are equal, as long as the process lasts."""
+        """int64[texts, columns]: within one process, texts with equal marks are equal, also between two stores."""
         if kind != "facts":
             return _marks(self._names(kind))[:, None]
         facts, entities = self.facts, np.append(_marks(self.entities), 0)

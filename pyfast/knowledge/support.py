@@ -1,8 +1,8 @@
-"""Which triples a text supports: its head and tail must be names, and the text must contain them word for word.
+"""Which triples a text supports: head and tail must be names, and the text must contain them.
 
-All other triples are dropped: those that a model adds from its own knowledge, or that a text makes it invent.
-Triples with a pronoun as a name are dropped too: in a graph, it would be one entity for many people. The number of
-dropped triples is counted, by reason.
+All other triples are dropped, such as those that a model adds from its own knowledge or invents. Triples with a
+pronoun as a name are dropped too: in a graph, it would be one entity for many people. Dropped triples are counted
+by reason.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Entity(Protocol):
 
 
 class Dropped(NamedTuple):
-    """A triple that was not taken over."""
+    """A triple that was dropped, and the reason."""
 
     reason: str
     triple: str
@@ -71,7 +71,7 @@ class Dropped(NamedTuple):
 
 @dataclass(slots=True)
 class Supported:
-    """What became of a model's triples."""
+    """The triples of a model that texts support, and those that were dropped."""
 
     statements: list[Statement] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
@@ -81,9 +81,9 @@ def supported_statements(triples: Iterable[_Triple], *texts: Sequence[tuple[int,
     """The triples that one of the texts supports, each once. One text must support all of a triple.
 
     Args:
-        triples: Of an LLM.
-        texts: Each as its segments, (id, text). A triple gets the first segment that names both ends. If no
-            segment names both, but each end is named in one, it gets the first that names the head.
+        triples: The triples of an LLM.
+        texts: Each text as its segments, (id, text). A triple gets the first segment that names both head and
+            tail. If no segment names both, it gets the first that names the head.
     """
     read = [[(segment, _Text(text)) for segment, text in segments] for segments in texts]
     supported, seen = Supported(), set()
@@ -139,9 +139,9 @@ def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int
 
 
 def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bool) -> list[Theme]:
-    """Each theme of a text with the first segment that names it, else with the text's first.
+    """Each theme of a text with the first segment that names it, else with the first segment.
 
-    `only`: the text is the only one that the themes may be of; else those that it does not name are another's.
+    `only`: the themes belong to this text alone. Otherwise, themes that the text does not name are left out.
     """
     texts = [(segment, _Text(text)) for segment, text in segments]
     themes: dict[str, Theme] = {}
@@ -153,7 +153,7 @@ def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bo
 
 
 def is_pronoun(name: str) -> bool:
-    """Whether it names nobody by itself: a pronoun, or a description such as "the film" or "his wife"."""
+    """Whether a text is no name: a pronoun, or a description such as "the film" or "his wife"."""
     return _is_bare(name) or bool(_DESCRIPTION.fullmatch(name))
 
 
@@ -162,7 +162,7 @@ def _is_bare(name: str) -> bool:
 
 
 class _Text:
-    """A text, made ready for names to be looked for."""
+    """A text, prepared for the search of names."""
 
     def __init__(self, text: str) -> None:
         self._key = name_key(text)
@@ -176,10 +176,10 @@ class _Text:
         return set(_dates(self._key))
 
     def names(self, name: str) -> bool:
-        """Whether the name stands here: as it is, as another form of the same date, or with all that tells it.
+        """Whether the text contains the name, another form of the same date, or all of the name's main words.
 
-        Accents, articles and middle names may be there or not, first names may be initials, a country may be told
-        by who is from there. Of a name with commas each part must be here.
+        Accents, articles and middle names may be missing, first names may be initials, and a word for a
+        nationality counts for its country. If the name has commas, the text must contain each part.
         """
         key = name_key(name)
         if not key:
@@ -210,7 +210,7 @@ class _Text:
 
 
 def _words_of(name: str) -> list[str]:
-    """The words that tell a name from others, without what stands in brackets."""
+    """The main words of a name, without text in brackets."""
     words = _WORD.findall(_without_accents(re.sub(r"\(.*?\)", " ", name)))
     return [word for word in words if word not in _UNSAID]
 
@@ -220,7 +220,7 @@ def _same_word(one: str, other: str) -> bool:
 
 
 def _same_place(one: str, other: str) -> bool:
-    """Whether they are the same word, or one is a country and the other says who is from there."""
+    """Whether two words are equal, or a country and its nationality."""
     return one == other or any(
         not _stems(country, _COUNTRY).isdisjoint(_stems(people, _FROM_THERE))
         for country, people in ((one, other), (other, one))

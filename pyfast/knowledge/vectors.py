@@ -1,4 +1,4 @@
-"""Vectors of texts, and their search by faiss: each distinct text is encoded once, whatever texts join it."""
+"""Vectors of texts, and their search by faiss. Each distinct text is encoded once."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _MANY = 8
 
 
 def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
-    """16 bytes for each text."""
+    """A hash of 16 bytes for each text."""
     made = [blake2b(text.encode(errors="replace"), digest_size=16).hexdigest().encode() for text in texts]
     return np.array(made, "S32")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Texts' vectors, and what searches them.
+    """The vectors of texts, and their search.
 
     If there are many, a change does not rewrite their file and its codes. New vectors are in `late`, and `rows`
     says which row each text has. Rows that no text has any more stay until there are many of them.
@@ -65,8 +65,8 @@ class Vectors:
     def search(self, queries: Float32, k: int) -> tuple[Int64, Float32]:
         """(places int64[queries, k], cosines float32[queries, k]), best first, ties by place; -1 where fewer are.
 
-        What is found is scored again from the vectors themselves, in a fixed order: matrix products add up in an
-        order that depends on how many queries come together, and codes tell roughly.
+        Candidates are scored again from the vectors themselves, in a fixed order: codes are inexact, and a matrix
+        product adds up in an order that depends on the number of queries.
         """
         k = min(k, len(self))
         if not k or not len(queries):
@@ -78,7 +78,7 @@ class Vectors:
         return np.take_along_axis(found, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
     def _candidates(self, queries: Float32, k: int) -> Int64:
-        """int64[queries, at least k]: the places that may be the nearest; -1 for none."""
+        """int64[queries, at least k]: the candidates for the nearest places; -1 for none."""
         if self.codes is None:
             return _nearest(self.matrix, queries, k + _SPARE)
         queries = np.ascontiguousarray(queries)
@@ -95,7 +95,7 @@ class Vectors:
         return found
 
     def cosines(self, places: npt.NDArray[np.integer[Any]], query: Float32) -> Float32:
-        """float32, of the vectors at `places` to a query's, added up in an order that depends on nothing else."""
+        """The cosines (float32) of the vectors at `places` with a query's. The order of addition is fixed."""
         found: Float32 = np.einsum("...d,...d->...", self.of(places), query)
         return found
 
@@ -114,10 +114,10 @@ def make(matrix: Float32) -> Vectors:
 
 
 def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
-    """Vectors of other texts.
+    """Change the vectors to those of other texts.
 
     Args:
-        known: Those that there were.
+        known: The vectors so far.
         kept: [texts] Where `known` has each, or -1.
         fresh: The vectors of those that it lacks, in order.
     """
@@ -153,10 +153,10 @@ def places_among(marks: Int64, known: Int64) -> Int32:
 
 
 def _codes(matrix: Float32) -> Any:
-    """Product quantisation for many vectors: all are compared with a query, by their codes.
+    """Product quantisation for many vectors. A query is compared with the codes of all of them.
 
-    Seeded: the same vectors make the same codes. No cells that leave most of them out: questions lie elsewhere
-    than what they ask for, and cells that are near them miss a third of it.
+    Seeded: equal vectors give equal codes. An index with cells would skip most vectors, but a question's vector
+    lies far from those of its facts: the nearest cells miss a third of them.
     """
     if len(matrix) <= EXACT:
         return None
@@ -173,7 +173,7 @@ def _codes(matrix: Float32) -> Any:
 def save(
     folder: Path, name: str, vectors: Vectors, before: Path | None = None, known: Vectors | None = None
 ) -> None:
-    """Write them; files that `known`, which lies in the folder `before`, has already are linked."""
+    """Write the vectors. Files that `known` (in the folder `before`) already has are linked."""
     files = [f"{name}.vectors.npy", f"{name}.codes.faiss"]
     if before is not None and known is not None and vectors.matrix is known.matrix:
         for file in files:

@@ -1,4 +1,4 @@
-"""Writing into the database of a snapshot that is being made: extracts in, stale chunks out."""
+"""Write extracts into the database of a new snapshot, and remove stale chunks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Writer:
         self._was_empty = not any(self._last.values())  # what there is, is then what was added here
 
     def _number(self, table: str, what: tuple[Any, ...]) -> int | None:
-        """The id of a row that is there already. What there was before is looked up once it is asked for."""
+        """The id of an existing row. Rows from before are looked up on demand."""
         number = self._ids[table].get(what)
         if number is None and not self._was_empty:
             row = self._database.execute(f"SELECT id FROM {table} WHERE {_NAMED[table]}", what).fetchone()
@@ -53,7 +53,7 @@ class Writer:
         return self._first.get(key)
 
     def add(self, extracts: Iterable[Extract]) -> None:
-        """Add what is not there yet; a chunk that had failed is replaced."""
+        """Add an extract if it is new. An extract of a failed chunk is replaced."""
         for extract in extracts:
             existing = self._database.execute(
                 "SELECT id, failed FROM chunks WHERE digest = ?", (extract.digest,)
@@ -113,7 +113,9 @@ class Writer:
 
 
 def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], methods: Sequence[str]) -> None:
-    """Remove the chunks extracted by these methods that are not among `digests`, and what nothing else says."""
+    """Remove the chunks extracted by these methods that are not among `digests`, and triples without another
+    source.
+    """
     database.execute("CREATE TEMP TABLE kept (digest TEXT PRIMARY KEY)")
     database.executemany("INSERT OR IGNORE INTO kept VALUES (?)", ((digest,) for digest in digests))
     these = ",".join("?" * len(methods))
@@ -132,13 +134,13 @@ def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], me
 
 
 def contents_digest(database: sqlite3.Connection) -> str:
-    """Of every row: the sum of a digest of each, so that a change costs those of the rows that it changes."""
+    """The sum of the digests of all rows. A change costs only the digests of the changed rows."""
     rows = (_of_row(table, row) for table in _TABLES for row in database.execute(f"SELECT * FROM {table}"))
     return changed_digest("0", lambda: sum(rows))
 
 
 def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
-    """What the digest has changed by since this call, for `changed_digest`; the database counts along."""
+    """Track how the digest changes from now on, for `changed_digest`. Triggers in the database do the counting."""
     changed = 0
 
     def count(sign: int, table: str, *row: object) -> None:
@@ -161,7 +163,7 @@ def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
 
 
 def changed_digest(before: str, change: Callable[[], int]) -> str:
-    """The digest of contents that had another before."""
+    """The digest after a change, from the digest before it."""
     return f"{(int(before, 16) + change()) % (1 << 8 * _DIGEST):0{2 * _DIGEST}x}"
 
 

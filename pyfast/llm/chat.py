@@ -20,9 +20,9 @@ from pyfast.llm.reasoning import share_of_reasoning
 
 
 def closed(schema: Any) -> Any:
-    """The schema with every object closed: no fields but those it names.
+    """The schema with every object closed: additional fields are not allowed.
 
-    pydantic leaves them open, OpenAI's strict mode refuses that, and a small model would fill them.
+    pydantic leaves objects open. OpenAI's strict mode refuses that, and a small model would add fields.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -49,7 +49,7 @@ def request_body(request: Request, fields: Mapping[str, Any]) -> bytes:
 
 
 def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of that body. Raises `CallError` if the prompt is not text."""
+    """The fields of the JSON body of a request. Raises `CallError` if the prompt is not text."""
     if request.embeds is not None:
         raise CallError("this LLM takes text, not embeddings")
     return {
@@ -64,7 +64,7 @@ def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any
 def embeds_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a request for vLLM's `/completions`, whose prompt is embeddings: a tensor as torch writes it.
 
-    Raises `CallError` where torch is not installed.
+    Raises `CallError` if torch is not installed.
     """
     try:
         import torch
@@ -82,7 +82,7 @@ def embeds_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]
 
 
 def as_json(body: Mapping[str, Any]) -> bytes:
-    """The body as it is sent. Raises `CallError` if the prompt is not valid Unicode."""
+    """The body as bytes. Raises `CallError` if the prompt is not valid Unicode."""
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as error:
@@ -90,9 +90,9 @@ def as_json(body: Mapping[str, Any]) -> bytes:
 
 
 def completion(text: object, finish_reason: object, usage: object, reasoning: object = None) -> Completion:
-    """A completion from fields that the server may have got wrong; `reasoning` is what it says beside the text.
+    """Make a completion from the server's fields, which may be wrong. `reasoning` is the model's reasoning text.
 
-    Raises `CallError` if there is no text, and nothing that says why.
+    Raises `CallError` if there is no text and no reason for that.
     """
     reason = finish_reason[:100] if isinstance(finish_reason, str) else "unknown"
     if text is None and reason not in ("stop", "unknown"):
@@ -126,7 +126,7 @@ def _count(value: object) -> int:
 
 
 def error_text(body: bytes) -> str:
-    """What an error body says, as one line of at most 300 characters."""
+    """The message in an error body, as one line of at most 300 characters."""
     try:
         data = orjson.loads(body)
         error = data.get("error", data)
@@ -137,7 +137,7 @@ def error_text(body: bytes) -> str:
 
 
 def error_field(body: bytes, name: str) -> str:
-    """A field of the error in an error body, such as `param` or `code`; empty where it is not text."""
+    """A field of the error in an error body, such as `param` or `code`; empty if it is not text."""
     try:
         value = orjson.loads(body)["error"][name]
     except (ValueError, LookupError, TypeError):
@@ -146,5 +146,5 @@ def error_field(body: bytes, name: str) -> str:
 
 
 def one_line(message: object) -> str:
-    """At most 300 characters of it, on one line, and nothing that a terminal obeys."""
+    """The text on one line: at most 300 characters, without control characters."""
     return " ".join(without_controls(str(message)[:5000]).split())[:300]

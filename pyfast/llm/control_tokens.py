@@ -1,7 +1,7 @@
-"""The marks by which chat templates tell turns apart, broken in text that comes from documents and users.
+"""Break the control tokens of chat templates in text from documents and users.
 
-Servers and tokenizers read such a mark anywhere in a message: a document that holds one could end the user's turn
-and speak as the system. Broken by a space it is text like any other.
+Servers and tokenizers read control tokens anywhere in a message, so a document that contains one could end the
+user's turn and speak as the system. With a space inside, the token is ordinary text.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _BEGINNINGS = (("<", "<"), ("｜", "｜"), ("◁", "◁"), (">", ">>"), ("~", "]
 
 
 def may_have_marks(text: str) -> bool:
-    """Whether the text has to be looked at closely: most have no such beginning, and that is found out fast."""
+    """A fast test: False if the text surely has no control token. Most texts have none."""
     for character, begin in _BEGINNINGS:
         if character in text and begin in text:
             return True
@@ -78,7 +78,7 @@ def plain(text: str) -> str:
     """Text from documents and users, with the control tokens of all known chat templates broken by a space.
 
     Args:
-        text: Any text. What no template uses, such as `<p>`, `a < b` or `[NOTE]`, stays as it is.
+        text: Any text. Other brackets, such as `<p>`, `a < b` or `[NOTE]`, stay unchanged.
 
     Returns:
         The text, in which no server will read a control token.
@@ -91,7 +91,7 @@ def plain(text: str) -> str:
 
 
 def count_marks(text: str) -> int:
-    """How many marks `plain` would break."""
+    """How many control tokens `plain` would break."""
     return sum(_is_mark(match) for match in _MARK.finditer(text)) if may_have_marks(text) else 0
 
 
@@ -105,7 +105,7 @@ def _broken(match: re.Match[str]) -> str:
 
 
 def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
-    """A function that breaks all of these tokens in a text by a space, behind their first character.
+    """Make a function that puts a space after the first character of each of these tokens in a text.
 
     Args:
         tokens: The control tokens of one tokenizer. Those that are a single character, white space or a plain word

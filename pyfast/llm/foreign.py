@@ -1,4 +1,4 @@
-"""What models and servers say, without what a terminal would obey and without counts that cannot be."""
+"""Clean the replies of models and servers: control characters and impossible counts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ESCAPED = re.compile(r"\\[bfr]|\\u(?:00[01789]|20[26])", re.IGNORECASE)
 
 
 def without_controls(text: str) -> str:
-    """The text without control characters and what a terminal obeys; tabs and line breaks stay.
+    """The text without control characters; tabs and line breaks stay.
 
     Example:
         >>> without_controls("a\\x1b[31mred\\x1b[0m\\tb\\x00")
@@ -37,12 +37,12 @@ def without_controls(text: str) -> str:
 
 
 def has_escaped_controls(text: str) -> bool:
-    """Whether JSON may have control characters in its escapes."""
+    """Whether a JSON text may contain escaped control characters."""
     return _ESCAPED.search(text) is not None
 
 
 def json_without_controls(text: str) -> str:
-    """A JSON text, whose strings are as `without_controls` leaves them. Raises `ValueError` for other text."""
+    """Apply `without_controls` to all strings of a JSON text. Raises `ValueError` if it is not JSON."""
     return json.dumps(_cleaned(json.loads(text)))
 
 
@@ -57,7 +57,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def without_controls_in(completion: Completion) -> Completion:
-    """The completion, its texts as `without_controls` leaves them."""
+    """Apply `without_controls` to all texts of a completion."""
     text, reason = without_controls(completion.text), without_controls(completion.finish_reason)
     if (text, reason) == (completion.text, completion.finish_reason):
         return completion
@@ -65,7 +65,7 @@ def without_controls_in(completion: Completion) -> Completion:
 
 
 def check_size(request: Request, context_window: int) -> None:
-    """Raises `CallError` where the prompt is beyond all doubt too large for the window."""
+    """Raise `CallError` if the prompt is certainly too large for the window."""
     size = sum(len(message.content) for message in request.messages)
     if size > CHARACTERS_PER_TOKEN * context_window:
         raise CallError(
@@ -79,10 +79,9 @@ _TEMPLATE = 4096
 
 
 def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
-    """The completion with counts that can be.
+    """The completion with its token counts limited to possible values.
 
-    No token is less than a byte of what was `sent` or came back; of thoughts that are not shown there are as many
-    as `max_tokens` at most.
+    A token is at least one byte of the text sent or received. Hidden reasoning has at most `max_tokens` tokens.
     """
     prompt = min(completion.prompt_tokens, sent + _TEMPLATE)
     received = max(max_tokens, len(completion.text.encode(errors="replace")))

@@ -1,4 +1,4 @@
-"""The control tokens of a GGUF file, read from its header: llama.cpp tells nobody."""
+"""The control tokens of a GGUF file, read from its header because llama.cpp has no function for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST = 1 << 28  # bytes of a string, entries of an array: more is a damaged 
 
 
 def control_tokens(path: Path) -> list[str]:
-    """The control and added tokens of the model's vocabulary; none where the header cannot be read."""
+    """The control and added tokens of the model's vocabulary; none if the header cannot be read."""
     fields: dict[bytes, Any] = {}
     try:
         with path.open("rb") as file:

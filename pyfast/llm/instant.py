@@ -1,7 +1,7 @@
 """The LLM that answers at once, for measuring everything except the language model.
 
-Its answers have the right form and no meaning. A run with it shows how fast pyfast is and that it does not
-fall over; it is never evidence that a system answers questions.
+Its answers have the right form and no meaning. A run with it shows how fast pyfast is. It never shows that a
+system answers questions well.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ TAIL = 512  # characters of the prompt's end that an answer depends on, beside t
 
 
 class Instant:
-    """Answers from the request alone: valid JSON under its schema, or a few words of the prompt's last line.
+    """Answers from the request alone: valid JSON by its schema, or a few words of the prompt's last line.
 
-    It reads no more than the prompt's end, so that its cost does not hide what is measured. An `examples` entry of
-    a field is taken as it stands. Token counts are estimates, four bytes to a token.
+    It reads only the end of the prompt, so its own cost does not distort measurements. If a field of the schema
+    has `examples`, the first one is the value. Token counts are estimates, four bytes for a token.
     """
 
     def __init__(self, *, context_window: int = 1_000_000, slots: int = 4096) -> None:
@@ -40,7 +40,7 @@ class Instant:
         """Nothing to load."""
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
     @property
     def fingerprint(self) -> str:
@@ -88,7 +88,7 @@ def _compiled(schema: Schema) -> Writer:
 
 
 class _Endless(Exception):
-    """A definition that holds itself at a place that cannot be left out."""
+    """A definition that requires itself."""
 
 
 # A keyword that is not understood could make a wrong answer look right, so it is refused.

