@@ -21,8 +21,8 @@ __all__ = ["GATv2Conv"]
 class GATv2Conv(torch.nn.Module):
     """The layer of Brody et al. 2022, with the arguments, weights and results of PyG's `GATv2Conv`.
 
-    A model changes one import. Weights drawn from one seed are the same, and state dicts go both ways. The
-    attention is `ops.gatv2`: it keeps nothing of the size edges x heads x channels, and no sum depends on threads.
+    To use it, change one import. Equal seeds give equal weights, and state dicts can be exchanged. The attention
+    is `ops.gatv2`: it needs no memory of the size edges x heads x channels, and no sum depends on threads.
     There are no edge features, and no options of `MessagePassing`.
 
     Args:
@@ -184,7 +184,7 @@ class GATv2Conv(torch.nn.Module):
 
 
 def _by_destination(edge_index: Any, destinations: int) -> tuple[Any, Any, Any]:
-    """The graph by destination: indptr, the sources, and the edge that each place had; None of a sparse tensor."""
+    """The graph by destination: indptr, sources, and the original number of each edge (None for a sparse tensor)."""
     if not isinstance(edge_index, torch.Tensor):
         raise ArrayError(f"edge_index: expected a torch.Tensor, got {type(edge_index).__name__}")
     if edge_index.layout == torch.sparse_csr:
@@ -204,7 +204,7 @@ def _by_destination(edge_index: Any, destinations: int) -> tuple[Any, Any, Any]:
 
 
 class _Linear(torch.nn.Linear):
-    """With weights as PyG draws them."""
+    """A linear layer with weights drawn as in PyG."""
 
     def reset_parameters(self) -> None:
         _glorot(self.weight)
@@ -214,7 +214,7 @@ class _Linear(torch.nn.Linear):
 
 
 class _LazyLinear(torch.nn.LazyLinear, _Linear):
-    """Before it has seen features."""
+    """A linear layer whose input size is set by the first features."""
 
     cls_to_become = _Linear
 

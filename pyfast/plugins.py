@@ -5,7 +5,7 @@ A package offers one with an entry point of the group `pyfast.KIND`, such as
     [project.entry-points."pyfast.systems"]
     my_system = "my_package.my_module:SYSTEM"
 
-What no package offers is named as `MODULE:NAME`. pyfast's own are registered in the same way.
+An object that no package registers is named `MODULE:NAME`. pyfast registers its own plug-ins in the same way.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def load(kind: Kind, name: str) -> Any:
 
 @cache
 def _registered(kind: Kind) -> dict[str, EntryPoint]:
-    """The entry points of a kind by name, pyfast's own first: nobody takes a name that is taken."""
+    """The entry points of a kind by name. pyfast's own come first, and no package can take their names."""
     every = sorted(entry_points(group=f"pyfast.{kind}"), key=lambda it: not it.value.startswith(_OWN_PACKAGE))
     entries: dict[str, EntryPoint] = {}
     for point in every:

@@ -1,7 +1,7 @@
 """llama.cpp inside this process: any GGUF file, and the small model that installs from PyPI.
 
-The default model, SmolLM2-135M, is a demonstration and a test of the machinery: it is real and small, and its
-answers say nothing about the quality of a system.
+The default model, SmolLM2-135M, is real and small. It is for demonstrations and tests; its answers say nothing
+about the quality of a system.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the LLMs share that run a model on this machine."""
+"""Shared parts of the LLMs that run a model on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG_VARIABLE = "PYFAST_LLM_LOG"
 def compact(schema: Schema) -> Mapping[str, Any]:
     """The schema as llguidance reads it: objects closed, JSON on one line.
 
-    Left free, a small model may spend its tokens on white space.
+    Without that, a small model may spend its tokens on white space.
     """
     form = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     return {**closed(schema), "x-guidance": form}

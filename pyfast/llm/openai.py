@@ -86,7 +86,7 @@ def open_server(rest: str, **options: Any) -> LLM:
 
 
 def _shown(url: str) -> str:
-    """A URL, or what should have held one, without what may be a password or a key in it."""
+    """A URL for a message, without passwords and keys. The text may be malformed."""
     bare = re.sub(r"(?:(?<=://)|(?<=@)).*@(?!https?://)", f"{HIDDEN}@", url, flags=re.DOTALL)
     head, slashes, rest = re.split(r"[?#]", bare)[0].partition("://")
     host, *path = rest.split("/")
@@ -95,7 +95,7 @@ def _shown(url: str) -> str:
 
 
 def _proxy_for(base_url: URL) -> str | None:
-    """The proxy that the environment names for it, as curl reads it; none for this machine itself."""
+    """The proxy for a URL, from the environment variables that curl reads; none for this machine."""
     host = base_url.host or ""
     if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(f"{host}:{base_url.port}"):
         return None
@@ -106,7 +106,7 @@ def _proxy_for(base_url: URL) -> str | None:
 
 
 class _Again(Exception):
-    """This attempt failed in a way that may pass. `error` is what to raise once patience ends."""
+    """This attempt failed for a reason that may be temporary. `error` is raised after the last attempt."""
 
     def __init__(self, error: OutageError) -> None:
         super().__init__(str(error))
@@ -114,7 +114,7 @@ class _Again(Exception):
 
 
 class _Refused(Exception):
-    """The server does not take this request. `complaint` says why, as far as it tells."""
+    """The server refuses this request. `complaint` is its reason, if it gives one."""
 
     def __init__(self, error: CallError, complaint: str) -> None:
         super().__init__(str(error))
@@ -125,7 +125,7 @@ class _Refused(Exception):
 class OpenAI:
     """One model on one server. The API key is the environment variable `OPENAI_API_KEY`, if that is set.
 
-    The key is taken out of all that the server says. `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` are
+    The key is removed from all texts of the server. `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` are
     honoured, but for this machine's own servers.
 
     `concurrency` requests run at once, each for `timeout_s` seconds in all, over at most `attempts` attempts (busy
@@ -186,14 +186,14 @@ class OpenAI:
 
     @property
     def fingerprint(self) -> str:
-        """The model's name, and what joins every request: on another host or port it is the same model."""
+        """The model's name and the extra fields. The host and port do not count: elsewhere it is the same model."""
         extra = {name: value for name, value in self._fields.items() if name != "model"}
         if self._reasoning_tokens:
             extra["reasoning_tokens"] = self._reasoning_tokens
         return f"openai:{self._model}" + (f":{as_json(extra).decode()}" if extra else "")
 
     async def start(self) -> None:
-        """See whether anything answers. Raises `LLMUnavailableError` if nothing does."""
+        """Check that the server answers. Raises `LLMUnavailableError` if it does not."""
         if self._session is not None:
             return
         self._rate = limit_of(str(self._chat_url))
@@ -220,7 +220,7 @@ class OpenAI:
             self.context_window = _context_window(models, self._model) or self.context_window
 
     async def _models(self, session: aiohttp.ClientSession) -> object:
-        """What `GET /models` says; None if the server has no such page, which is no fault."""
+        """The reply of `GET /models`; None if the server has no such page, which is allowed."""
         async with session.get(self._models_url, proxy=self._proxy, allow_redirects=False) as response:
             try:
                 return orjson.loads(await _read(response))
@@ -265,7 +265,7 @@ class OpenAI:
         return self._counted(answer, len(sent), request)
 
     async def _persist(self, body: bytes, url: URL, max_tokens: int) -> Completion:
-        """Attempts until one is answered. Raises `_Refused`, or what the call is to raise."""
+        """Try until an attempt succeeds. Raises `_Refused`, or the error of the call."""
         clock = asyncio.get_running_loop().time
         # It starts with the slot: waiting for one is the caller's choice, not the server's fault.
         began = clock()
@@ -343,7 +343,7 @@ class OpenAI:
             raise CallError(f"{self._base_url} answered with no chat completion: {complaint}") from None
 
     def _completion(self, choice: Any, usage: object) -> Completion:
-        """What the server says, without the key."""
+        """The completion in the server's reply, without the key."""
         if "message" not in choice:  # of a prompt in embeddings
             text, refusal, reasoning = choice["text"], None, None
         else:
@@ -359,7 +359,7 @@ class OpenAI:
         return completion(text, reason, usage, reasoning)
 
     def _counted(self, completion: Completion, sent: int, request: Request) -> Completion:
-        """The completion with counts that can be; says so when one could not, once."""
+        """The completion with possible token counts. An impossible count is logged once."""
         counted = bounded(completion, sent, request.max_tokens)
         if counted != completion and not self._miscounted:
             self._miscounted = True

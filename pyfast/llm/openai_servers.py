@@ -18,7 +18,7 @@ LONGEST_REST_S = 30.0  # that a server which failed gets no call
 
 @dataclass(slots=True, eq=False)
 class _Server:
-    """One of the servers, and how it does."""
+    """One of the servers and its state."""
 
     llm: OpenAI
     weight: float
@@ -29,7 +29,7 @@ class _Server:
     """On the event loop's clock: no call goes there before"""
 
     def may_take_one(self, now: float) -> bool:
-        """After a failure and a rest, one call tries it before the others follow."""
+        """Whether one call may try the server after a failure and a rest, before others follow."""
         return not self.failures or (now >= self.rests_until and not self.running)
 
 
@@ -51,7 +51,7 @@ class OpenAIServers:
         backoff_s: float = 0.5,
         **options: Any,
     ) -> None:
-        """Make the model of servers that are given as (spec, base URL)."""
+        """Make the model from servers, each given as (spec, base URL)."""
         weights = [1.0] * len(specs) if weights is None else weights
         numbers = isinstance(weights, list | tuple) and all(
             isinstance(weight, int | float) and 0 < weight < float("inf") for weight in weights
@@ -73,7 +73,7 @@ class OpenAIServers:
 
     @property
     def fingerprint(self) -> str:
-        """That of the model, wherever it is served."""
+        """The fingerprint of the model, on any server."""
         return self._servers[0].llm.fingerprint
 
     @property
@@ -83,7 +83,7 @@ class OpenAIServers:
         return min(server.llm.context_window for server in reached or self._servers)
 
     async def start(self) -> None:
-        """See which servers answer. Raises `LLMUnavailableError` if none does."""
+        """Check which servers answer. Raises `LLMUnavailableError` if none does."""
         starting = (server.llm.start() for server in self._servers)
         results = await asyncio.gather(*starting, return_exceptions=True)
         for server, error in zip(self._servers, results, strict=True):
@@ -116,7 +116,7 @@ class OpenAIServers:
         raise last
 
     def _chosen(self, untried: Sequence[_Server]) -> _Server:
-        """The server that has the most room; if all of them rest, the one that has rested longest."""
+        """The server with the most room; if all rest, the one that has rested longest."""
         now = asyncio.get_running_loop().time()
         ready = [server for server in untried if server.may_take_one(now)]
         if ready:

@@ -1,4 +1,4 @@
-"""The options of LLMs that are sizes, counts and times."""
+"""Check the options of LLMs: sizes, counts and times."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 def take_options(kind: str, build: Callable[..., T], *given: Any, **options: Any) -> T:
-    """`build(*given, **options)`, where all options are known to it and no number is 0 or less.
+    """Return `build(*given, **options)` after checking the options: all must be known, and numbers positive.
 
-    Raises `InputError`, naming the option.
+    Raises `InputError`, which names the option.
     """
     for name, value in options.items():
         if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:

@@ -1,4 +1,4 @@
-"""What every language-model backend understands and answers."""
+"""The protocol of language models: requests, completions, and the members of an LLM."""
 
 from __future__ import annotations
 
@@ -117,14 +117,14 @@ class Completion:
 
 
 class LLM(Protocol):
-    """One language model: the two members that every one has.
+    """One language model: the two members that every LLM has.
 
-    It may have more, where the defaults do not fit: `spec` (what the user wrote, without secrets; default: the
-    class's name), `context_window` (tokens of prompt and completion together, final once `start` has returned;
-    8192), `slots` (how many requests it runs at once: advice for admission; 64), `async start()` (load or probe
-    the model; raise `LLMUnavailableError` or `ModelNotFoundError` if that cannot be) and `async close()` (give
-    everything back; may be called twice, or never). For systems that hand it embeddings: `weights` (a digest of
-    the folder that it was loaded from; default: empty, not known) and `device` (`cuda` or `cpu`, the default).
+    Optional members, with their defaults: `spec` (the user's text without secrets; the class's name),
+    `context_window` (tokens of prompt and completion together, final once `start` has returned; 8192), `slots`
+    (how many requests run at once, as advice for admission; 64), `async start()` (load or probe the model; raise
+    `LLMUnavailableError` or `ModelNotFoundError` if that fails) and `async close()` (release everything; may be
+    called twice, or never). For systems that pass embeddings: `weights` (a digest of the folder that the model was
+    loaded from; empty: not known) and `device` (`cuda` or `cpu`; `cpu`).
 
     Example:
         >>> from pyfast.llm import Completion, Request
@@ -137,13 +137,13 @@ class LLM(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Which model this is, the same on any machine and any day; cheap, and known before `start`. A run
-        resumes only with the same one.
+        """Identifies the model, on any machine at any time. It is cheap, and known before `start`. A run resumes
+        only with the same fingerprint.
         """
         ...
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. It is called concurrently: who batches is the model's own business.
+        """Answer one request. It is called concurrently; the model does its own batching.
 
         Raises `CallError` if only this call failed and `LLMUnavailableError` if the model is gone. Cancelling the
         call frees its place and leaves the other calls alone.
@@ -168,7 +168,7 @@ class FullLLM(LLM, Protocol):
         ...
 
     async def close(self) -> None:
-        """Give everything back. Running calls fail with `LLMUnavailableError`. May be called twice, or never."""
+        """Release everything. Running calls fail with `LLMUnavailableError`. May be called twice, or never."""
         ...
 
 
@@ -203,19 +203,19 @@ def with_defaults(llm: LLM) -> FullLLM:
 
 
 def weights_of(llm: LLM) -> str:
-    """A digest of the folder that an LLM was loaded from; empty where it is not known, as behind a server."""
+    """A digest of the folder that an LLM was loaded from; empty if it is not known, as for a server."""
     weights: str = getattr(llm, "weights", "")
     return weights
 
 
 def device_of(llm: LLM) -> str:
-    """Where an LLM computes, as far as this process may do so too: `cuda` or `cpu`."""
+    """The device of an LLM if this process can use it too: `cuda` or `cpu`."""
     device: str = getattr(llm, "device", "cpu")
     return device
 
 
 class InFront:
-    """Base of an LLM in front of another: what both have in common."""
+    """Base of an LLM that wraps another one."""
 
     _llm: Any
 
@@ -231,7 +231,7 @@ class InFront:
 
 
 class _WithDefaults(InFront):
-    """Reads each member from the LLM where that has it: its context window may change when it starts."""
+    """Reads each member from the LLM at each access, because its context window may change when it starts."""
 
     def __init__(self, llm: LLM) -> None:
         self._llm: Any = llm
@@ -278,8 +278,8 @@ class _WithDefaults(InFront):
 def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:
     """Remember `build(schema)` for each schema object.
 
-    Prompts hand over the same schema object each time, and a dict cannot be hashed, so identity is the key.
-    The schema is kept beside the result: while it lives, its id cannot pass to another object.
+    A dict cannot be hashed, but prompts pass the same schema object each time, so identity is the key. The schema
+    is kept with the result, so that no other object can get its id.
     """
     known: dict[int, tuple[Schema, T]] = {}
 

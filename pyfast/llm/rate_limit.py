@@ -1,4 +1,4 @@
-"""How fast a server is asked: by all models of this process that it serves, together."""
+"""Rate limits of servers, shared by all models of this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _limits: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, R
 
 
 class RateLimit:
-    """Lets the attempts of one event loop at one server through, in the order in which they come."""
+    """Limits the rate of one event loop's attempts at one server. Attempts start in order of arrival."""
 
     def __init__(self) -> None:
         self._gate = asyncio.Lock()
@@ -19,18 +19,18 @@ class RateLimit:
         self._requests = self._tokens = self._opens = 0.0
 
     def limit(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
-        """Spread requests and tokens evenly. Of several limits the narrowest holds."""
+        """Spread requests and tokens evenly. Of several limits, the lowest counts."""
         self._request_s = max(self._request_s, 60 / requests_per_minute if requests_per_minute else 0.0)
         self._token_s = max(self._token_s, 60 / tokens_per_minute if tokens_per_minute else 0.0)
 
     def pause(self, seconds: float) -> None:
-        """Let nobody through for so long."""
+        """Start no attempt for this time."""
         self._opens = max(self._opens, asyncio.get_running_loop().time() + seconds)
 
     async def turn(self, tokens: int, check: Callable[[], object]) -> float:
-        """Wait until a request of about so many tokens may go. Returns the seconds that it took.
+        """Wait until a request of about `tokens` tokens may start. Returns the seconds of the wait.
 
-        `check` is called before each wait; what it raises ends the waiting.
+        `check` is called before each wait; if it raises, the waiting ends.
         """
         clock = asyncio.get_running_loop().time
         came = clock()
@@ -46,11 +46,11 @@ class RateLimit:
         return clock() - came
 
     def correct(self, tokens: int) -> None:
-        """A request took so many tokens more, or fewer, than was thought."""
+        """Correct the count after a request: it took more tokens than estimated, or fewer."""
         self._tokens += self._token_s * tokens
 
 
 def limit_of(server: str) -> RateLimit:
-    """The limit that all of this event loop share for a server."""
+    """The limit for a server that this event loop shares."""
     limits = _limits.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     return limits.setdefault(server, RateLimit())

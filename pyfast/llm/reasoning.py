@@ -1,4 +1,4 @@
-"""Reasoning that a model writes before its answer, in the same text: it is no part of the answer."""
+"""Reasoning that a model writes before its answer, in the same text. It is not part of the answer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _CLOSED = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 
 
 def without_reasoning(completion: Completion) -> Completion:
-    """The completion without the block `<think>...</think>` that its text begins with.
+    """Remove the block `<think>...</think>` at the beginning of a completion.
 
-    A block that is not closed is all of the text. One whose beginning stands in the chat template, and not in the
-    text, ends at its last `</think>`. Text that begins as JSON does is left as it is.
+    If the block is not closed, it is the whole text. If the chat template contains its beginning, it ends at the
+    last `</think>`. Text that begins like JSON does not change.
 
     Returns:
-        The completion; its `reasoning_tokens`, where the server has not counted them, are the share that the
-        block has of the text's characters.
+        The completion. If the server did not count `reasoning_tokens`, they are estimated by the block's share of
+        the characters.
     """
     text = completion.text
     if "<" not in text or text.lstrip()[:1] in ("{", "["):
@@ -36,5 +36,5 @@ def without_reasoning(completion: Completion) -> Completion:
 
 
 def share_of_reasoning(tokens: int, reasoning: int, whole: int) -> int:
-    """Of so many tokens those of the reasoning, by its share of the characters."""
+    """The tokens of the reasoning, estimated by its share of the characters."""
     return round(tokens * reasoning / max(whole, 1))

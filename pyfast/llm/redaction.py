@@ -1,4 +1,4 @@
-"""The API key, and other secrets, taken out of what a server says, in whatever encoding it says them."""
+"""Remove the API key and other secrets from a server's texts, in any encoding."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _SECRET_NAME = re.compile(
 
 
 def hider(*secrets: str) -> Callable[[str], str]:
-    """A function that puts `***` in place of these secrets, in every encoding that servers use.
+    """Make a function that replaces these secrets by `***`, in every encoding that servers use.
 
-    Percent signs, JSON's, Python's, HTML's and mail's escapes, also several on top of each other; base64 (also of
-    a header that holds the secret), hexadecimal digits; upper and lower case; white space and invisible characters
-    in between.
+    It finds secrets in percent encoding, in the escapes of JSON, Python, HTML and mail, also nested; in base64
+    (also of a header that contains the secret) and hexadecimal digits; in upper and lower case; and with white
+    space and invisible characters inside.
 
     Args:
-        *secrets: Those shorter than 8 characters are left out.
+        *secrets: The secrets. Those shorter than 8 characters are ignored.
 
     Example:
         >>> hider("sk-test-4711")("key sk%2dtest-4711 refused")
@@ -78,7 +78,7 @@ def hider(*secrets: str) -> Callable[[str], str]:
 
 
 def _forms(secret: str) -> set[str]:
-    """The secret in the encodings that change all of it."""
+    """The secret in the encodings that change the whole text."""
     bare = re.sub(r"\s", "", secret)
     forms = {secret, bare, secret.encode().hex()}
     for before, lost in ((0, 0), (1, 2), (2, 3)):  # where it begins in a group of three bytes
@@ -90,7 +90,7 @@ def _forms(secret: str) -> set[str]:
 
 
 def _meaning(escape: re.Match[str]) -> str:
-    """What an escape stands for; nothing for what is not seen."""
+    """The characters of an escape; empty for invisible ones."""
     text = escape[0]
     if text[0] == "%":
         return unquote(text, errors="replace")
@@ -110,7 +110,7 @@ def _meaning(escape: re.Match[str]) -> str:
 
 
 def _without(text: str, wanted: re.Pattern[str]) -> str:
-    """The text without what is wanted in it, as it stands or decoded."""
+    """The text without the secret, plain or decoded."""
     spans: list[tuple[int, int]] = []
     decoded, starts, ends = text, list(range(len(text))), list(range(1, len(text) + 1))
     for _ in range(_ROUNDS + 1):
@@ -150,15 +150,16 @@ def keys_in(path: str) -> list[str]:
 
 
 def proxy_passwords() -> list[str]:
-    """The passwords in the proxy variables: aiohttp may name a proxy in an error."""
+    """The passwords in the proxy variables, because errors of aiohttp may name a proxy."""
     matches = (re.search(r"//[^/@:]*:([^@]+)@", url) for url in getproxies().values())
     return [match[1] for match in matches if match]
 
 
 def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> None:
-    """Raises `InputError` where a field is named like a secret, or holds the key: run.toml records all fields.
+    """Raise `InputError` if a field is named like a secret or contains the key, because run.toml records all
+    fields.
 
-    `variable` is the environment's, where the key belongs.
+    `variable` is the environment variable for the key.
     """
     if isinstance(fields, Mapping):
         for name, value in fields.items():

@@ -1,9 +1,9 @@
-"""What a request gives up for a server that does not take all of it.
+"""Fallbacks for servers that do not accept a whole request.
 
-vLLM and llama.cpp take the whole request, and the whole schema does their answers good. OpenAI's newer models
-take no `max_tokens` and no `temperature`, its strict mode no `maxLength`; other servers know no `seed`, or no
-`response_format` at all. There is no way to ask a server what it takes. It is sent everything, and where it
-complains the request gives up what the complaint is about, one row of the table at a time.
+vLLM and llama.cpp accept the whole request, and the whole schema improves their answers. OpenAI's newer models
+refuse `max_tokens` and `temperature`, and its strict mode refuses `maxLength`. Other servers do not know `seed`,
+or have no `response_format`. There is no way to ask a server. So it gets everything, and if it complains, the
+request drops the field of the complaint, one row of the table at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Body = dict[str, Any]
 
 
 class Fallback(NamedTuple):
-    """One thing to give up."""
+    """One change to a request that a server refuses."""
 
     field: str
     named: str
@@ -54,10 +54,9 @@ _TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties
 
 
 def strict(schema: Any) -> Any:
-    """The schema in the words of the strict mode alone: closed objects, all of whose fields are required.
+    """The schema reduced to what the strict mode supports: closed objects, all fields required.
 
-    It allows more texts and fewer objects than the schema does; the caller checks the answer against the
-    schema itself.
+    It allows other answers than the schema, so the caller checks the answer against the schema itself.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -91,7 +90,7 @@ def _simpler_schema(body: Body, schema: Schema | None) -> None:
 
 
 def _any_json(body: Body, schema: Schema | None) -> None:
-    """The server does not hold the reply to the schema, so the first message shows it to the model."""
+    """Put the schema into the first message, because the server does not enforce it."""
     body["response_format"] = {"type": "json_object"}
     if messages := body.get("messages"):
         first, *rest = messages
@@ -120,7 +119,7 @@ Fallbacks = frozenset[Fallback]
 
 
 def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> None:
-    """Change the body to what the server takes."""
+    """Apply the fallbacks that this server needs to the body."""
     if fallbacks:
         for fallback in FALLBACKS:  # in this order: of those about one field the last counts
             if fallback in fallbacks and fallback.field in body:
@@ -128,7 +127,7 @@ def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> 
 
 
 def fallback_for(complaint: str, body: Body, fallbacks: Fallbacks) -> Fallback | None:
-    """The next fallback that a server's complaint about this body asks for."""
+    """The next fallback for a server's complaint about this body."""
     for fallback in FALLBACKS:
         if fallback.field in body and fallback not in fallbacks:
             patterns = (fallback.named, fallback.fault)

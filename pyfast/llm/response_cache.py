@@ -1,4 +1,4 @@
-"""An LLM in front of another, that keeps what may be used again in later runs."""
+"""A cache in front of an LLM, for completions that later runs can use again."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ _FORMAT = 1
 
 
 class CachedLLM(InFront):
-    """Answers `reusable` requests from a folder, where the same model answered them before.
+    """Answers `reusable` requests from a folder if the same model has answered them before.
 
-    One file per request in a folder per model, each written aside and renamed; the name follows from all that the
-    answer depends on (`Request.digest`). To a run it is the model's own completion, tokens included: it is
-    journalled, and a run that is resumed does not notice the difference. What cannot be read or written is asked
-    for, or not kept; so is what is no completion of that request, or not what was written.
+    Each model has a folder with one file per request, written aside and renamed. The file's name is a digest of
+    everything that the answer depends on (`Request.digest`). A run treats it as the model's own completion, tokens
+    included. A file that is damaged, foreign or unreadable is ignored, and the model is asked.
     """
 
     _llm: FullLLM
@@ -43,20 +42,20 @@ class CachedLLM(InFront):
         return self._llm.context_window
 
     async def start(self) -> None:
-        """Start the llm. Raises as it does."""
+        """Start the model. Raises what its `start` raises."""
         await self._llm.start()
 
     async def close(self) -> None:
-        """Close the llm."""
+        """Close the model."""
         await self._llm.close()
 
     @property
     def fingerprint(self) -> str:
-        """The model's own: answers are the same."""
+        """The model's own fingerprint: answers are the same."""
         return self._llm.fingerprint
 
     async def complete(self, request: Request) -> Completion:
-        """What was answered before, or the model's answer. Raises as the model does."""
+        """The stored completion, or the model's. Raises what the model raises."""
         if not request.reusable:
             return await self._llm.complete(request)
         digest = request.digest().hex()
@@ -72,13 +71,13 @@ class CachedLLM(InFront):
 
 
 def _entry(completion: Completion, digest: str) -> bytes:
-    """A file of the cache: what was asked, the completion, and a checksum of both."""
+    """A file of the cache: the request's digest, the completion, and a checksum of both."""
     entry = {"format": _FORMAT, "request": digest, "completion": asdict(completion)}
     return orjson.dumps({**entry, "blake2b": blake2b(orjson.dumps(entry), digest_size=16).hexdigest()})
 
 
 def _read(entry: bytes, digest: str, request: Request) -> Completion:
-    """What `_entry` wrote. Raises `ValueError`, `TypeError` or `KeyError` for anything else."""
+    """Read what `_entry` wrote. Raises `ValueError`, `TypeError` or `KeyError` for anything else."""
     completion = _sound(Completion(**orjson.loads(entry)["completion"]), request)
     if entry != _entry(completion, digest):
         raise ValueError("another request's, of another format, or edited")
@@ -86,7 +85,7 @@ def _read(entry: bytes, digest: str, request: Request) -> Completion:
 
 
 def _sound(completion: Completion, request: Request) -> Completion:
-    """The completion, where it may answer the request again. Raises `ValueError`, `TypeError` or `AnswerError`."""
+    """The completion if it may answer the request again. Raises `ValueError`, `TypeError` or `AnswerError`."""
     counts = (completion.prompt_tokens, completion.cached_tokens, completion.completion_tokens)
     if completion.finish_reason != "stop" or not all(type(count) is int and count >= 0 for count in counts):
         raise ValueError("cut off, or with counts that are none")

@@ -1,4 +1,4 @@
-"""What a prompt is there for, and so which of several language models answers it."""
+"""Roles: the purpose of a prompt, which decides which of several language models answers it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def by_role(llm: L | Mapping[Role, L]) -> Mapping[Role, L]:
 
 
 def read_role(name: str) -> Role:
-    """Raises `InputError` where there is no such role."""
+    """Raise `InputError` if there is no such role."""
     for role in ROLES:
         if role == name:
             return role
@@ -45,14 +45,14 @@ def read_role(name: str) -> Role:
 
 
 def check_given(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """Raises `InputError` where a role that `who` asks in has no model, and there is no default."""
+    """Raise `InputError` if a role of `who` has no model and there is no default."""
     missing = [role for role in asked if role not in given]
     if missing and DEFAULT_ROLE not in given:
         raise InputError(f"{who}: no LLM for its roles {', '.join(missing)}; give one for each, or a default")
 
 
 def check_roles(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """The same, and also where a model, be it the default, would be asked nothing."""
+    """Raise `InputError` as `check_given`, and also if a model, even the default, would never be used."""
     check_given(who, asked, given)
     asked_default = any(role not in given for role in asked)
     for role in given:

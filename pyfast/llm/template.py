@@ -1,4 +1,4 @@
-"""Messages as one text, as a model's chat template has it: the LLMs in this process, and the trainings."""
+"""Messages as one text in a model's chat template. LLMs in this process and trainings use it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from pyfast.llm.protocol import Message
 
 
 def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
-    """The messages in the model's chat template, up to where the model speaks; `options` are the template's own.
+    """The messages in the model's chat template, up to the start of the reply. `options` are variables of the
+    template.
 
-    A message is text: the tokenizer's own control tokens are broken in it (`control_tokens.breaker`).
-    Where the template has no role for the system, its words stand before the user's. Raises `InputError` where
-    there is no template, or none of this can be said in it.
+    The tokenizer's control tokens inside messages are broken (`control_tokens.breaker`). If the template has no
+    system role, the system message comes before the user's text. Raises `InputError` if there is no template, or
+    if it does not accept the messages.
     """
     if not getattr(tokenizer, "chat_template", True):  # some have one of their own, in code
         raise InputError(f"{tokenizer.name_or_path}: its tokenizer has no chat template")
@@ -38,7 +39,7 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
 
 
 def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> list[int]:
-    """The tokens of `chat`. Raises `InputError` as it does, and for text that is no Unicode."""
+    """The tokens of `chat`. Raises `InputError` as `chat` does, and for text that is not Unicode."""
     text = chat(tokenizer, messages, **options)
     try:
         tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)  # the template has them
@@ -50,7 +51,7 @@ def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
 
 
 def _without_system(messages: Sequence[Message]) -> list[Message]:
-    """What the system says stands before what the user says first."""
+    """The messages with the system message joined to the first user message."""
     contents = [each.content for each in messages if each.role == "system"]
     left = [each for each in messages if each.role != "system"]
     return [replace(left[0], content="\n\n".join([*contents, left[0].content])), *left[1:]] if left else []

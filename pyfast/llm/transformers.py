@@ -34,8 +34,8 @@ def open_folder(rest: str, **options: Any) -> Transformers:
 class Transformers:
     """One model in float32, in a thread; prompts may be messages or embeddings.
 
-    Slow, and simple: what it says is what the model says, so that vLLM and a training can be held against it. It
-    cannot constrain decoding: an answer may break its schema, and is then asked for again.
+    It is slow and simple: a reference for vLLM and for training. It has no constrained decoding, so an answer may
+    break its schema; the engine then asks again.
     """
 
     def __init__(self, spec: str, folder: Path, *, context_window: int | None = None) -> None:
@@ -50,7 +50,9 @@ class Transformers:
 
     @property
     def fingerprint(self) -> str:
-        """As vLLM has it for the folder, but for the name in front: their numbers differ in the last bits."""
+        """The same digest as vLLM's for the folder, with another name in front, because results differ in the last
+        bits.
+        """
         return f"transformers:{folder_hash(self._folder)}:float32"
 
     @cached_property
@@ -133,7 +135,7 @@ class Transformers:
         return {**prompt, "attention_mask": torch.ones(given.shape[:2], dtype=torch.int64)}
 
     async def close(self) -> None:
-        """Give the model back; a call that runs is finished first."""
+        """Release the model after the running call."""
         thread, self._thread, self._model = self._thread, None, None
         if thread is not None:
             await asyncio.to_thread(thread.shutdown)

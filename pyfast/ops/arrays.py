@@ -35,11 +35,11 @@ T = TypeVar("T")
 def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
     """`value` as a contiguous 1-D array of `dtype`, for the core.
 
-    It is the caller's own memory where dtype and strides fit, read-only or not, and else a copy.
+    If dtype and strides fit, it is the caller's memory, read-only or not; else a copy.
 
     Args:
-        name: The argument's, for messages.
-        value: Of NumPy, DLPack, the buffer protocol, or a sequence.
+        name: The argument's name, for messages.
+        value: An array of NumPy, DLPack or the buffer protocol, or a sequence.
         dtype: Floats are never cut to integers, and integers that do not fit are refused, as is a mask for ids.
 
     Raises:
@@ -120,7 +120,7 @@ def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.gener
 
 @cache
 def tell_cost(name: str, given: str, wanted: str) -> None:
-    """Warn, once in a process, of a conversion that each call repeats."""
+    """Warn once per process about a conversion that every call repeats."""
     warnings.warn(
         f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) ends that",
         SparseEfficiencyWarning,
@@ -141,7 +141,7 @@ def ragged(name: str, value: Ragged | Sequence[Any]) -> tuple[Int64, Int32]:
 
 
 def ends(lists: Sequence[Sized]) -> Int64:
-    """The offsets of a ragged array of these lists: int64[len(lists) + 1]."""
+    """The offsets of these lists as a ragged array: int64[len(lists) + 1]."""
     return np.fromiter(accumulate(map(len, lists), initial=0), np.int64, len(lists) + 1)
 
 
@@ -162,7 +162,7 @@ def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
-    """Which setting the native op cannot take, and what it expects, by the signature that pybind11 writes."""
+    """Name the setting that the native op cannot take, and what it expects, from pybind11's signature."""
     (signature,) = ast.parse(f"def {str(op.__doc__).splitlines()[0]}: ...").body
     assert isinstance(signature, ast.FunctionDef)
     for parameter in signature.args.args:

@@ -31,7 +31,7 @@ GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "pagerank", "
 
 @dataclass(slots=True)
 class _Pending:
-    """The status words that nobody has looked at yet; None when it is too late to add one."""
+    """The status words that were not checked yet; None when it is too late to add one."""
 
     words: list[tuple[Gpu, Any]] | None = field(default_factory=list)
 
@@ -81,7 +81,7 @@ def gpu_problem() -> str:
 
 @cache
 def gpu_name(cuda: Any, number: int) -> tuple[str, bool]:
-    """(what `cuda` says of a GPU, whether the kernels are made for it: they begin with compute capability 8.0)."""
+    """Return (the GPU's name, whether the kernels support it: compute capability 8.0 or newer)."""
     name = cuda.device_name(number)
     capability = re.search(r"compute capability (\d+)", name)
     fits = capability is None or int(capability[1]) >= 8
@@ -121,7 +121,7 @@ class Gpu:
             self.must_hold("the arrays", value)
 
     def current(self) -> AbstractContextManager[Any]:
-        """Within it the arrays' device is the current one."""
+        """Make the arrays' device the current one while the block runs."""
         if self.torch:
             return self.library.cuda.device(self.device)  # type: ignore[no-any-return]
         return self.device if self.device is not None else self.library.cuda.Device()  # type: ignore[no-any-return]
@@ -181,7 +181,7 @@ class Gpu:
         return self.library.as_tensor(value, device=self.device)
 
     def memory(self, array: Any) -> Memory:
-        """Where an array begins, and how many elements it has."""
+        """The address of an array, and its number of elements."""
         return (array.data_ptr(), array.numel()) if self.torch else (array.data.ptr, array.size)
 
     def numpy(self, array: Any) -> Any:
@@ -228,7 +228,7 @@ def errors_at_end() -> Iterator[None]:
 
 
 def errors_pending() -> _Pending | None:
-    """What `errors_wait_for` takes."""
+    """The argument for `errors_wait_for`."""
     return _PENDING.get()
 
 

@@ -1,4 +1,4 @@
-"""BM25 over parts of a corpus: only term counts are stored; all else is counted when a query is answered."""
+"""BM25 over parts of a corpus. Only term counts are stored; statistics are computed when a query is answered."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def bm25(
         k: Maximum number of documents for a query.
         filter: (offsets, documents): the documents that each query may find, ascending; or one list for all.
             Scores stay those of the whole corpus. None: all.
-        k1: How much further occurrences of a term add; at least 0. 0: nothing.
+        k1: How much repeated occurrences of a term add; at least 0. 0: nothing.
         b: How much a document's length counts, 0 to 1.
         threads: See `pyfast.ops`.
 

@@ -1,4 +1,4 @@
-"""What the parts of gatv2 hand to each other: NumPy's, torch's and the GPU's all take one value."""
+"""The arguments of gatv2 as one value, for its NumPy, torch and GPU parts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Gatv2Arguments:
         return bool(self.dropout) and self.seed is None and self.mask is None
 
     def mapped(self, use: Callable[[Any], Any]) -> Gatv2Arguments:
-        """The same, each array as `use` gives it."""
+        """A copy in which `use` was applied to each array."""
         arrays = {name: use(getattr(self, name)) for name in ("x_src", "x_dst", "indptr", "indices", "att")}
         return replace(self, mask=None if self.mask is None else use(self.mask), **arrays)
 

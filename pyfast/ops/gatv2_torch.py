@@ -1,4 +1,4 @@
-"""gatv2 of torch tensors, with its derivatives. Imported by nobody who has not imported torch.
+"""gatv2 of torch tensors, with its derivatives. Imported only if torch is imported.
 
 `torch.ops.pyfast.gatv2` and `gatv2_backward` are custom ops, for `torch.compile`, autograd and autocast.
 The second derivative, and that of the attention, are of the same equations in torch's own operations.
@@ -235,7 +235,7 @@ def _equations(
     settings: tuple[float, bool, float],
     attention: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `_gatv2` gives, of operations that torch derives as often as one likes.
+    """The result of `_gatv2`, from torch operations that can be differentiated any number of times.
 
     `settings`: slope, self-loops, dropout. The signs of `attention` say what is dropped. Memory: edges x heads x
     channels.
@@ -265,7 +265,7 @@ def _equations(
 
 
 def _leaf(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers, to be derived by on their own: one tensor may be given as x_src and as x_dst."""
+    """A separate leaf with the same numbers, because one tensor may be both x_src and x_dst."""
     return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
 
 
@@ -313,7 +313,7 @@ def _beside(name: str, value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _seed(seed: Any, drawn: bool) -> torch.Tensor | None:
-    """The seed as torch.compile can carry it; without one, the next of torch's generator if it is `drawn`."""
+    """The seed in a form that torch.compile accepts. Without one, a number from torch's generator if `drawn`."""
     if seed is None:
         return torch.randint(2**63 - 1, (), device="cpu") if drawn else None
     if not isinstance(seed, int | np.integer):
@@ -330,7 +330,7 @@ def _number(name: str, value: Any) -> float:
 
 
 def _numpy(tensor: torch.Tensor) -> Array:
-    """The same memory; bfloat16, which NumPy has not, by its bits."""
+    """The same memory as a NumPy array; bfloat16, which NumPy lacks, as its bits."""
     halves = tensor.dtype == torch.bfloat16
     array: Array = (tensor.detach().view(torch.int16) if halves else tensor.detach()).numpy()
     return array.view(np.uint16) if halves else array

@@ -18,7 +18,7 @@ Bounds = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The arrays of X, and what the native ops want of them."""
+    """The arrays of X as the native ops take them."""
 
     indptr: Any
     indices: Any
@@ -42,7 +42,7 @@ def forward(gpu: Gpu, x: Any) -> Forward:
 
 
 def bounds(gpu: Gpu, x: Forward, offsets: Any, documents: Any) -> Bounds:
-    """What the host must know of the pools before it allocates a workspace. Waits for the stream.
+    """Sizes of the pools that the host needs to allocate a workspace. Waits for the stream.
 
     For documents outside of X, and for a malformed X, the number of entries is arbitrary.
 
@@ -199,7 +199,7 @@ def pagerank(
 ) -> tuple[Any, Any]:
     """The rank of each node; and of each pool, on the host, whether it converged.
 
-    Waits for the stream to know the latter, unless `tolerance` and `max_iterations` settle it.
+    Waits for the stream to know whether pools converged, unless `tolerance` and `max_iterations` decide it.
     """
     gpu = Gpu(*graph)
     with gpu.current():
@@ -236,7 +236,7 @@ Lists = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """A stream and cursors on it, on the GPU; `held` keeps alive what the addresses are of."""
+    """A stream and cursors on the GPU. `held` keeps the memory of the addresses alive."""
 
     stream: tuple[int, Memory, Memory, Memory]
     cursors: tuple[Memory, tuple[Memory, Memory], tuple[Memory, Memory]]

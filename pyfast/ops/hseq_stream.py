@@ -36,7 +36,7 @@ class Cursors:
         return len(self.place)
 
     def __getitem__(self, which: slice) -> Cursors:
-        """Some of them: a slice of steps of one."""
+        """A slice of the cursors, with step 1."""
         first, last, step = which.indices(len(self))
         if step != 1:
             raise ArrayError(f"cursors: expected a slice of steps of 1, got {which}")
@@ -71,7 +71,9 @@ def _join(parts: Sequence[Lists]) -> Lists:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """What the cursors of all questions read; `hseq_stream` makes it. Any number of threads may use it at once."""
+    """The segments that the cursors of all questions read; `hseq_stream` makes it. Several threads can use it at
+    once.
+    """
 
     level: UInt8
     parent: Int64
@@ -241,12 +243,12 @@ class Stream:
         return replace(self, tombstones=tombstones, live=live)
 
     def on_gpu(self, library: Literal["cupy", "torch"] = "torch") -> Stream:
-        """The stream with what windows read of it on the current GPU: `window` and `refresh` then run there.
+        """The stream with the arrays of windows on the current GPU: `window` and `refresh` then run there.
 
         Cursors may be anywhere. `neighbors` and `delete` need the stream on the CPU.
 
         Args:
-            library: Whose arrays the stream becomes.
+            library: The library of the stream's arrays.
 
         Raises:
             DeviceError: There is no GPU to run on, or the library is not installed.
@@ -383,13 +385,13 @@ def hseq_stream_reference(
 
 
 def window_reference(stream: Iterable[int], selected: Iterable[int], width: int) -> list[int]:
-    """The window of one cursor on what `hseq_stream_reference` gives."""
+    """The window of one cursor on the result of `hseq_stream_reference`."""
     taken = set(selected)
     return list(islice((segment for segment in stream if segment not in taken), width))
 
 
 def neighbors_reference(level: npt.ArrayLike, parent: npt.ArrayLike, segment: int, kind: Neighbors) -> list[int]:
-    """The neighbours of one segment, in NumPy: one look at all segments."""
+    """The neighbours of one segment, in NumPy: one pass over all segments."""
     levels, parents = np.asarray(level), np.asarray(parent)
     above = int(parents[segment])
     siblings = np.flatnonzero(parents == above)

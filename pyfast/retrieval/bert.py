@@ -1,4 +1,4 @@
-"""BERT on torch alone: what most embedding models are, without the seconds that loading a library takes."""
+"""BERT on torch alone, for most embedding models. It saves the seconds of loading a library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SINCE = {"hidden_act": "gelu", "position_embedding_type": "absolute", "model_ty
 
 
 def can_read(folder: Path) -> bool:
-    """Whether the model in a folder of sentence-transformers is one that `Bert` computes as its library does."""
+    """Whether `Bert` can compute the sentence-transformers model in a folder with the library's results."""
     if not (folder / _WEIGHTS).is_file() or not (folder / _TOKENIZER).is_file():
         return False
     modules = _json(folder / "modules.json")
@@ -43,7 +43,7 @@ def _are_float32(path: Path) -> bool:
 
 
 def _pooling(folder: Path) -> str | None:
-    """How a text's vector comes of those of its tokens; None for ways that are not computed here."""
+    """How the vectors of tokens become the vector of a text; None if that way is not supported."""
     given = _json(folder / "1_Pooling" / "config.json")
     chosen = [name for name, value in given.items() if name.startswith("pooling_mode") and value]
     return _POOLED.get(chosen[0]) if len(chosen) == 1 else None
@@ -54,7 +54,7 @@ def _json(path: Path) -> Any:
 
 
 class Bert:
-    """The model in a folder that `can_read` says yes to."""
+    """The model in a folder for which `can_read` is true."""
 
     def __init__(self, folder: Path, device: str) -> None:
         import torch
@@ -78,7 +78,7 @@ class Bert:
         self._tokenizer.enable_truncation(longest or config["max_position_embeddings"])
 
     def _joined(self, layer: str) -> tuple[str, Tensor, Tensor]:
-        """(the layer's prefix, weight and bias of its query, key and value as one product)."""
+        """Return (the layer's prefix, the weight and the bias of query, key and value as one product)."""
         import torch
 
         parts = [
@@ -88,7 +88,7 @@ class Bert:
         return layer, torch.cat(parts[0]), torch.cat(parts[1])
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text, as many as the model reads."""
+        """The tokens of each text, up to the model's maximum."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
 
     def vectors(self, tokens: Sequence[Sequence[int]]) -> Float32:

@@ -62,7 +62,7 @@ class BM25Retriever:
         self._place = index.place
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages for each query (fewer where fewer share a word with it), best first."""
+        """The `k` best passages for each query, best first; fewer if fewer share a word with it."""
         asked = stack([term_ids(query, self._vocabulary) for query in queries], np.int32)
         offsets, found, scores = ops.bm25(self.parts, *asked, k, k1=BM25_PARAMETERS["k1"], b=BM25_PARAMETERS["b"])
         return split(offsets, found if self._place is None else self._place[found], scores)

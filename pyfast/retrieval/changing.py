@@ -1,4 +1,4 @@
-"""An index that changes: documents join it and leave it, by commits: all of a change, or nothing.
+"""Change an index by commits. A commit contains a whole change, or nothing happens.
 
 A commit is a manifest: which parts, and which of their documents are deleted. Parts never change; one writer works
 at a time, and readers keep the commit that they opened. Earlier commits stay until they are erased.
@@ -44,7 +44,7 @@ _LOG = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one call has changed."""
+    """The result of one call that changed an index."""
 
     commit: int
     """The number of the commit that the index has now"""
@@ -70,7 +70,7 @@ class PartInfo:
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """What an index consists of."""
+    """The commit, documents, parts and sizes of an index."""
 
     commit: int
     documents: int
@@ -132,7 +132,8 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
 
 
 def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
-    """Delete documents, in one commit. They are found no longer; their bytes stay until `compact` erases them.
+    """Delete documents, in one commit. Searches no longer return them; their bytes stay until `compact` erases
+    them.
 
     Raises:
         InputError: There is no document of one of these uris.
@@ -148,7 +149,7 @@ def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
 
 
 def compact_index(folder: Path, erase: bool = False) -> Change:
-    """Join all parts to one, without what is deleted.
+    """Merge all parts into one, without deleted documents.
 
     Args:
         folder: The index.
@@ -218,7 +219,7 @@ class _Writer:
 
     @property
     def is_compact(self) -> bool:
-        """Whether it is one part, with nothing deleted."""
+        """Whether the index is one part without deleted documents."""
         return len(self._parts) == 1 and bool(self._parts[0].live.all())
 
     def _documents(self, entry: _Entry) -> pa.RecordBatch:
@@ -240,7 +241,7 @@ class _Writer:
         return found
 
     def digest(self, place: _Place) -> bytes:
-        """That of a document."""
+        """The digest of a document."""
         found: bytes = self._documents(self._parts[place[0]]).column("digest")[place[1]].as_py()
         return found
 
@@ -257,7 +258,7 @@ class _Writer:
             self._sum(digest_sum(table, chosen), -1)
 
     def add(self, part: Part) -> None:
-        """A new part, behind the others."""
+        """Add a new part after the others."""
         self._parts.append(_Entry(part.corpus.documents, np.ones(part.corpus.documents, bool), part=part))
         self._count(1, part.corpus.documents, len(part.passages))
         self._sum(digest_sum(part.corpus.document_table), 1)
@@ -270,7 +271,7 @@ class _Writer:
         self._facts["corpus"] = f"{add_sums(int(self._facts['corpus'], 16), digests, sign):032x}"
 
     def merge(self, first: int = 0) -> None:
-        """Join the parts from `first` on to one, without what is deleted."""
+        """Merge the parts from `first` on into one, without deleted documents."""
         joined = join_parts(
             [self._open(entry) for entry in self._parts[first:]], [e.live for e in self._parts[first:]]
         )
@@ -286,7 +287,7 @@ class _Writer:
         return entry.part
 
     def merge_full_tiers(self) -> None:
-        """Where more than eight parts at the end are of one tier or lower ones, join them."""
+        """If more than eight parts at the end belong to one tier or lower ones, merge them."""
         tier = 0
         while tier <= max(map(_tier, self._parts)):
             run = 0
@@ -297,7 +298,7 @@ class _Writer:
             tier += 1
 
     def commit(self, **counts: int) -> Change:
-        """Write what is new and make it the current commit. If nothing has changed, the current one stays."""
+        """Write the changes and make them the current commit. If nothing has changed, the current one stays."""
         before, number, next_part = self._before, self._before["commit"] + 1, self._before["next_part"]
         added: list[Path] = []
         for entry in self._parts:
@@ -330,7 +331,7 @@ def _tier(entry: _Entry) -> int:
 
 @contextlib.contextmanager
 def _writing(folder: Path) -> Iterator[_Writer]:
-    """The next commit of an index. While another process writes, this one waits."""
+    """Start the next commit of an index. Waits while another process writes."""
     folder = folder.resolve()
     read_manifest(folder, check=False)  # what is no index is refused
     with only_writer(folder, lambda: _LOG.warning("another process changes %s: waiting for it", folder)):

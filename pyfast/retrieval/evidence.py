@@ -1,4 +1,4 @@
-"""What is read of pools: their lines by the LLM, their segments by who asks what an answer rests on."""
+"""Pools as text for the LLM, and as evidence of an answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from pyfast.retrieval.pools import Pool, stack_pools
 
 
 def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
-    """Each pool's passages as numbered lines, best first, as many as `characters` hold; one alone may be cut."""
+    """Each pool's passages as numbered lines, best first, as many as fit into `characters`. A single one may be
+    cut.
+    """
     offsets, passages, _ = stack_pools(pools)
     return ops.narrate(index.rendered, offsets, passages, characters)
 
@@ -41,10 +43,10 @@ def evidence_of(index: Index, pool: Pool) -> ScoredSegments:
 
 
 def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
-    """The JSON text of each: a list of objects with `segment`, `uri`, `offsets`, `snippet`, `score` (`ops.cite`).
+    """The JSON text of each list: objects with `segment`, `uri`, `offsets`, `snippet`, `score` (`ops.cite`).
 
-    What stands in a table also has the table's `title`, its `section` if there is one, and its `header`: the
-    snippet is cells alone.
+    Segments of a table also have the table's `title`, `section` (if any) and `header`, because their snippet has
+    only cells.
 
     Raises `ArrayError` if there is no such segment.
     """

@@ -1,4 +1,4 @@
-"""Evidence in items: sentences, table rows, infobox pairs and triples, ranked by BM25."""
+"""Evidence items: sentences, table rows, infobox pairs and triples, ranked by BM25."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pyfast.retrieval.tokenization import tokenize
 def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: int) -> list[ScoredSegments]:
     """For each query at most `k` items of its `passages` best passages, best first; ties in their order.
 
-    The two stages of graph_convqa, section 4.1: a search finds passages, then BM25 ranks their items. How rare a
-    word is comes from the whole corpus, because in the passages found for it every word is common.
+    The two stages of graph_convqa, section 4.1: a search returns passages, then BM25 ranks their items. Document
+    frequencies come from the whole corpus, because in the retrieved passages every query word is common.
     """
     pools = index.search(queries, passages)
     return [_best(index, query, pool, k) for query, pool in zip(queries, pools, strict=True)]
@@ -39,9 +39,10 @@ def _best(index: Index, query: str, pool: Pool, k: int) -> ScoredSegments:
 
 
 def bm25_scores(frequencies: Mapping[str, int], documents: int, texts: Sequence[str]) -> Float32:
-    """[texts] Lucene's BM25 for the words of a query, given in how many of the `documents` each one is.
+    """[texts] Lucene's BM25 for the words of a query, with their document frequencies among `documents`.
 
-    Written out, for bm25s counts frequencies in the texts themselves. Words that are in no document do not count.
+    bm25s cannot be used, because it takes frequencies from the texts themselves. Words in no document do not
+    count.
     """
     k1, b = BM25_PARAMETERS["k1"], BM25_PARAMETERS["b"]
     tokens = [tokenize(text) for text in texts]

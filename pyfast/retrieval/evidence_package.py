@@ -25,7 +25,7 @@ class EvidencePackage:
     """`id`, `level`, `uri`, `offsets`, `source_type`, `snippet`, `meta`: see `canonicalize`"""
 
     def json(self) -> bytes:
-        """The items as a JSON array, with the keys of all evidence: `segment` for the id, and `score`, of none."""
+        """The items as a JSON array with the keys of all evidence: `segment` for the id; `score` is null."""
         renamed = ({"segment" if name == "id" else name: it for name, it in item.items()} for item in self.items)
         return orjson.dumps([{**item, "score": None} for item in renamed])
 

@@ -20,7 +20,7 @@ _CELLS = ("value_offsets", "term_offsets", "term_ids")
 
 
 def count_terms(texts: Iterable[str]) -> tuple[csr_array, list[str]]:
-    """(counts float32, documents x terms, rows sorted; the terms in the order of the columns)."""
+    """Return (counts float32, documents x terms, rows sorted; the terms in column order)."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer(dtype=np.float32)
@@ -50,7 +50,7 @@ def without_columns(x: csr_array, columns: np.ndarray[Any, np.dtype[np.bool_]]) 
 def weigh(counts: csr_array, terms: Sequence[str]) -> csr_array:
     """TF-IDF weights: scikit-learn's smoothed idf over the corpus, logarithmic tf, l2 norm, no stop words.
 
-    The choice of tf and stop words is what `bridge_rank` was found to like best.
+    Logarithmic tf without stop words gave the best recall with `bridge_rank`.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 
@@ -80,7 +80,7 @@ def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int]) -> 
 
 
 def save_weights(folder: Path, x: csr_array) -> None:
-    """Write X and X transposed, an array a file."""
+    """Write X and X transposed, one file for each array."""
     folder.mkdir()
     for name, matrix in (("", x), ("transposed_", x.T.tocsr())):
         np.save(folder / f"{name}indptr.npy", matrix.indptr.astype(np.int64))
@@ -89,7 +89,7 @@ def save_weights(folder: Path, x: csr_array) -> None:
 
 
 def open_weights(folder: Path, terms: int) -> tuple[csr_array, csr_array]:
-    """(X, X transposed), mapped; nothing is read before it is used."""
+    """Map (X, X transposed). Data is read on first use."""
 
     def matrix(name: str, columns: int) -> csr_array:
         data, indices, indptr = (mapped(folder, f"{name}{array}") for array in ("weights", "indices", "indptr"))
@@ -100,7 +100,7 @@ def open_weights(folder: Path, terms: int) -> tuple[csr_array, csr_array]:
 
 
 def narrow(x: csr_array) -> csr_array:
-    """The same with ids of 32 bits and offsets of 64, as it would be opened."""
+    """The array with 32-bit ids and 64-bit offsets, as in an opened index."""
     return _csr(x.data, x.indices.astype(np.int32), x.indptr.astype(np.int64), x.shape[1])
 
 
@@ -130,7 +130,7 @@ def open_cells(folder: Path) -> Cells:
 
 
 def join_cells(cells: Sequence[Cells], live: Sequence[Mask], columns: Sequence[Int32]) -> Cells:
-    """Those of several parts as one: of each the passages that are live, its terms by their new columns."""
+    """Join the cells of several parts: the live passages of each, with the new columns of its terms."""
     values, ends, ids = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for some, keep, column in zip(cells, live, columns, strict=True):
         per_passage, per_value = np.diff(some.value_offsets), np.diff(some.term_offsets)

@@ -76,7 +76,7 @@ def write_index(documents: Iterable[Document], folder: Path) -> None:
 
 
 def facts_of(part: Part) -> dict[str, Any]:
-    """What the manifest of an index says that is this part alone."""
+    """The facts for the manifest of an index with this part alone."""
     return {
         "documents": part.corpus.documents,
         "passages": len(part.passages),
@@ -86,7 +86,7 @@ def facts_of(part: Part) -> dict[str, Any]:
 
 
 def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
-    """bool[documents] of a part, as a manifest lists it: which are not deleted."""
+    """bool[documents] of a part of a manifest: False for deleted ones."""
     if entry["deleted"] is None:
         return np.ones(entry["documents"], bool)
     deleted: Mask = np.load(folder / entry["deleted"], allow_pickle=False) != 0
@@ -108,7 +108,7 @@ class Index:
         retriever: str | Callable[[Index], Retriever] = "bm25",
         commit: int | None = None,
     ) -> None:
-        """Open an index; `retriever` is what `search` asks, `commit` an earlier commit than the current one.
+        """Open an index. `retriever` is used by `search`; `commit` opens an earlier commit.
 
         Raises `IndexFormatError` for a folder that is no index, or a damaged one.
         """
@@ -162,14 +162,14 @@ class Index:
 
     @cached_property
     def _weights(self) -> tuple[csr_array, csr_array]:
-        """Those that were stored, or where parts were joined, weighed when they are first asked for."""
+        """The stored weights. If parts were joined, they are computed on first use."""
         if self.whole.weights is not None and len(self.parts) == 1:
             return self.whole.weights
         x, transposed = weigh_part(self.whole)
         return narrow(x), narrow(transposed)
 
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages for each query (fewer where fewer are found), best first. A string is one."""
+        """The `k` best passages for each query, best first; fewer if fewer match. A string is one query."""
         return self.retriever.search([queries] if isinstance(queries, str) else queries, k)
 
     def question_terms(self, question: str) -> list[int]:
@@ -177,7 +177,7 @@ class Index:
         return sorted(set(term_ids(question, self.vocabulary)))
 
     def idf(self, term: int) -> float:
-        """How much a term tells: the logarithm of one in how many passages has it; 0 for stop words."""
+        """The idf of a term: ln(passages / passages with the term); 0 for stop words."""
         passages = int(self.XT.indptr[term + 1] - self.XT.indptr[term])
         return math.log(1 + len(self.passages) / passages) if passages else 0.0
 
@@ -189,7 +189,7 @@ class Index:
 
     @cached_property
     def entity_links(self) -> EntityLinks:
-        """What names the same entity in the corpus; made when it is first asked for."""
+        """Links between segments that name the same entity; computed on first use."""
         return entity_links(self.corpus)
 
     def uri(self, passage: int) -> str:
@@ -210,7 +210,7 @@ class Index:
 def _open_commit(folder: Path, commit: int | None) -> tuple[dict[str, Any], list[Part], list[Mask]]:
     """The manifest of a commit, its parts, and which of their documents are live.
 
-    Where files go while they are opened, another process has erased earlier commits: then the new one is opened.
+    If files vanish while they are opened, another process has erased earlier commits; then the new one is opened.
     """
     while True:
         manifest = read_manifest(folder, commit=commit, check=False)
@@ -224,7 +224,7 @@ def _open_commit(folder: Path, commit: int | None) -> tuple[dict[str, Any], list
 
 
 def _term_counts(parts: Sequence[Part], terms: Sequence[str], kept: Sequence[Mask]) -> list[ops.TermCounts]:
-    """The term counts of each part, by the terms of the index, and without the passages that are deleted."""
+    """The term counts of each part, with the index's term ids and without deleted passages."""
     counted = []
     for part, column, keep in zip(parts, columns_in(terms, parts), kept, strict=True):
         columns = np.full(len(terms), -1, np.int32)

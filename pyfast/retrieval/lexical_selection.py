@@ -1,4 +1,4 @@
-"""How much of a question texts cover, by its words alone: what stands in for an LLM that picks evidence."""
+"""Pick evidence by the words of the question, in place of an LLM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyfast.retrieval.tokenization import tokenize
 
 @dataclass(frozen=True, slots=True)
 class LexicalSelection:
-    """Which of a window's texts are picked, best first, and how much of the question is covered with them."""
+    """The texts picked from a window, best first, and how much of the question they cover."""
 
     picked: tuple[int, ...]
     """places in the window, from 0"""
@@ -21,7 +21,7 @@ class LexicalSelection:
 
 
 class Words:
-    """The words of a question that tell anything, by their idf."""
+    """The words of a question that carry information, with their idf."""
 
     def __init__(self, index: Index, question: str) -> None:
         known = {word: index.vocabulary[word] for word in tokenize(question) if word in index.vocabulary}
@@ -29,23 +29,22 @@ class Words:
         self._whole = {word: re.compile(rf"\b{word}\b") for word in self.idf}
 
     def within(self, text: str) -> set[str]:
-        """The question's words that are in the text. The text is not split: most of its words do not matter."""
+        """The question's words that occur in the text. The text is not split into words, to save time."""
         text = text.lower()
         return {word for word, whole in self._whole.items() if word in text and whole.search(text)}
 
     def weight(self, words: set[str]) -> float:
-        """Of some of them together; the same for the same words."""
+        """The weight of several words together."""
         return sum(self.idf[word] for word in sorted(words))
 
 
 def select_lexically(
     index: Index, items: Sequence[tuple[str, Sequence[str], Sequence[str]]], k: int
 ) -> list[LexicalSelection]:
-    """For each (question, texts picked before, texts of the window) at most `k` more, greedily.
+    """For each (question, texts picked before, texts of the window), pick at most `k` more texts greedily.
 
-    The worth of a text is the weight of the question's words in it; words that are not covered yet count twice. If
-    several are worth the same, the first of the window is picked. A text that shares no word with the question is
-    not picked.
+    The value of a text is the weight of the question's words in it; words that are not covered yet count twice. Of
+    equal values, the first text of the window is picked. A text without a word of the question is not picked.
     """
     return [_pick(index, question, before, window, k) for question, before, window in items]
 
