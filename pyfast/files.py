@@ -167,7 +167,9 @@ def sync_to_disk(path: Path) -> None:
 
 
 def link_folder(source: Path, target: Path) -> None:
-    """Put the same files into a second folder, new or empty: by hard links, or by copies if links are impossible."""
+    """Put the same files into a second folder, new or empty: by hard links, or by copies if links
+    are impossible.
+    """
     shutil.copytree(source, target, copy_function=link_file, dirs_exist_ok=True)
 
 

@@ -184,7 +184,9 @@ class GATv2Conv(torch.nn.Module):
 
 
 def _by_destination(edge_index: Any, destinations: int) -> tuple[Any, Any, Any]:
-    """The graph by destination: indptr, sources, and the original number of each edge (None for a sparse tensor)."""
+    """The graph by destination: indptr, sources, and the original number of each edge (None for a
+    sparse tensor).
+    """
     if not isinstance(edge_index, torch.Tensor):
         raise ArrayError(f"edge_index: expected a torch.Tensor, got {type(edge_index).__name__}")
     if edge_index.layout == torch.sparse_csr:

@@ -1,8 +1,8 @@
-"""SQLite files that somebody else may have written: opened so that nothing in them acts, and none keeps a process.
+"""Open SQLite files that somebody else may have written, so that they cannot run code or block the process.
 
-A file may hold views and triggers, which run in place of what was asked, and pages that lead in circles. So only
-tables and their indexes are accepted, and every statement looks up now and then: signals are heard, and one that
-takes longer than any honest file of its size is given up.
+A file may contain views and triggers, which change what a statement does, and pages with cycles. So only tables
+and their indexes are accepted. Every statement checks from time to time for signals, and stops if it takes longer
+than any valid file of its size needs.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _this_thread = threading.local()
 
 
 def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **options: Any) -> sqlite3.Connection:
-    """A connection to the file, which `sqlite3.connect` makes with `options`.
+    """Open an SQLite file with `sqlite3.connect` and `options`, and check it.
 
     Args:
         path: The file.
-        mode: `rwc` to write it, `ro` to read it, also while it is written, `ro&immutable=1` where nobody writes.
-        damaged: Whether it is read for what is left of it, with whatever of its schema can be understood.
+        mode: `rwc` to write, `ro` to read, even while another process writes, `ro&immutable=1` if nobody writes.
+        damaged: Whether to read what is left of a damaged file.
         options: See `sqlite3.connect`.
 
     Raises:
-        InputError: It holds a view, a trigger, or anything else that no file of pyfast has.
-        sqlite3.Error: It cannot be opened, or is no database.
+        InputError: The file has a view, a trigger, or anything else that pyfast does not write.
+        sqlite3.Error: The file cannot be opened, or is not a database.
 
     Example:
         >>> from pathlib import Path
@@ -60,9 +60,9 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
 
 
 def fault(error: sqlite3.Error) -> str:
-    """What is wrong, for a message.
+    """The fault, for a message.
 
-    Raises `KeyboardInterrupt` where that stopped the statement: SQLite makes an error of its own of it.
+    Raises `KeyboardInterrupt` if Ctrl-C stopped the statement, because SQLite reports that as its own error.
     """
     if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
         # The roll-back that followed has made SQLite forget what had failed: no room, for the most part.
@@ -74,7 +74,7 @@ def fault(error: sqlite3.Error) -> str:
 
 
 class _Watched(sqlite3.Connection):
-    """A connection whose statements come to an end."""
+    """A connection whose statements have a time limit."""
 
     def watch(self, path: Path) -> None:
         self._path = path
@@ -91,7 +91,7 @@ class _Watched(sqlite3.Connection):
             raise error from None
 
     def _go_on(self) -> bool:
-        """Whether to give the statement up. Handlers of signals run first; where one raises, that ends it too."""
+        """Whether to stop the statement. Signal handlers run first; an exception of one also stops it."""
         self._steps += _STEPS
         gave_up = self._steps > _ANY_FILE and self._steps > _ANY_FILE + _A_BYTE * _size(self._path)
         _this_thread.gave_up = gave_up

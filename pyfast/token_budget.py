@@ -1,7 +1,7 @@
-"""Texts that have to fit a token budget: which are kept, and how long the others may be.
+"""Fit texts into a token budget: which to keep, and how to shorten the others.
 
-There is a tokenizer only where the LLM runs. So budgets are counted in characters, at an estimate of how many make
-a token; where the estimate is off, the LLM refuses the call and the question fails alone.
+Only the LLM has a tokenizer. So budgets are in characters, at an estimated number per token. If the estimate is
+too low, the LLM refuses the call, and only that question fails.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _SHORTEST = 40  # characters of a text below which it says nothing
 
 
 def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"] = "drop") -> list[str]:
-    """The texts that fit, from the first on, each with a line end behind it.
+    """The texts that fit, from the first on, each with a line end.
 
     Args:
         texts: Best first: the first that does not fit ends the list.
         budget: Characters.
-        first: What becomes of a first text that is too long: it stays `whole`, is `cut`, or is left out (`drop`).
+        first: How to treat a first text that is too long: keep it `whole`, `cut` it, or `drop` it.
     """
     kept: list[str] = []
     for text in texts:
@@ -40,12 +40,12 @@ def fit_last(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Sequenc
 
 
 def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str]:
-    """Texts that can say less, in about `budget` characters together, each with a line end behind it.
+    """Texts that can be shortened, in about `budget` characters together, each with a line end.
 
-    Short texts stay whole; the long ones share what is left.
+    Short texts stay whole; the long ones share the rest.
 
     Args:
-        texts: Each gives its text in about so many characters; None: whole.
+        texts: Functions that give their text in about a number of characters; None: the whole text.
         budget: Characters.
     """
     sizes = [len(text(None)) for text in texts]
@@ -57,12 +57,12 @@ def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str
 
 
 def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
-    """As many of the texts as say anything in `budget` characters; the longest are cut, all to one length.
+    """As many texts as `budget` characters allow. The longest ones are cut to one length.
 
     Args:
         texts: Best first.
         budget: Characters.
-        frame: Characters that stand beside each text, such as its number.
+        frame: Additional characters for each text, such as its number.
     """
     kept = list(texts[: max(budget // (_SHORTEST + frame), 0)])
     longest, spare = 0, budget
@@ -76,7 +76,9 @@ def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
 
 
 def join(values: Sequence[str], budget: int | None) -> str:
-    """``value; value``; in about `budget` characters, but for the first of them, saying how many are left out."""
+    """``value; value`` in about `budget` characters. The first value always stays; the text says how many are left
+    out.
+    """
     kept: list[str] = []
     for value in values:
         budget = None if budget is None else budget - len(value) - 2

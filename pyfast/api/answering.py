@@ -354,7 +354,9 @@ def not_negative(name: str, value: float) -> float:
 
 
 def allowed_failures(given: int | str | None, total: int) -> int | None:
-    """How many of `total` questions may fail: the number or share in `given`; None means all. Raises `InputError`."""
+    """How many of `total` questions may fail: the number or share in `given`; None means all. Raises
+    `InputError`.
+    """
     if given is None:
         return None
     text = str(given)

@@ -61,7 +61,7 @@ def write_questions(
         users: How many users.
         tasks: How many tasks each user has.
         questions: How many questions each task has.
-        llm: The model that writes them, in the role `plan`. This and all later arguments are as in
+        llm: The model that writes them, in the role `plan`; `llm` and all that follows are as in
             `pyfast.answer`.
 
     Returns:

@@ -31,7 +31,9 @@ class Entities:
         self._automaton = AhoCorasick(self.names)
 
     def spans(self, text: str) -> list[Span]:
-        """The spans of names, whole words only. Of overlapping names the first counts; at one start, the longest."""
+        """The spans of names, whole words only. Of overlapping names the first counts; at one start,
+        the longest.
+        """
         spans: list[Span] = []
         end_before = 0
         matches = self._automaton.find_matches_as_indexes(text, overlapping=True)

@@ -1,4 +1,6 @@
-"""Segments that name the same entity: facts that share a head or tail, table cells and the documents they link to."""
+"""Segments that name the same entity: facts that share a head or tail, table cells and the documents
+they link to.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,9 @@ def _links(corpus: Corpus) -> tuple[Int64, Int64]:
 
 
 def _entities(corpus: Corpus) -> tuple[Int32, int]:
-    """Return ([triplets, 2] entities of heads and tails, the number of entities), by Arrow's dictionary encoding."""
+    """Return ([triplets, 2] entities of heads and tails, the number of entities), by Arrow's
+    dictionary encoding.
+    """
     columns = corpus.columns
     k = columns.triplets
     if not k.size:

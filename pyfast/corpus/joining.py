@@ -29,7 +29,9 @@ def add_sums(a: int, b: int, sign: int = 1) -> int:
 
 
 def join(corpora: Sequence[Parts], live: Sequence[Mask]) -> Parts:
-    """Join the live documents of several corpora, in order. Positions of segments, bytes and triples are shifted."""
+    """Join the live documents of several corpora, in order. Positions of segments, bytes and triples
+    are shifted.
+    """
     segments = [schema.empty(schema.SEGMENTS)]
     documents = [schema.empty(schema.DOCUMENTS)]
     triples = [schema.empty(schema.TRIPLES)]

@@ -81,7 +81,9 @@ class TraceWriter:
         return frame.flush(zstandard.COMPRESSOBJ_FLUSH_FINISH if finished else zstandard.COMPRESSOBJ_FLUSH_BLOCK)
 
     def _cut(self, done: int) -> list[bytes]:
-        """Cut off the frame of line `done` and everything after it. Returns the lines of that frame before `done`."""
+        """Cut off the frame of line `done` and everything after it. Returns the lines of that frame
+        before `done`.
+        """
         frames = _frames(self._path)
         number, before = divmod(done, LINES)
         if number >= len(frames) - 1:

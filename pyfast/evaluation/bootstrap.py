@@ -41,7 +41,9 @@ def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: fl
 def ratio_intervals(
     numerators: Float64, denominators: Float64, groups: Sequence[str], level: float = 0.95
 ) -> tuple[Float64, Float64]:
-    """Intervals (low, high) of sum(numerators) / sum(denominators) for each column; float64 [questions, columns]."""
+    """Intervals (low, high) of sum(numerators) / sum(denominators) for each column; float64
+    [questions, columns].
+    """
     ratios = ratio_draws(numerators, denominators, groups)
     low, high = np.nanquantile(ratios, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high

@@ -56,7 +56,9 @@ def bertscore_of(model: str | Path | None) -> Metric:
 
 
 def _layers(model: str | Path) -> dict[str, int]:
-    """The layer to use: for a folder the last one, because the library knows the best layer of named models only."""
+    """The layer to use: for a folder the last one, because the library knows the best layer of named
+    models only.
+    """
     if not Path(model).is_dir():
         return {}
     config = _library("transformers").AutoConfig.from_pretrained(str(model), trust_remote_code=False)

@@ -1,4 +1,6 @@
-"""The SQLite file of a snapshot: entities, relations, triples, and the source of each statement and description."""
+"""The SQLite file of a snapshot: entities, relations, triples, and the source of each statement and
+description.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ CREATE INDEX IF NOT EXISTS mentions_by_chunk ON mentions (chunk);
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Open a new database for writing. Nobody else sees the file yet, so a torn file is deleted with its folder."""
+    """Open a new database for writing. Nobody else sees the file yet, so a torn file is deleted with
+    its folder.
+    """
     database = open_database(path, isolation_level=None)
     database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA)
     return database

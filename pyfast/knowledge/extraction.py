@@ -147,7 +147,9 @@ def extraction_job(
 
 
 def _settings(extraction: Extraction) -> dict[str, Any]:
-    """The settings that differ from their old fixed values, so that an extraction of an older release can resume."""
+    """The settings that differ from their old fixed values, so that an extraction of an older
+    release can resume.
+    """
     changed = {"packed": extraction.packed or None, "passes": extraction.passes if extraction.passes > 1 else None}
     return {"chunk_tokens": extraction.chunk_tokens} | {name: it for name, it in changed.items() if it}
 

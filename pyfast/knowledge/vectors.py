@@ -119,7 +119,7 @@ def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
     Args:
         known: The vectors so far.
         kept: [texts] Where `known` has each, or -1.
-        fresh: The vectors of those that it lacks, in order.
+        fresh: The new vectors, in order.
     """
     is_kept = kept >= 0
     if known.codes is not None:

@@ -186,7 +186,9 @@ class OpenAI:
 
     @property
     def fingerprint(self) -> str:
-        """The model's name and the extra fields. The host and port do not count: elsewhere it is the same model."""
+        """The model's name and the extra fields. The host and port do not count: elsewhere it is the
+        same model.
+        """
         extra = {name: value for name, value in self._fields.items() if name != "model"}
         if self._reasoning_tokens:
             extra["reasoning_tokens"] = self._reasoning_tokens

@@ -177,7 +177,7 @@ class Index:
         return sorted(set(term_ids(question, self.vocabulary)))
 
     def idf(self, term: int) -> float:
-        """The idf of a term: ln(passages / passages with the term); 0 for stop words."""
+        """The idf of a term: ln(1 + passages / passages with the term); 0 for stop words."""
         passages = int(self.XT.indptr[term + 1] - self.XT.indptr[term])
         return math.log(1 + len(self.passages) / passages) if passages else 0.0
 

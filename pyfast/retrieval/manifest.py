@@ -1,4 +1,4 @@
-"""What an index folder holds: format, version and the checksum of every file. Written last, checked first.
+"""The manifest of an index folder: format, version and the checksum of every file. Written last, checked first.
 
 The knowledge in an index is a folder of the same kind, with a manifest of its own.
 """
@@ -34,9 +34,10 @@ def _digest(path: Path) -> str:
 def write_manifest(
     folder: Path, facts: dict[str, Any], kind: str = "index", before: Path | None = None
 ) -> dict[str, Any]:
-    """Describe all files below `folder`, and bring them to the disk; `facts` are kept beside their checksums.
+    """Write the manifest of `folder`: the checksums of all files below it, and `facts`. Syncs the files to the
+    disk.
 
-    Files that are hard links of those in `before`, another folder of the kind, have the checksums that it names.
+    Files that are hard links of files in `before`, another such folder, get the checksums from its manifest.
     Returns the manifest.
     """
     known = {} if before is None else json.loads((before / _NAME).read_text(encoding="utf-8"))["files"]
@@ -120,7 +121,7 @@ def write_commit(
 def read_manifest(
     folder: Path, kind: str = "index", version: int | None = None, commit: int | None = None, check: bool = True
 ) -> dict[str, Any]:
-    """The facts of a whole and undamaged folder, in today's format or that of `version`.
+    """Read the manifest of a complete folder, in today's format or in that of `version`.
 
     Args:
         folder: The folder.
@@ -130,7 +131,7 @@ def read_manifest(
         check: Whether the files are compared with their checksums, and not the manifest alone.
 
     Raises:
-        IndexFormatError: It is anything else.
+        IndexFormatError: The folder is damaged, incomplete, or of another kind or format.
     """
     text, manifest = _parse(folder, kind, _NAME if commit is None else f"{COMMITS}/{commit}.json")
     wanted = VERSION[kind] if version is None else version
@@ -154,7 +155,7 @@ def read_manifest(
 
 
 def keep_commit(folder: Path, number: int) -> None:
-    """Keep the manifest of a folder that was just filled as that of its first commit."""
+    """Store the manifest of a new folder as that of its first commit."""
     (folder / COMMITS).mkdir()
     link_file(folder / _NAME, folder / COMMITS / f"{number}.json")
     sync_to_disk(folder / COMMITS)
@@ -173,7 +174,7 @@ def commit_numbers(folder: Path) -> list[int]:
 
 
 def _parse(folder: Path, kind: str, file: str = _NAME) -> tuple[str, dict[str, Any]]:
-    """(the text of the manifest, what it says): of a version that can be read or upgraded, else unchecked."""
+    """Return (the text of the manifest, its content). Versions that cannot be read or upgraded are not checked."""
     make = f"index SOURCE --out {folder}" if kind == "index" else f"knowledge build {folder.parent.parent}"
     if not folder.is_dir():
         raise IndexFormatError(f"{folder}: no such {kind} folder; make one with `pyfast {make}`")

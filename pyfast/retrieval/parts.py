@@ -1,4 +1,4 @@
-"""Parts: what an index is made of. A part is written once and never changes."""
+"""The parts of an index. A part is written once and never changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CELLS, _WEIGHTS, _TERMS = "cells", "forward", "terms.json"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some documents, and what searching them takes. Nothing in it depends on the other parts, but its weights."""
+    """Some documents with the data for searching them. Only the weights depend on other parts."""
 
     corpus: Corpus
     passages: Int64 = field(init=False)
@@ -60,13 +60,13 @@ class Part:
         object.__setattr__(self, "passages", self.corpus.passages())
 
     def live_passages(self, live: Mask) -> Mask:
-        """Which passages are in documents that are live."""
+        """Which passages belong to live documents."""
         kept: Mask = live[self.corpus.source[self.passages]]
         return kept
 
 
 def make_part(documents: Iterable[Document]) -> Part:
-    """The part of these documents, in memory."""
+    """Make the part of these documents, in memory."""
     corpus = encode(documents)
     passages = corpus.passages().tolist()
     counted, terms = count_terms(indexed_text(corpus, i) for i in passages)
@@ -93,7 +93,7 @@ def indexed_text(corpus: Corpus, i: int) -> str:
 
 
 def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
-    """Several parts as one: of each the documents that are live, in their order."""
+    """Join the live documents of several parts into one part, in order."""
     kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
     matrices = [_by_passage(part)[keep] for part, keep in zip(parts, kept, strict=True)]
     used = [
@@ -122,26 +122,26 @@ def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
 
 
 def columns_in(terms: Sequence[str], parts: Sequence[Part]) -> list[Int32]:
-    """For each part, the place of each of its terms among `terms`; -1: it is none of them."""
+    """For each part, the position of each of its terms among `terms`; -1 if it is not there."""
     place = {term: i for i, term in enumerate(terms)}
     return [np.fromiter((place.get(term, -1) for term in part.terms), np.int32, len(part.terms)) for part in parts]
 
 
 def _by_passage(part: Part) -> csr_array:
-    """The counts of a part, passages x its terms, rows sorted."""
+    """The counts of a part, passages x terms of the part, rows sorted."""
     counts = part.counts
     shape = (len(part.passages), len(part.terms))
     return csr_array(csc_array((counts.counts, counts.documents, counts.indptr), shape=shape).tocsr())
 
 
 def weigh_part(part: Part) -> tuple[csr_array, csr_array]:
-    """X, and X transposed, of a part that is all of an index."""
+    """Compute X, and X transposed, of a part that is a whole index."""
     x = weigh(_by_passage(part).astype(np.float32), part.terms)
     return x, x.T.tocsr()
 
 
 def save_part(folder: Path, part: Part, alone: bool) -> None:
-    """Write a part into a new folder; with its weights if it is all of an index."""
+    """Write a part into a new folder, with its weights if it is a whole index."""
     folder.mkdir(parents=True)
     part.corpus.save(folder / "corpus")
     (folder / _TERMS).write_text(json.dumps(part.terms, ensure_ascii=False), encoding="utf-8")

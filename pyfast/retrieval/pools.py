@@ -1,4 +1,4 @@
-"""Pools: what was retrieved for a query."""
+"""Pools: the passages retrieved for a query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.ops.arrays import Float32, Int32, Int64, ends
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """What was retrieved for one query, best first."""
+    """The passages retrieved for one query, best first."""
 
     passages: Int32
     """[n] rows of the forward index"""
@@ -29,7 +29,7 @@ class Pool:
         return zip(self.passages.tolist(), self.scores.tolist(), strict=True)
 
     def head(self, n: int) -> Pool:
-        """The first `n` of it."""
+        """The first `n` passages of the pool."""
         return Pool(self.passages[:n], self.scores[:n])
 
 
@@ -46,14 +46,14 @@ def stack_pools(pools: Sequence[Pool]) -> tuple[Int64, Int32, Float32]:
 
 
 def split(offsets: Int64, passages: Int32, scores: Float32) -> list[Pool]:
-    """Pools from what the ops give: views into their arrays."""
+    """Pools from the arrays of an op, as views."""
     return [Pool(passages[begin:end], scores[begin:end]) for begin, end in pairwise(offsets.tolist())]
 
 
 def fuse(groups: Sequence[Sequence[Pool]], k: int) -> list[Pool]:
-    """The `k` best passages of several pools, each once; for each group of pools, in one native call.
+    """Fuse the pools of each group into one list of the `k` best passages, each once, in one native call.
 
-    Scores of different queries do not compare, so they are min-max normalised per pool (all equal: 1); a passage
-    keeps its best. Ties: the earlier pool, then its order.
+    Scores of different queries are not comparable, so each pool is min-max normalised (all equal: 1). A passage
+    keeps its best score. Ties: the earlier pool, then its order.
     """
     return split(*ops.fuse(ends(groups), *stack_pools(list(chain.from_iterable(groups))), k))

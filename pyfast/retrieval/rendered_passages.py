@@ -18,13 +18,13 @@ RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
 
 
 def render_passages(lines: Iterable[str]) -> RenderedPassages:
-    """The lines one after the other."""
+    """Render the lines of all passages, one after the other."""
     encoded = [line.encode() for line in lines]
     return ends(encoded), np.frombuffer(b"".join(encoded), np.uint8)
 
 
 def join_rendered(parts: Sequence[RenderedPassages], live: Sequence[Mask]) -> RenderedPassages:
-    """The lines of several parts as one: of each those of the passages that are live."""
+    """Join the lines of the live passages of several parts."""
     sizes = [np.diff(offsets) for offsets, _ in parts]
     texts = [text[np.repeat(keep, size)] for (_, text), size, keep in zip(parts, sizes, live, strict=True)]
     kept = np.concatenate([np.empty(0, np.int64), *(size[keep] for size, keep in zip(sizes, live, strict=True))])
@@ -32,7 +32,7 @@ def join_rendered(parts: Sequence[RenderedPassages], live: Sequence[Mask]) -> Re
 
 
 def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
-    """Write the lines, and where each starts."""
+    """Write the lines and their starts."""
     folder.mkdir()
     offsets, text = rendered
     text.tofile(folder / "text.bin")

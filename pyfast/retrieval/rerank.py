@@ -50,17 +50,17 @@ class RerankConfig:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectedPool(Pool):
-    """What the bridge-aware selector makes of a pool."""
+    """The result of the bridge-aware selector for a pool."""
 
     linked: bool
     """phi of its top passage and its top table row (equation 3 of N2N-GQA); False if it lacks one of them"""
 
 
 def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankConfig) -> list[RankedPool]:
-    """For each (pool, its query) the nodes of its evidence graph that make the context, best first.
+    """For each (pool, query), rank the nodes of the evidence graph and keep those for the context, best first.
 
-    Structural score (weighted degree in closed form, the graph and another centrality, or `bridge_rank`),
-    GraphRank, pruning: each one native call. The edges of what is kept explain it.
+    Three native calls: the structural score (weighted degree in closed form, another centrality of the graph, or
+    `bridge_rank`), GraphRank, and pruning. The edges between kept nodes explain the result.
     """
     structural: Float32 | None
     offsets, passages, semantic = stack_pools([pool for pool, _ in items])
@@ -99,9 +99,9 @@ def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centr
 def expand(
     index: Index, offsets: Int64, passages: Int32, semantic: Float32, terms: tuple[Int64, Int32]
 ) -> tuple[Int64, Int32, Float32]:
-    """The pools (offsets, passages, semantic scores) with the passages that their first ones lead to.
+    """Add to each pool (offsets, passages, semantic scores) the passages nearest to its first ones.
 
-    What joins a pool comes last, with the pool's lowest semantic score: it stands there for its edges alone.
+    New passages come last, with the pool's lowest semantic score, so that only their edges can raise them.
     """
     sizes = np.diff(offsets)
     seeds = passages[np.arange(len(passages)) - np.repeat(offsets[:-1], sizes) < SEEDS]
@@ -143,7 +143,7 @@ def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Sele
 
 
 def _places(offsets: Int64, kept_offsets: Int64, nodes: Int32) -> Int64:
-    """Where the nodes of each pool, counted within it, are among those of all pools."""
+    """Convert node numbers within each pool to positions among the nodes of all pools."""
     return np.repeat(offsets[:-1], np.diff(kept_offsets)) + nodes
 
 
@@ -153,9 +153,10 @@ def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
 
 
 def search_and_fuse(index: Index, items: Sequence[tuple[Sequence[str], Sequence[Pool]]], k: int) -> list[Pool]:
-    """For each (queries, pools found before) the `k` best passages of those pools and of the queries' own.
+    """For each (queries, earlier pools), fuse the pools of the queries with the earlier ones, and keep the `k`
+    best.
 
-    One search and one `fuse` for all; what was found before comes first.
+    One search and one `fuse` for all; earlier pools come first.
     """
     found = iter(index.search([query for queries, _ in items for query in queries], k))
     return fuse([[*before, *islice(found, len(queries))] for queries, before in items], k)

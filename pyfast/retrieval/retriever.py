@@ -1,4 +1,4 @@
-"""What finds passages for queries: the protocol of retrievers, and how one is chosen."""
+"""The protocol of retrievers, and how one is chosen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Retriever(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Which retriever this is, and its parameters. A run resumes only with the same one."""
+        """Identifies the retriever and its parameters. A run resumes only with the same fingerprint."""
         ...
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
@@ -31,7 +31,7 @@ class Retriever(Protocol):
 
 
 def open_retriever(name: str, index: Index) -> Retriever:
-    """The retriever of that name, or `MODULE:NAME`, for an index. Raises `InputError`."""
+    """Open the retriever with this name, or `MODULE:NAME`, for an index. Raises `InputError`."""
     found: Retriever = plugins.load("retrievers", name)(index)
     if not hasattr(found, "search") or not hasattr(found, "fingerprint"):
         raise InputError(f"{name}: no retriever: it needs a method `search` and a `fingerprint` (see Retriever)")

@@ -1,6 +1,6 @@
-"""What of an evidence graph a trace shows: its nodes with their scores, its strongest edges and their terms.
+"""The part of a trace for an evidence graph: nodes with scores, strongest edges and their terms.
 
-For the graphs of many questions at once: explaining them must not cost what ranking them does.
+It works on the graphs of many questions at once, because it must cost less than ranking them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Trace = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPool(Pool):
-    """The nodes of an evidence graph that were kept: `scores` is what they were ranked by."""
+    """The nodes of an evidence graph that were kept, with the scores of the ranking."""
 
     trace: Trace
     """`evidence`, each node with its segment, uri and scores; `edges`, the strongest, if asked for"""
 
 
 def traced(index: Index, pool: Pool) -> Trace:
-    """What a trace shows of a pool: of one that was not ranked the segments and scores of its list."""
+    """The part of a trace for a pool. For a pool that was not ranked: segments and scores of its list."""
     if isinstance(pool, RankedPool):
         return pool.trace
     ids = index.corpus.ids[index.passages[pool.passages]].tolist()
@@ -47,7 +47,7 @@ def traced(index: Index, pool: Pool) -> Trace:
 def traces(
     index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32], with_edges: bool
 ) -> list[Trace]:
-    """What traces show of the evidence graphs of these pools: `scores` by their names, for each node."""
+    """The parts of traces for the evidence graphs of these pools: named `scores` for each node."""
     nodes = _nodes(index, offsets, passages, scores)
     if not with_edges:
         return [{"evidence": evidence} for evidence in nodes]
@@ -80,7 +80,7 @@ def _nodes(
 
 
 def _rounded(numbers: Float32) -> list[float]:
-    """With as many digits as a reader wants."""
+    """Round numbers for a trace."""
     rounded: list[float] = np.round(numbers.astype(np.float64), _DIGITS).tolist()
     return rounded
 
@@ -88,8 +88,9 @@ def _rounded(numbers: Float32) -> list[float]:
 def _strongest_edges(
     index: Index, offsets: Int64, passages: Int32
 ) -> list[list[tuple[int, int, float, list[str]]]]:
-    """Of each pool's graph (node, node, weight, the terms that weigh most), the strongest first; ties: the earlier
-    nodes.
+    """The strongest edges of each pool's graph as (node, node, weight, terms with the largest shares), strongest
+    first;
+    ties: the earlier nodes.
     """
     graph = ops.evidence_graph(index.X, offsets, passages)
     first = np.repeat(np.arange(len(passages)), np.diff(graph.indptr))
@@ -109,7 +110,9 @@ def _strongest_edges(
 
 
 def _shared(X: csr_array, first: Int32, second: Int32) -> list[list[int]]:
-    """For each pair of rows the terms that weigh most in their edge: `ops.shared_terms`, of many at once."""
+    """For each pair of rows, the terms with the largest shares of their edge: `ops.shared_terms` for
+    many edges.
+    """
     pair, at = _entries(X, first)
     other, at_other = _entries(X, second)
     pair, at = np.concatenate([pair, other]), np.concatenate([at, at_other])
@@ -126,7 +129,7 @@ def _shared(X: csr_array, first: Int32, second: Int32) -> list[list[int]]:
 
 
 def _entries(X: csr_array, rows: Int32) -> tuple[Int64, Int64]:
-    """(the place in `rows`, the place in X's entries) of each entry of these rows."""
+    """Return (position in `rows`, position among X's entries) for each entry of these rows."""
     starts = X.indptr[rows].astype(np.int64)
     sizes = X.indptr[rows + 1] - starts
     before = np.cumsum(sizes) - sizes
@@ -134,6 +137,6 @@ def _entries(X: csr_array, rows: Int32) -> tuple[Int64, Int64]:
 
 
 def _rank(groups: Int64, count: int) -> Int64:
-    """The place of each item within its group; the groups, numbers below `count`, come in order."""
+    """The position of each item within its group. Groups are numbers below `count`, in order."""
     found: Int64 = np.arange(len(groups)) - np.searchsorted(groups, np.arange(count))[groups]
     return found

@@ -1,4 +1,4 @@
-"""Words to term ids: one vocabulary for the forward index, the lexical index and the questions."""
+"""Turn words into term ids, with one vocabulary for the forward index, the lexical index and the questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index of an older format, made one of today's."""
+"""Convert an index of an older format."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """Where one question is in the stream, and what it sees there."""
+    """The position of a question in the stream, and its window."""
 
     question: str
     cursor: Cursors
@@ -47,7 +47,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """One question's way from its window to the next."""
+    """The step of a question from one window to the next."""
 
     view: View
     done: tuple[int, ...]
@@ -58,8 +58,8 @@ class Move:
 
 
 def open_window(index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority) -> list[View]:
-    """Window(S_h; W, rho) for each question: the `prior` passages that a search finds come first, then their
-    documents in the order rho, then the whole sequence in it.
+    """Window(S_h; W, rho) for each question: the first `prior` passages of a search, then the rest of their
+    documents in the order rho, then the rest of the sequence.
     """
     stream = index.stream(priority)
     if prior:
@@ -72,7 +72,7 @@ def open_window(index: Index, questions: Sequence[str], width: int, prior: int, 
 
 
 def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
-    """The other segments of the passages' documents: best level first, in a level as the documents were found."""
+    """The other segments of the passages' documents: best level first, then in the order of the documents."""
     corpus = index.corpus
     documents = list(dict.fromkeys(corpus.source[passages].tolist()))
     roots = corpus.roots[documents]
@@ -84,10 +84,10 @@ def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
 
 
 def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority) -> list[View]:
-    """Refresh(S_h, M_t; W, rho) for each question: without what is done, neighbours first.
+    """Refresh(S_h, M_t; W, rho) for each question: finished segments leave the window, and neighbours come first.
 
-    Neighbours take at most half of a window in a step. If relations lead to more, those that share most with the
-    question stay. Very large segments, such as whole documents, are left out.
+    Neighbours take at most half of a window. If there are more, those that share most words with the question
+    stay. Very large segments, such as whole documents, are left out.
     """
     stream = index.stream(priority)
     cursors = Cursors.join([move.view.cursor for move in moves])
@@ -127,7 +127,7 @@ def candidates(index: Index, segments: Iterable[int]) -> Iterable[Candidate]:
 def _neighbours(
     index: Index, stream: ops.Stream, moves: Sequence[Move], cursors: Cursors, limit: int
 ) -> list[list[int]]:
-    """What each move's expansion brings: nothing that its cursor has done with."""
+    """The segments of each move's expansion, without those that the cursor has finished."""
     near: list[list[int]] = [[] for _ in moves]
     for kind in dict.fromkeys(move.expand for move in moves if move.expand is not None):
         which = [at for at, move in enumerate(moves) if move.expand == kind]
@@ -149,9 +149,9 @@ def _neighbours(
 
 
 def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i: int) -> Iterable[int]:
-    """What lies across from a segment. Of a cell the others of its row or column. Of a table row the rows beside
-    it, nearest first, or for `column` those of them that have a cell's text in common with it. Of a paragraph,
-    or the paragraph of a sentence, those beside it: a text has one column.
+    """The neighbours of a segment on its level. For a cell: the other cells of its row or column. For a table
+    row: the rows beside it, nearest first; for `column` only rows that share a cell's text. For a paragraph, or
+    the paragraph of a sentence: the paragraphs beside it.
     """
     corpus = index.corpus
     if corpus.level[i] == Level.TABLE_CELL:
@@ -169,7 +169,7 @@ def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i:
 
 
 def _before(index: Index, i: int) -> Iterator[int]:
-    """The siblings before a segment, of its level, the nearest first."""
+    """The siblings before a segment on its level, nearest first."""
     corpus = index.corpus
     parent, at = corpus.parent[i], i - 1
     while at > parent:
@@ -181,7 +181,7 @@ def _before(index: Index, i: int) -> Iterator[int]:
 
 
 def _after(index: Index, i: int) -> Iterator[int]:
-    """The siblings behind a segment, of its level, the nearest first."""
+    """The siblings after a segment on its level, nearest first."""
     corpus = index.corpus
     stop, at = int(corpus.subtree_end[corpus.parent[i]]), int(corpus.subtree_end[i])
     while at < stop:
@@ -191,7 +191,9 @@ def _after(index: Index, i: int) -> Iterator[int]:
 
 
 def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
-    """The segments that name the same entities; of many those that share most with the question."""
+    """The segments that name the same entities. If there are many, those that share most words with
+    the question.
+    """
     hops = chain.from_iterable(index.entity_links.of(i) for i in move.of)
     found = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))
     if len(found) <= limit:

@@ -1,4 +1,4 @@
-"""pyfast over HTTP, in the shape of OpenAI's API, on the public API alone. It needs the extra `server`."""
+"""pyfast over HTTP, in the form of OpenAI's API. It uses only the public API, and needs the extra `server`."""
 
 from pyfast.extras import explained
 

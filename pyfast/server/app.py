@@ -74,7 +74,7 @@ def create_app(
         limits: Limits of requests.
         jobs: A folder for files and batches.
         grace: Seconds that a batch's questions in progress may take when the server ends.
-        keys: API keys; none: anybody may ask.
+        keys: API keys. If there are none, no key is required.
         hosts: The host names that requests may name; None: any.
 
     Returns:
@@ -117,7 +117,7 @@ def create_app(
 
 
 def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
-    """What is asked about the server itself."""
+    """Add the pages about the server itself."""
 
     @app.get("/v1/models", response_model=ModelList, tags=["server"])
     async def models() -> Response:
@@ -133,7 +133,7 @@ def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
 
     @app.get("/health", response_model=Status, tags=["server"])
     async def health() -> Response:
-        """Whether the server lives."""
+        """Whether the server runs."""
         return _json({"status": "ok"})
 
     @app.get("/ready", response_model=Status, responses={503: {"model": Status}}, tags=["server"])
@@ -203,7 +203,7 @@ def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema and its definitions, each by its name."""
+    """A schema and its definitions by name."""
     return {**schema.pop("$defs", {}), schema["title"]: schema}
 
 

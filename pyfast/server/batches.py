@@ -66,7 +66,7 @@ class Batch:
     object: str = "batch"
 
     def moved(self, status: State, **values: Any) -> Batch:
-        """The batch in another state, entered now."""
+        """The batch with a new state from now on."""
         entered: dict[str, Any] = {f"{status}_at": int(time.time())}
         return replace(self, status=status, **entered, **values)
 
@@ -88,7 +88,7 @@ class Batches:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Work on the batches that have not ended, for the time of the block; then they can be continued."""
+        """Work on unfinished batches while the block runs. They can be continued later."""
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
             batch = Batch(**orjson.loads(path.read_bytes()))
             self._known[batch.id] = batch
@@ -156,7 +156,7 @@ class Batches:
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self, id: str) -> None:
-        """From wherever it is to its end, or to the end of the server."""
+        """Work on a batch until it ends, or the server stops."""
         stop, folder = self._stops[id], self._folder / id
         async with self._turn:
             if self._ending:
@@ -210,7 +210,7 @@ class Batches:
         self._keep(self._known[id].moved(ended, **outputs))
 
     def _heard(self, id: str, event: Event) -> None:
-        """Count for those who watch; the run has it on the disk."""
+        """Update the counts for clients. The run itself is already on the disk."""
         batch = self._known[id]
         counts = dict(batch.request_counts)
         if event.kind == "answered" and event.record is not None:
@@ -229,7 +229,9 @@ class Batches:
         return batch
 
     def _read_in(self, batch: Batch, questions: Path) -> tuple[str, int, list[dict[str, Any]]]:
-        """Check a batch's input and write its questions: (the model, how many, the faults)."""
+        """Check a batch's input and write its questions. Returns (the model, the number of
+        questions, the faults).
+        """
         faults: list[dict[str, Any]] = []
         models: set[str] = set()
         seen: set[str] = set()
@@ -293,7 +295,9 @@ class Batches:
         return custom_id, asked.model, read.question
 
     def _write_out(self, batch: Batch, folder: Path) -> dict[str, str | None]:
-        """Write the results: the files' ids by their fields in the batch. Twice, it writes the same."""
+        """Write the results. Returns the ids of the files by their field in the batch. Repeating it writes the
+        same.
+        """
         found: dict[str, str | None] = {}
         run = Run(folder / "run")
         for name in ("output_file_id", "error_file_id"):

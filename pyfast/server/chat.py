@@ -49,7 +49,7 @@ async def chat(asked: ChatRequest, request: Request) -> Response:
 
 
 async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
-    """The result of `work`, which is cancelled when the client leaves. Raises what it raises."""
+    """Return the result of `work`, which is cancelled if the client leaves. Raises what `work` raises."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_left(receive))
     try:
@@ -64,7 +64,7 @@ async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
 
 
 class _ClientLeft(ApiError):
-    """Nobody reads what is sent now."""
+    """The client has left."""
 
     def __init__(self) -> None:
         super().__init__(499, "the client has left", "client_left")
@@ -78,7 +78,7 @@ async def _left(receive: Receive) -> None:
 class _Stream(Response):
     """The answer as server-sent events: each step as it happens, then the answer, then its evidence.
 
-    A client that reads slowly holds up only its own stream: what is ready waits here.
+    A slow client delays only its own stream: events wait here.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class _Stream(Response):
             await asyncio.gather(working, return_exceptions=True)
 
     async def _work(self, put: Callable[[bytes | None], None]) -> None:
-        """Answer the question; each event is put where `_send` takes it, None at the end."""
+        """Answer the question and queue each event for `_send`; None marks the end."""
 
         def on_step(step: Step) -> None:
             told = {name: value for name, value in asdict(step).items() if value not in ("", 0, None)}

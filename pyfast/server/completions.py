@@ -1,4 +1,4 @@
-"""A record as OpenAI's API has it."""
+"""Turn a record into the objects of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def text(record: Record) -> str:
 
 
 def citations(record: Record, title: Titles) -> list[dict[str, Any]]:
-    """The evidence; all of it stands for the whole answer."""
+    """The evidence as annotations of the whole answer."""
     end = len(text(record))
     return [
         {

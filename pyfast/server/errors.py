@@ -41,12 +41,12 @@ class ApiError(Exception):
 
 
 def _unicode(text: str) -> str:
-    """The text without lone surrogates, which a request may hold and an answer may not."""
+    """The text without lone surrogates, which a request may contain and a reply may not."""
     return text.encode(errors="replace").decode()
 
 
 def api_error(error: Exception) -> ApiError:
-    """What a client sees of an error. An unexpected one goes to the log, and nothing of it to the client."""
+    """The error for the client. Details of an unexpected error go only to the log."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, InputError):

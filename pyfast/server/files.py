@@ -31,7 +31,7 @@ class File:
 
 
 class Files:
-    """Files in a folder: ID is the content, ID.json what is known of it."""
+    """Files in a folder: ID is the content, ID.json the metadata."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder, self._limit = folder, limit
@@ -40,7 +40,7 @@ class Files:
             part.unlink()
 
     def new_path(self) -> Path:
-        """Where an upload may be written before it is whole. Raises `ApiError` if there are too many files."""
+        """The path for an unfinished upload. Raises `ApiError` if there are too many files."""
         if sum(1 for _ in self._folder.glob("*.json")) >= self._limit:
             raise ApiError(400, f"there are {self._limit} files; delete some", "too_many_files")
         return self._folder / f".{token_hex(16)}.part"
@@ -53,7 +53,7 @@ class Files:
         return made
 
     def note(self, file: File) -> None:
-        """Make a file known whose content is there."""
+        """Register a file whose content is already in the folder."""
         write_atomically(self._folder / f"{file.id}.json", orjson.dumps(asdict(file)), durable=True)
 
     def all(self) -> list[File]:
@@ -71,7 +71,7 @@ class Files:
         raise ApiError(404, f"there is no file {id!r}", "file_not_found")
 
     def path(self, id: str) -> Path:
-        """Where the content of a file is, or will be."""
+        """The path of a file's content."""
         return self._folder / id
 
     def delete(self, id: str) -> None:

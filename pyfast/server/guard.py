@@ -1,4 +1,4 @@
-"""What stands before every request: the host's name, the API key, the size and the time of the body."""
+"""Checks of every request: host name, API key, size and time of the body."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ STREAMED = frozenset({"/v1/files"})
 
 
 class Guard:
-    """ASGI middleware. It hands a request on when its body has arrived whole."""
+    """ASGI middleware. It passes a request on when the whole body has arrived."""
 
     def __init__(self, app: Any, limits: Limits, keys: Sequence[str], hosts: Collection[str] | None) -> None:
         """Wrap an application.
 
         Args:
             app: The application.
-            limits: Those of bodies count here.
-            keys: API keys; none: no key is asked for.
+            limits: The limits; only those for bodies are used.
+            keys: API keys; none: no key is required.
             hosts: Names that a request may call this server by; None: any. It keeps web pages that a browser on
                 this machine shows from reaching a server without keys under a name of their own.
         """
@@ -93,11 +93,11 @@ class Guard:
 
 
 class _Gone(Exception):
-    """The client has left before its request was whole."""
+    """The client left before its request was complete."""
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Gives the body, then whatever comes: that the client has left."""
+    """Gives the body, then the client's disconnect."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

@@ -69,7 +69,7 @@ async def files(request: Request, after: After = None, limit: Most = 10_000) -> 
 
 @router.get("/v1/files/{file_id}", response_model=FileObject)
 async def file(request: Request, file_id: str) -> Response:
-    """What is known of a file."""
+    """The metadata of a file."""
     return _json(_batches(request).files.get(file_id))
 
 
@@ -79,7 +79,7 @@ async def file(request: Request, file_id: str) -> Response:
     response_class=Response,
 )
 async def content(request: Request, file_id: str) -> Response:
-    """What is in a file."""
+    """The content of a file."""
     found = _batches(request).files
     return FileResponse(found.path(found.get(file_id).id), media_type="application/jsonl")
 
@@ -114,13 +114,13 @@ async def batches(request: Request, after: After = None, limit: Most = 20) -> Re
 
 @router.get("/v1/batches/{batch_id}", response_model=BatchObject)
 async def batch(request: Request, batch_id: str) -> Response:
-    """How far a batch is."""
+    """The progress of a batch."""
     return _json(_batches(request).get(batch_id))
 
 
 @router.post("/v1/batches/{batch_id}/cancel", response_model=BatchObject)
 async def cancel(request: Request, batch_id: str) -> Response:
-    """End a batch; the questions in progress are finished, and what is answered is kept."""
+    """Cancel a batch. The questions in progress finish, and answers are kept."""
     return _json(_batches(request).cancel(batch_id))
 
 

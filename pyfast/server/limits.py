@@ -1,4 +1,4 @@
-"""What a request may ask for, and how many requests may wait."""
+"""Limits of requests, and of the number that may wait."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Limits:
 
     @classmethod
     def of(cls, given: Self | Mapping[str, Any] | None) -> Self:
-        """The limits, with those that are given by name. Raises `InputError`."""
+        """The default limits, replaced by those given by name. Raises `InputError`."""
         if isinstance(given, Limits):
             return given
         found = cls()
@@ -57,7 +57,7 @@ class Limits:
 
 
 class Queue:
-    """Counts the questions in progress and refuses those that would wait too long a queue."""
+    """Counts the questions in progress, and refuses questions if the queue is full."""
 
     def __init__(self, concurrency: int, limit: int) -> None:
         self.concurrency = concurrency
@@ -78,7 +78,7 @@ class Queue:
 
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:
-        """Hold a place for the time of the block. Raises `ApiError` as `check` does."""
+        """Hold a place while the block runs. Raises `ApiError` if no place is left."""
         self.check()
         self.admitted += 1
         began = monotonic()

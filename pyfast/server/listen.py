@@ -53,22 +53,22 @@ def serve(
     Without keys the server listens on this machine alone.
 
     Args:
-        index: An index, its folder, or several by name; None for systems that need none. The first one answers
-            where a request names none.
+        index: An index, its folder, or several by name; None for systems that need none. The first one is used if
+            a request names none.
         llm: As in `pyfast.Engine`.
         llm_options: Options of models that are given as text, as in `pyfast.answer`.
         systems: The systems to serve: names, or their settings by name. None: all that the server can run.
         host: The address to listen at.
-        port: The port; 0 takes a free one, which the log tells.
+        port: The port; 0 takes a free one, which the log names.
         concurrency: How many questions are in progress at once, on each index.
         budget: Limits of each question, by name, as in `pyfast.Engine`.
         outage: Minutes to wait for a model that answers nobody; 0: status 503 at once.
         prompts: A TOML file with prompts in place of the systems' own.
-        follow_ups: What becomes of the later turns of a conversation before a system of single questions is asked:
-            see `pyfast.answer`.
+        follow_ups: How systems for single questions get the later turns of a conversation: see
+            `pyfast.answer`.
         limits: Limits of requests: `pyfast.server.Limits`, or those that differ from the defaults by name.
-        jobs: A folder for uploaded files and batches, which are continued when the server starts again. None: it
-            takes no batches.
+        jobs: A folder for uploaded files and batches, which continue when the server starts again. None: the
+            server takes no batches.
         grace: Seconds that requests in progress may take when the server ends.
         stop: Once set, the server ends, as it does for SIGINT and SIGTERM.
 
@@ -130,14 +130,14 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """One that ends in order at the first signal, and at once at the second."""
+    """A uvicorn server that shuts down gracefully at the first signal, and at once at the second."""
 
     should_exit: bool
     force_exit: bool
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn's own would raise the signal again when the server has ended in order."""
+        """Replaces uvicorn's method, which would raise the signal again after a graceful shutdown."""
 
         def ends(number: int, frame: FrameType | None) -> None:
             self.force_exit = self.should_exit
@@ -176,7 +176,7 @@ def _is_local(host: str) -> bool:
 
 @contextlib.contextmanager
 def listening(host: str, port: int, seconds: float) -> Iterator[socket.socket]:
-    """A bound socket. Where the system can, a client that reads nothing for `seconds` loses its connection.
+    """A bound socket. If the operating system can, a client that reads nothing for `seconds` is disconnected.
 
     Raises `InputError` if the address is taken or not of this machine.
     """

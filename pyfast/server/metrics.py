@@ -1,4 +1,4 @@
-"""What Prometheus collects."""
+"""Metrics for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests and answers, as the OpenAPI description has them. Fields that are not named here are ignored."""
+"""Requests and replies of the OpenAPI description. Other fields are ignored."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ChatRequest(_Request):
 
 
 class UrlCitation(BaseModel):
-    """Where a piece of evidence stands."""
+    """The place of a piece of evidence."""
 
     start_index: int
     end_index: int
@@ -151,7 +151,7 @@ class RetrieveRequest(_Request):
 
 
 class Passage(BaseModel):
-    """A passage that was found."""
+    """A retrieved passage."""
 
     uri: str
     title: str
@@ -213,7 +213,7 @@ class FileObject(BaseModel):
 
 
 class FileDeleted(BaseModel):
-    """A file that is gone."""
+    """A deleted file."""
 
     id: str
     object: Literal["file"]
@@ -245,7 +245,7 @@ class BatchRequest(_Request):
 
 
 class BatchFault(BaseModel):
-    """What is wrong with a line."""
+    """A fault in a line."""
 
     code: str
     line: int | None
@@ -254,14 +254,14 @@ class BatchFault(BaseModel):
 
 
 class BatchFaults(BaseModel):
-    """What is wrong with a batch."""
+    """The faults of a batch."""
 
     object: Literal["list"]
     data: list[BatchFault]
 
 
 class RequestCounts(BaseModel):
-    """How far a batch is."""
+    """The progress of a batch."""
 
     total: int
     completed: int
@@ -305,7 +305,7 @@ class Status(BaseModel):
 
 
 class ErrorDetail(BaseModel):
-    """What is wrong."""
+    """The details of an error."""
 
     message: str
     type: str

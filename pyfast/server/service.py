@@ -27,7 +27,7 @@ Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that was understood."""
+    """A parsed request."""
 
     question: str
     history: tuple[tuple[str, str], ...]
@@ -44,7 +44,7 @@ class Answered:
 
 
 class Service:
-    """What all requests share."""
+    """The state that all requests share."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Start the LLMs for the time of the block. Raises `LLMUnavailableError`."""
+        """Start the LLMs while the block runs. Raises `LLMUnavailableError`."""
         async with contextlib.AsyncExitStack() as stack:
             for engine in self._engines.values():
                 await stack.enter_async_context(engine)
@@ -103,7 +103,7 @@ class Service:
         return system, index if at else next(iter(self._engines))
 
     def read(self, request: ChatRequest) -> Asked:
-        """Understand a request. Raises `ApiError`."""
+        """Parse a request. Raises `ApiError`."""
         system, index = self.resolve(request.model)
         question, history = conversation(request.messages, self.limits)
         return Asked(question, history, system, index)
@@ -145,9 +145,9 @@ class Service:
 
 
 def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The question, and the (question, answer) pairs before it. Raises `ApiError` for anything else.
+    """Split messages into the question and the (question, answer) pairs before it. Raises `ApiError`.
 
-    User messages that follow each other are one question.
+    Consecutive user messages are one question.
     """
     if len(messages) > limits.turns:
         raise ApiError(400, f"more than {limits.turns} messages", "too_many_messages", param="messages")
@@ -170,7 +170,7 @@ def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, 
 
 
 def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, Index]:
-    """The indexes by name; one alone has the name of its folder."""
+    """The indexes by name. A single index has the name of its folder."""
     if given is None:
         return {}
     many = given if isinstance(given, Mapping) else {"": given}
@@ -187,7 +187,7 @@ def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, In
 
 
 def _served(given: Systems | None, has_index: bool) -> dict[str, Mapping[str, Any]]:
-    """The systems to serve, with their settings; if none are named, all that can run as they come."""
+    """The systems to serve, with their settings. If none are named: all that can run with their defaults."""
     if given is None:
         given = [name for name in systems.names() if _runs(name, {}, has_index)]
     settings = dict(given) if isinstance(given, Mapping) else {name: {} for name in given}

@@ -1,4 +1,4 @@
-"""Which settings change nothing beside others, and which stand together under one name."""
+"""Settings that have no effect beside others, and presets: several settings under one name."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Preset:
 
 
 def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Inert]) -> str | None:
-    """What is wrong where one of the `given` names changes nothing in these settings, and what to do about it.
+    """A message if one of the `given` settings has no effect beside the others, with what to do about it.
 
-    Defaults, which nobody gave, may well change nothing.
+    Defaults may have no effect.
     """
     for row in table:
         value = getattr(settings, row.where)
@@ -59,7 +59,7 @@ def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Ine
 
 
 def as_text(value: Any) -> str:
-    """A value as the command line takes it."""
+    """A value in the form of the command line."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, Enum):
@@ -70,7 +70,7 @@ def as_text(value: Any) -> str:
 
 
 def _others(row: Inert, annotation: Any) -> list[str]:
-    """What could be given in place of the row's values; nothing where these are all."""
+    """The other possible values of the setting `where`; empty if there are none."""
     if annotation is bool:
         choices: Sequence[Any] = (True, False)
     elif get_origin(annotation) is Literal:

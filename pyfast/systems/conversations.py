@@ -1,7 +1,7 @@
-"""Conversations for systems that answer single questions: a later turn is made to stand on its own.
+"""Conversations for systems that answer single questions: later turns become self-contained questions.
 
-Question rewriting and question resolution, the first half of two baselines of graph_convqa (its table 2). And what
-its entity-based metrics want of any system's answer: the entities that its evidence names.
+Question rewriting and question resolution are the first half of two baselines of graph_convqa (its table 2). The
+entities of the evidence are for its entity-based metrics.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _MOST_TERMS = 10
 
 
 class RewrittenTurnFields(BaseModel):
-    """The turn as a question of its own."""
+    """The turn as a self-contained question."""
 
     question: str = Field(max_length=400)
 
 
 class ResolvedTurnFields(BaseModel):
-    """What earlier turns say and the turn leaves out."""
+    """Terms that the turn leaves out, from earlier turns."""
 
     terms: list[Annotated[str, Field(max_length=60)]] = Field(max_length=_MOST_TERMS)
 
@@ -69,10 +69,9 @@ PROMPTS: dict[FollowUps, tuple[Prompt[Any], ...]] = {
 
 
 async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups: FollowUps) -> Answer:
-    """What the system answers; of a later turn, to the question that it became, which the trace tells as `asked`.
+    """Answer a turn. A later turn is first made self-contained; the trace has that question as `asked`.
 
-    The trace of a turn gets the `entities` of its evidence, if the system notes none and the question's budget
-    holds another step.
+    If the system notes no `entities`, the trace gets those of the evidence, if the budget allows another step.
     """
     asked = question
     if follow_ups != "off" and ctx.past:
@@ -89,7 +88,7 @@ async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups:
 
 
 async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
-    """The turn rewritten, or with the terms that it leaves out; itself where the LLM gave neither."""
+    """The turn rewritten, or with the terms that it leaves out. If the LLM fails, the turn itself."""
     turns = earlier(ctx.past)
     if follow_ups == "rewrite":
         try:
@@ -111,12 +110,12 @@ async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
 
 
 def earlier(past: Past) -> list[tuple[str, str]]:
-    """(question, answer) of each earlier turn; no answer where it failed or abstained."""
+    """(question, answer) of each earlier turn; an empty answer if it failed or abstained."""
     return [(turn.text, (answer.text if answer is not None else None) or "") for turn, answer in past]
 
 
 def _shown(turns: Sequence[tuple[str, str]], text: str, prompt: Prompt[Any], ctx: Context) -> str:
-    """As many of the last turns as the window holds."""
+    """As many of the last turns as fit the context window."""
     budget = ctx.text_budget(prompt) - len(text)
 
     def text_of(some: Sequence[tuple[str, str]]) -> str:

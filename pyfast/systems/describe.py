@@ -1,4 +1,4 @@
-"""What a system and its settings are, in words: for `pyfast systems`, and the tables of the documentation."""
+"""Describe a system and its settings in words, for `pyfast systems` and the tables of the documentation."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class SettingDescription:
 
 
 def describe_system(system: str | System) -> SystemDescription:
-    """What a system is.
+    """Describe a system.
 
     Args:
-        system: A system, its name, or `MODULE:NAME`. Without a `summary`, the first line of what the docstring of
-            its `answer` says is taken.
+        system: A system, its name, or `MODULE:NAME`. If it has no `summary`, the first line of the docstring of
+            its `answer` is used.
 
     Returns:
         Its name, summary, paper, prompts, roles and presets.
@@ -116,7 +116,7 @@ def describe_systems() -> list[SystemDescription]:
 
 
 def describe_settings(system: str | System) -> list[SettingDescription]:
-    """What can be set of a system.
+    """Describe the settings of a system.
 
     Args:
         system: A system, its name, or `MODULE:NAME`.
@@ -195,13 +195,13 @@ def _described(name: str, field: FieldInfo, table: Sequence[Inert]) -> SettingDe
 
 
 def _refused(name: str, table: Sequence[Inert]) -> str:
-    """Beside which others a setting is refused."""
+    """The settings beside which this setting is refused."""
     beside = [f"`{row.where}={as_text(value)}`" for row in table if name in row.names for value in row.values]
     return f" Not with {', '.join(beside)}." if beside else ""
 
 
 def _in_words(annotation: Any) -> str:
-    """A type in plain words; one that is not known here by its own name."""
+    """A type in plain words; an unknown type by its own name."""
     if annotation in _PLAIN_TYPES:
         return _PLAIN_TYPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)

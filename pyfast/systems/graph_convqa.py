@@ -108,7 +108,7 @@ class Settings(system.Settings):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def weights(self) -> str:
-        """Which weights: a run resumes with the same ones only."""
+        """A digest of the weights. A run resumes only with the same weights."""
         path = Path(self.trained) / "encoder.safetensors"
         if not self.graph or not path.is_file():
             return ""
@@ -117,7 +117,7 @@ class Settings(system.Settings):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def embedder_weights(self) -> str:
-        """The same of the memory's model."""
+        """A digest of the weights of the memory's embedding model."""
         return embedder(self.embedder).fingerprint if self.memory == "on" else ""
 
 
@@ -155,7 +155,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 def history_of(past: Past, settings: Settings) -> History:
-    """The earlier turns; a turn that failed or abstained has no answer of its own."""
+    """The earlier turns. A turn that failed or abstained has an empty answer."""
     if settings.history == "gold":
         return tuple((turn.text, turn.answers[0] if turn.answers else "") for turn, _ in past)
     return tuple((turn.text, (answer.text if answer is not None else None) or "") for turn, answer in past)
@@ -164,7 +164,7 @@ def history_of(past: Past, settings: Settings) -> History:
 async def with_graph(
     question: str, history: History, linear: Linear, ctx: Context, settings: Settings, trace: dict[str, object]
 ) -> Request:
-    """The prompt with the graph's nodes in the place of the facts; notes in `trace` what had no budget."""
+    """The prompt with graph nodes in place of the facts. `trace` notes evidence that did not fit."""
     from pyfast.conversation.injection import Turn, build_graph, check_llm, encode_graph
 
     budget, device = ctx.context_window_of("answer") - MOST_TOKENS, ctx.device_of("answer")

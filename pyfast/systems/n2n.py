@@ -157,7 +157,7 @@ PRESETS = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Hops as query templates: `{entity1}`, `{entity2}` stand for what earlier hops found."""
+    """Hops as query templates. `{entity1}` and `{entity2}` stand for the entities of earlier hops."""
 
     queries: tuple[str, ...]
     alternatives: tuple[str, ...] = ()
@@ -226,7 +226,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
-    """Structured query planning. Of a broken plan the hops before the break stay, at least the question itself."""
+    """Structured query planning. If a plan is broken, the hops before the fault stay; at least the question
+    itself.
+    """
     if not settings.decompose:
         return Plan((question,))
     try:
@@ -249,7 +251,7 @@ async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
 
 
 def fill(template: str, entities: list[str]) -> str:
-    """The query of a hop, with what earlier hops found in place of `{entity1}`, `{entity2}`; in one pass."""
+    """The query of a hop, with the entities of earlier hops in place of `{entity1}` and `{entity2}`."""
     known = {str(number): entity for number, entity in enumerate(entities, start=1)}
     return _PLACE.sub(lambda place: known.get(place[1], place[0]), template)
 
@@ -257,7 +259,7 @@ def fill(template: str, entities: list[str]) -> str:
 async def reranked(
     pool: Pool, query: str, ctx: Context, settings: Settings, min_nodes: int, max_nodes: int, edges: bool = False
 ) -> Pool:
-    """Graph, GraphRank and pruning; without the graph, the head of the list."""
+    """The evidence graph, GraphRank and pruning. Without the graph: the head of the list."""
     if not settings.graph:
         return pool.head(max_nodes)
     how = RerankConfig(
@@ -273,7 +275,7 @@ async def reranked(
 
 
 def reasoning_path(path: list[dict[str, Any]]) -> str:
-    """The steps taken, for the final prompt, to the last, which found no entity; nothing for a single hop."""
+    """The steps of the plan for the final prompt; empty for a single hop. The last step has no entity."""
     if len(path) < 2:
         return ""
     lines = [

@@ -1,4 +1,4 @@
-"""What the systems say to the LLM. Schemas are flat, so that a small model can fill them too."""
+"""The prompts that systems share. Schemas are flat, so that a small model can fill them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _PLACE = r"\{entity[12]\}"
 class PlanFields(BaseModel):
     """A reasoning plan of one to three hops. See `plan_prompt` for the length of texts.
 
-    The patterns hold an answer to placeholders of earlier hops, or to leaving the hop out. Those of the schema
-    also bound the text around them, for a small model that is held to them may find no end: by no more, since
-    compilers of grammars fail above some 120.
+    The patterns allow placeholders of earlier hops only, or an empty hop. Those in the schema also limit the text
+    around them, because a small model under constrained decoding may not stop. The limit is about 120 characters,
+    because grammar compilers fail above that.
     """
 
     hops: int = Field(ge=1, le=3)
@@ -53,7 +53,7 @@ class PlanFields(BaseModel):
 
 
 class EntityFields(BaseModel):
-    """The entity that a hop was after."""
+    """The entity that a hop searched for."""
 
     entity: str = Field(max_length=120)
 
@@ -132,9 +132,10 @@ def _plan_prompt(most: int) -> Prompt[PlanFields]:
 
 
 def plan_prompt(question: str) -> Prompt[PlanFields]:
-    """The prompt of a plan whose texts may say the question again: of few sizes, since LLMs compile each schema.
+    """The prompt of a plan with room for texts that repeat the question. There are few sizes, because LLMs
+    compile each schema.
 
-    Texts have a limit at all because a small model, held to a schema, may find no end to one.
+    Texts have a limit because a small model under constrained decoding may not stop.
     """
     most = 120
     while most < min(len(question), 960):
@@ -182,8 +183,8 @@ ANSWER = _answer_prompt(_SHORT)
 
 
 def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
-    """The prompt of an answer that may list what the pool's triples name: a question to a knowledge graph may have
-    dozens of answers.
+    """The prompt of an answer with room for a list of entities: a question to a knowledge graph may have dozens of
+    answers.
     """
     index = ctx.index
     offsets, _ = index.rendered
@@ -196,8 +197,8 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
 
 
 def longest_list(listed: int, window: float, shortest: int) -> int:
-    """Characters of an answer that may list all of so many: in a context window of so many tokens, of which it
-    takes a quarter at most. Of few sizes, since LLMs compile each schema.
+    """The characters of an answer that may list all of `characters`: at most a quarter of the context window.
+    There are few sizes, because LLMs compile each schema.
     """
     wanted = min(listed, int(window / 8 * CHARACTERS_PER_TOKEN_OF_LISTS))
     longest = shortest
@@ -271,7 +272,7 @@ LONG_COT = Prompt(
 
 
 def long_text(paragraphs: Iterable[str]) -> str | None:
-    """A long answer, with empty lines between its paragraphs; None where it has none."""
+    """A long answer, with empty lines between its paragraphs; None if it has no paragraph."""
     return "\n\n".join(filter(None, map(str.strip, paragraphs))) or None
 
 
@@ -279,7 +280,7 @@ _MAY_ABSTAIN = re.compile(rf"\bIf [^.]*, the answer is '{INSUFFICIENT}'\.")
 
 
 def unless_known(prompt: Prompt[M], abstain: bool) -> Prompt[M]:
-    """The prompt; without `abstain` it asks for the likeliest answer where that is not told."""
+    """The prompt. Without `abstain`, it asks for the likeliest answer if the evidence has none."""
     return prompt if abstain else _guessing(prompt)
 
 
@@ -304,16 +305,16 @@ _REFUSAL = re.compile(
 
 
 def answers_in(texts: Iterable[str]) -> list[str]:
-    """What a model answers, without what only says that it does not know."""
+    """The answers of a model, without those that say that it does not know."""
     return [text for text in tidied(texts) if not _REFUSAL.fullmatch(text)]
 
 
 def final_text(answer: str) -> str | None:
-    """The answer as it is given, or None where the model said that the evidence does not tell."""
+    """The answer, or None if the model said that the evidence has none."""
     text = answer.strip()
     return None if text.lower().rstrip(".") in ("", INSUFFICIENT) else text
 
 
 def tidied(texts: Iterable[str]) -> list[str]:
-    """Names or words that a model gave, each on one line, and once."""
+    """Names or words of a model, each on one line and without repetitions."""
     return [text for text in dict.fromkeys(map(tidy, texts)) if text]

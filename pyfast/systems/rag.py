@@ -1,4 +1,4 @@
-"""Baseline: vanilla retrieval-augmented generation. One search, its list as it is, one call."""
+"""Baseline: vanilla retrieval-augmented generation. One search, its list unchanged, one call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyfast.systems.prompts import ANSWER, LONG_ANSWER, answer_prompt, final_tex
 
 
 class Settings(system.Answering):
-    """How much is retrieved."""
+    """The settings of rag."""
 
     k: int = Field(default=10, ge=1, le=10_000, description="Passages and rows retrieved.")
 

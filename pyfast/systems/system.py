@@ -1,4 +1,4 @@
-"""What a system is, to those who run it."""
+"""The value that describes a system to the engine and the API."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Settings(BaseModel):
 
 
 class Abstaining(Settings):
-    """Base of the settings of systems whose answer may be that it is not told."""
+    """Base class of settings for systems that can abstain."""
 
     abstain: bool = Field(
         default=True,
@@ -58,7 +58,7 @@ class Abstaining(Settings):
 
 
 class Answering(Abstaining):
-    """Base of those that also answer open questions."""
+    """Base class of settings for systems that also answer open questions."""
 
     inert: ClassVar[tuple[Inert, ...]] = (Inert(("abstain",), "long_answer", (True,)),)
 
@@ -70,7 +70,7 @@ class Answering(Abstaining):
 
 
 class WithKnowledge(Abstaining):
-    """Base of the settings of systems that draw on a store of knowledge."""
+    """Base class of settings for systems that use a knowledge graph."""
 
     embedder: str = Field(
         default=DEFAULT,
@@ -79,13 +79,13 @@ class WithKnowledge(Abstaining):
 
 
 def opens(index: Index, settings: WithKnowledge, run: Path | None) -> Session:
-    """The store of the index, as it was when the run began."""
+    """Open the store of the index, as it was when the run started."""
     return open_session(index, settings.embedder, run)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class System:
-    """A method that answers questions: a coroutine, its settings and its prompts.
+    """A system: a coroutine that answers questions, with its settings and prompts.
 
     Example:
         >>> from pyfast.engine import Answer
@@ -118,7 +118,7 @@ class System:
 
     @property
     def roles(self) -> Mapping[Role, tuple[str, ...]]:
-        """The roles that it asks in, with the names of their prompts; the default where it declares nothing."""
+        """The roles of the system, with the names of their prompts; the default role if it declares no prompts."""
         roles: dict[Role, dict[str, None]] = {}
         asked = [(prompt.name, prompt.role) for prompt in self.prompts]
         for name, role in (*asked, *self.requests.items()):
@@ -127,21 +127,21 @@ class System:
 
     @property
     def code(self) -> str:
-        """A digest of the code of a system that is not pyfast's own: a run is resumed with the same code only."""
+        """A digest of the code of a system that is not pyfast's own. A run resumes only with the same code."""
         return "" if self.answer.__module__.startswith("pyfast.") else source_digest(self.answer)
 
     def configure(self, given: Mapping[str, Any]) -> Settings:
-        """The settings: the defaults, but for those of the preset, and those `given` by name.
+        """Make the settings from the defaults, a preset, and the values `given` by name.
 
         Args:
-            given: Values as text, as the command line has them (`{"k": "5", "graph": "off"}`), or as Python has
-                them (`{"k": 5, "graph": False}`). The old name of a setting is taken, with a warning.
-                `preset` is the name of one of the system's `presets`: its settings stand in place of the
-                defaults, and what is given beside it counts.
+            given: Values as text, as on the command line (`{"k": "5", "graph": "off"}`), or as Python values
+                (`{"k": 5, "graph": False}`). An old name of a setting works, with a warning. `preset` is the
+                name of one of the system's `presets`: its settings replace the defaults. Other given values
+                replace those of the preset.
 
         Raises:
-            InputError: There is no such setting or preset, a value does not fit, a setting that is given changes
-                nothing beside the others, or it is given by its old name and its new one.
+            InputError: There is no such setting or preset, a value does not fit, a given setting has no effect
+                beside the others, or it is given by both its old and its new name.
         """
         known = self.settings.model_fields
         values = self._with_new_names(given)
@@ -186,7 +186,7 @@ class System:
         return values
 
     def ask(self, settings: Settings, session: Session | None = None) -> Ask:
-        """The system with its settings, and what it `opens`."""
+        """The function that answers a question, with these settings and the result of `opens`."""
         if session is None:
             return partial(self.answer, settings=settings)
         return partial(self.answer, settings=settings, session=session)
@@ -197,7 +197,7 @@ def _is_number(setting: FieldInfo) -> bool:
 
 
 def source_digest(function: Any) -> str:
-    """A digest of the file that a function is in, or of the function if it was typed into an interpreter."""
+    """A digest of the file of a function; of the function itself if it was typed into an interpreter."""
     path = inspect.getsourcefile(function)
     if path is not None and Path(path).is_file():
         code = Path(path).read_bytes()

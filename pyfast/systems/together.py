@@ -1,4 +1,4 @@
-"""Coroutines of one question side by side."""
+"""Run several coroutines of one question in parallel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What they return, in their order. The first error ends the others."""
+    """Run coroutines and return their results in order. The first error cancels the others."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         return list(await asyncio.gather(*tasks))

@@ -1,1 +1,1 @@
-"""Training: what a system learns from real conversations and trajectories. Needs the extra `train`."""
+"""Training of systems on real conversations and trajectories. Needs the extra `train`."""

@@ -1,4 +1,4 @@
-"""The processes that learn together, one on each device, as `accelerate launch` starts them; else one."""
+"""Processes that train together, one on each device, as `accelerate launch` starts them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """Where this process learns, and beside how many others."""
+    """The device of this process, and the number of processes that train together."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     rank: int = 0
@@ -25,23 +25,23 @@ class Devices:
         return self.rank == 0
 
     def share(self, things: Sequence[T]) -> Sequence[T]:
-        """What this process does of them."""
+        """The share of this process."""
         return things[self.rank :: self.count]
 
     def either(self, here: bool) -> bool:
-        """Whether it is so in any of the processes, which all ask."""
+        """Whether the condition is true in any process. All processes must call it."""
         return bool(self.total(torch.tensor([float(here)])).item())
 
     def total(self, numbers: torch.Tensor) -> torch.Tensor:
-        """The sum of what the processes have, the same in all of them."""
+        """The sum over all processes, the same in each."""
         if self.count > 1:
             numbers = numbers.to(self.device)
             torch.distributed.all_reduce(numbers)
         return numbers
 
     def add_gradients(self, parameters: Iterable[torch.Tensor], value: float) -> float:
-        """Give each parameter the sum of the processes' gradients; the sum of their values. A parameter that has
-        a gradient in none of them keeps having none.
+        """Give each parameter the sum of the processes' gradients, and return the sum of their values. A
+        parameter without a gradient in any process stays without one.
         """
         if self.count == 1:
             return value
@@ -59,7 +59,7 @@ ALONE = Devices()
 
 
 def open_devices() -> Devices:
-    """Of the processes that were started together: a GPU for each where there are any, else the CPU."""
+    """The devices of the processes that were started together: a GPU for each if there are GPUs, else the CPU."""
     from accelerate import PartialState
     from accelerate.utils import parse_flag_from_env
 

@@ -1,4 +1,4 @@
-"""What a training is going to take, from two trials: the batch with most tokens, and a usual one."""
+"""Estimate time and memory of a training from two trials: the batch with most tokens, and a usual one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ADAM = 8
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Of one process, with what lies ahead."""
+    """The estimate for the remaining steps of one process."""
 
     steps: int
     tokens: int
@@ -45,8 +45,8 @@ def estimated(
     size: Callable[[E], int],
     devices: Devices,
 ) -> Estimate:
-    """Of steps that have batches of examples: the gradient of the largest batch, and of the middle one, is made
-    and thrown away. Raises torch's error where the memory does not hold the largest.
+    """Estimate steps from trials: compute the gradients of the largest and of a middle batch, and drop them.
+    Raises torch's error if the largest batch does not fit into memory.
     """
     batches = sorted((batch for step in steps for batch in step), key=lambda batch: tokens_of(batch, size))
     sizes = [tokens_of(batch, size) for batch in batches]
@@ -68,12 +68,12 @@ def estimated(
 
 
 def tokens_of(batch: Sequence[E], size: Callable[[E], int]) -> int:
-    """Of a batch, each example filled up to the longest."""
+    """The tokens of a batch, with each example padded to the longest."""
     return len(batch) * max(map(size, batch))
 
 
 def _peak(device: torch.device) -> int:
-    """The most bytes that were in use until now."""
+    """The largest number of bytes in use so far."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

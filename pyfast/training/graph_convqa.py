@@ -1,4 +1,4 @@
-"""graph_convqa learns end to end: the encoder from scratch, the LLM through LoRA (sections 4.6 and 5, table 4)."""
+"""Train graph_convqa end to end: the encoder from scratch, the LLM with LoRA (sections 4.6 and 5, table 4)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _INERT: Mapping[str, tuple[str, object]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What is learnt from; beside it the `Schedule` says how long."""
+    """The data and the model of a training. The `Schedule` says how long it takes."""
 
     graph: bool = True
     """Off: the text-only fine-tune that the paper compares with"""
@@ -59,7 +59,7 @@ class Recipe:
     lora_alpha: int = 32
 
     def __post_init__(self) -> None:
-        """Raises `InputError` for a value that would change nothing."""
+        """Raise `InputError` for a value that has no effect."""
         for one in fields(self):
             where, value = _INERT.get(one.name, ("", None))
             if where and getattr(self, where) == value and getattr(self, one.name) != one.default:
@@ -68,7 +68,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One turn: its prompt, with the graph or as text, and the answer's tokens, the end of the turn among them."""
+    """One turn: its prompt, with the graph or as text, and the tokens of the answer, including the end of the
+    turn.
+    """
 
     prompt: Framed | tuple[int, ...]
     answer: tuple[int, ...]
@@ -86,11 +88,11 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     on_step: Callable[[Point, int], None] = lambda point, total: None,
 ) -> list[Point]:
-    """Learn from the conversations' gold answers, or go on; the curve.
+    """Train on the conversations' gold answers, or resume. Returns the curve.
 
-    `out` gets the checkpoint and the curve; and, when `stop` or the schedule ends it, `model` (the LLM with what
-    it learnt taken in), `encoder.safetensors` with its JSON, and `recipe.json`. Raises as `fit` and
-    `open_model` do.
+    `out` gets the checkpoint and the curve. At the end, or when `stop` ends it, it also gets `model` (the LLM with
+    the updates merged), `encoder.safetensors` with its JSON, and `recipe.json`. Raises what `fit` and `open_model`
+    raise.
     """
     devices = open_devices()
     if devices.count > 1:
@@ -141,7 +143,7 @@ def _tell_of_dropped(examples: Sequence[Example], recipe: Recipe) -> None:
 
 
 def _digest(examples: Sequence[Example]) -> str:
-    """Of all numbers of the examples, and where each of their arrays ends."""
+    """A digest of all numbers of the examples, and of the ends of their arrays."""
     made = blake2b(digest_size=16)
     for example in examples:
         prompt = example.prompt
@@ -169,7 +171,7 @@ def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor
 
 
 def make_examples(index: Index, turns: Sequence[Question], tokenizer: Any, recipe: Recipe) -> list[Example]:
-    """An example for each turn that has a known answer, as the system would ask it with gold history."""
+    """An example for each turn with a known answer, with the system's prompt for the gold history."""
     prepared = list(_prepared(turns))
     items = find_evidence_items(
         index, [query_of(history, turn.text) for turn, history in prepared], recipe.passages, recipe.k
@@ -200,7 +202,7 @@ def _prepared(turns: Sequence[Question]) -> Iterator[tuple[Question, History]]:
 def _with_memory(
     index: Index, prepared: Sequence[tuple[Question, History]], pools: Sequence[ScoredSegments], recipe: Recipe
 ) -> list[ScoredSegments]:
-    """What each turn reads: one round of `apply_memory` for all first turns, one for all second ones, and so
+    """The evidence of each turn. `apply_memory` runs once for all first turns, once for all second turns, and so
     on.
     """
     evidence = list(pools)
@@ -227,7 +229,7 @@ def _with_memory(
 
 
 def _example(tokenizer: Any, turn: Turn, answer: tuple[int, ...], recipe: Recipe) -> Example:
-    """The prompt is cut as when the system answers, whose window holds `max_prompt_tokens`."""
+    """Make an example. The prompt is cut as in the system, with a window of `max_prompt_tokens`."""
     most, items = recipe.max_prompt_tokens, len(turn.linear.lines)
     if recipe.graph:
         with_graph = framed(tokenizer, turn, most, most)

@@ -1,4 +1,4 @@
-"""HSEQ's iterator learns to pick: the steps of its trajectories, its action's tokens, LoRA (section 4.1, A.3)."""
+"""Train HSEQ's iterator with LoRA on the steps of its trajectories (section 4.1, A.3)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SUFFICIENCY = '"sufficiency": '  # what stands behind it is s_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What is learnt from (A.3.4, table 7); beside it the `Schedule` says how long."""
+    """The data and the model of a training (A.3.4, table 7). The `Schedule` says how long it takes."""
 
     settings: Settings
     """Of the system that the iterator is for: window, k, steps, guidance, characters"""
@@ -58,15 +58,15 @@ class Recipe:
     """The head's, by question, where the settings have `guidance=head`"""
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON types."""
+        """The recipe in JSON types."""
         fields = {name: value for name, value in asdict(self).items() if name != "guidance"}
         return {**fields, "settings": self.settings.model_dump(mode="json")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """How it is computed, which changes what is learnt by rounding and by what dropout draws, and no more: a
-    training may resume with another.
+    """How the training is computed. It changes results only through rounding and dropout, so a training can
+    resume with other values.
     """
 
     batch: int = 1
@@ -81,7 +81,7 @@ PLAIN = Compute()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One step: the prompt's tokens, the action's with their weights."""
+    """One step: the tokens of the prompt, and the tokens of the action with their weights."""
 
     prompt: torch.Tensor
     answer: torch.Tensor
@@ -89,7 +89,7 @@ class Example:
 
     @property
     def tokens(self) -> int:
-        """Of what the model reads."""
+        """The number of tokens that the model reads."""
         return len(self.prompt) + len(self.answer) - 1
 
 
@@ -109,11 +109,11 @@ def train(
     on_step: Callable[[Point, int], None] = lambda point, total: None,
     on_estimate: Callable[[Estimate], None] | None = None,
 ) -> list[Point]:
-    """Learn from the questions of each source, or go on; the curve.
+    """Train on the questions of each source, or resume. Returns the curve.
 
-    Started by `accelerate launch`, each process learns from its share, on its own device. `out` gets the
-    checkpoint, the curve, `adapter` in peft's format and `recipe.json`. The examples come in the order of the
-    curriculum, at any `order` of the schedule. Raises as `fit` and `open_model` do.
+    With `accelerate launch`, each process trains on its share, on its own device. `out` gets the checkpoint, the
+    curve, `adapter` in peft's format and `recipe.json`. The examples are in the order of the curriculum, for any
+    `order` of the schedule. Raises what `fit` and `open_model` raise.
     """
     schedule = replace(schedule, order="given")
     devices = open_devices()
@@ -144,7 +144,7 @@ def train(
 def estimate(
     sources: Sources, model_folder: Path, recipe: Recipe, schedule: Schedule, compute: Compute = PLAIN
 ) -> Estimate:
-    """What `train` would take on this device, tried out; nothing is learnt. Raises as `train` does."""
+    """Estimate by trial what `train` needs on this device. Nothing is trained. Raises what `train` raises."""
     schedule, devices = replace(schedule, order="given"), open_devices()
     model, examples = prepared(sources, model_folder, recipe, compute, schedule.seed, devices)
     batches: Batches[Example] = Batches(lambda it: it.tokens, compute.batch)
@@ -155,7 +155,7 @@ def estimate(
 def prepared(
     sources: Sources, model_folder: Path, recipe: Recipe, compute: Compute, seed: int, devices: Devices
 ) -> tuple[Any, list[Example]]:
-    """(the model with its fresh updates, on the device; what it learns from)."""
+    """Return (the model with new updates, on the device; the examples)."""
     torch.manual_seed(seed)
     model, tokenizer = open_model(model_folder, compute.precision)
     targets = mixed(
@@ -171,7 +171,7 @@ def prepared(
 
 
 def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[Target]:
-    """All steps that the questions of one source teach."""
+    """All target steps of the questions of one source."""
     passages = candidate_passages(index, [gold.question for gold in golds], recipe.settings.prior)
     positives = [
         weak_positives(gold, passages_of_one, recipe.max_positives, recipe.lexical_weight)
@@ -197,7 +197,7 @@ def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
 
 
 def losses_of(batch: Sequence[Example], model: Any) -> torch.Tensor:
-    """Of each example the cross-entropy of the action's tokens alone, each with its weight (A.3.2)."""
+    """The weighted cross-entropy of each example, over the action's tokens alone (A.3.2)."""
     table = model.get_input_embeddings().weight
     prompts = [torch.nn.functional.embedding(it.prompt.to(table.device), table) for it in batch]
     answers = [it.answer.to(table.device) for it in batch]

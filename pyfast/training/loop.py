@@ -1,7 +1,7 @@
-"""The loop of every training: accumulation, clipping, checkpoints, resume, curve. What is learnt is the caller's.
+"""The loop of every training: accumulation, clipping, checkpoints, resume, curve. The caller gives the loss.
 
-What is random in a step depends on the seed and the step alone, so that a run that was stopped ends with the very
-weights of one that was not.
+Random numbers of a step depend on the seed and the step alone, so a training that was stopped and resumed ends
+with the same weights as one that was not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How long and how fast is learnt, by Adam; the defaults are those of the graph_convqa paper's table 4."""
+    """Length and learning rate of a training with Adam. The defaults are those of the graph_convqa paper's table
+    4.
+    """
 
     epochs: int = 1
     accumulation: int = 4
@@ -53,7 +55,7 @@ class Schedule:
     """Steps between checkpoints; the last step is always kept"""
 
     def steps(self, examples: int) -> int:
-        """Of the whole training; an epoch's last step may have fewer examples."""
+        """The steps of the whole training. The last step of an epoch may have fewer examples."""
         return self.epochs * math.ceil(examples / self.accumulation)
 
     def learning_rate_of(self, step: int, total: int) -> float:
@@ -68,14 +70,14 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Batches(Generic[E]):
-    """How a step's examples go through the model: so many at once, those of like size together."""
+    """How a step's examples form batches: examples of similar size go through the model together."""
 
     size: Callable[[E], int]
     """Tokens of an example"""
     most: int = 1
 
     def of(self, examples: Sequence[E]) -> list[list[int]]:
-        """The places of a step's examples, batch by batch; batches of one keep their order."""
+        """The positions of a step's examples, batch by batch. Batches of one example keep their order."""
         places = list(range(len(examples)))
         if self.most > 1:
             places.sort(key=lambda at: -self.size(examples[at]))
@@ -109,15 +111,15 @@ def fit(
     devices: Devices = ALONE,
     on_estimate: Callable[[Estimate], None] | None = None,
 ) -> list[Point]:
-    """Learn, or go on from the folder's checkpoint; the curve, whole unless its file was damaged. `parameters` are
-    changed in place.
+    """Train, or resume from the folder's checkpoint. Changes `parameters` in place, and returns the curve.
 
-    `loss(examples)` is the sum of a batch's losses; `described` is what the training depends on beside the
-    schedule (data, model). `stop` is asked before each step: what was learnt is kept. `on_step` hears of each
-    step, and how many there are. Without `batches` each example is one. Of several `devices` each process does
-    its share of a step's batches, and the first one writes the files and tells `on_step` and `on_estimate`; the
-    latter hears what the steps ahead take, unless there is none. Raises `InputError` where the checkpoint is
-    another training's, and `RunError` where the loss is not finite, or the processes have different checkpoints.
+    `loss(examples)` is the sum of a batch's losses. `described` is everything beside the schedule that the
+    training depends on (data, model). `stop` is called before each step; work so far is kept. `on_step` is called
+    with each step and the number of steps. Without `batches`, each example is a batch. With several `devices`,
+    each process does its share of a step's batches; the first one writes the files and calls `on_step` and
+    `on_estimate`, which gets the estimate of the remaining steps, if there are any. Raises `InputError` if the
+    checkpoint belongs to another training, and `RunError` if the loss is not finite or the processes have
+    different checkpoints.
     """
     if not examples:
         raise InputError("nothing to learn from: there is no example")
@@ -184,7 +186,7 @@ def _step(
 
 
 def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]:
-    """(the epoch, the examples of a step)."""
+    """Return (the epoch, the examples of a step)."""
     epoch, place = divmod(step, math.ceil(examples / schedule.accumulation))
     if schedule.order == "given":
         order = np.arange(examples)
@@ -208,7 +210,7 @@ def steps_of(
 def _tensors(
     parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """All that a step changes, by name; a parameter that never had a gradient has no state."""
+    """All tensors that a step changes, by name. A parameter that never had a gradient has no state."""
     for name, parameter in parameters.items():
         yield name, parameter.detach()
         for part in _STATE:
@@ -223,7 +225,7 @@ def _save(
     digest: str,
     step: int,
 ) -> None:
-    """Whole or not at all: written aside and renamed."""
+    """Write the checkpoint aside and rename it."""
     tensors = {name: tensor.contiguous() for name, tensor in _tensors(parameters, optimizer)}
     with written_aside(path) as aside:
         save_file(tensors, aside, {"training": digest, "step": str(step)})
@@ -232,7 +234,7 @@ def _save(
 def _restore(
     path: Path, parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer, digest: str
 ) -> int:
-    """Take over a checkpoint, if there is one; the number of steps that were done."""
+    """Load the checkpoint, if there is one. Returns the number of finished steps."""
     if not path.exists():
         return 0
     try:
@@ -253,9 +255,9 @@ def _restore(
 
 
 def _curve(path: Path, done: int) -> list[Point]:
-    """The steps that the checkpoint has; what was noted behind it is cut off, for it comes again.
+    """The points of the steps in the checkpoint. Later points are cut off, because these steps run again.
 
-    So is a line that is torn, and what follows it; those steps are not done again for it.
+    A torn line and all points after it are cut off too, but their steps do not run again.
     """
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     curve: list[Point] = []

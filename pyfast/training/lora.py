@@ -1,4 +1,4 @@
-"""A language model that learns through low-rank updates of its attention (Hu et al. 2022), by peft."""
+"""Low-rank updates of a language model's attention (LoRA, Hu et al. 2022), by peft."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL_PROJECTIONS = (*TARGETS, "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 def open_model(folder: Path, precision: Precision = "float32") -> tuple[Any, Any]:
-    """(the model, its tokenizer) from a folder with safetensors. Raises `ModelNotFoundError`."""
+    """Open (the model, its tokenizer) from a folder with safetensors. Raises `ModelNotFoundError`."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
@@ -37,10 +37,10 @@ def open_model(folder: Path, precision: Precision = "float32") -> tuple[Any, Any
 def with_lora(
     model: Any, *, rank: int = 128, alpha: int = 32, dropout: float = 0.05, targets: Sequence[str] = TARGETS
 ) -> Any:
-    """The model with fresh low-rank updates of its `targets`; nothing else of it learns.
+    """Add new low-rank updates to the `targets` of a model. Nothing else of it is trained.
 
-    Raises `InputError` for a model that does more with a token than look its embedding up (some scale it): prompts
-    here are rows of that table, and would mean something else.
+    Raises `InputError` for a model that changes the embedding of a token after the look-up (some scale it),
+    because prompts here are rows of the embedding table.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -55,7 +55,7 @@ def with_lora(
 
 
 def learning(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """What of a model learns, by name."""
+    """The trainable parameters of a model, by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
@@ -64,8 +64,8 @@ def completion_loss(
 ) -> torch.Tensor:
     """Mean cross-entropy of the completion's tokens (int64[c]) after a prompt of embeddings [p, hidden].
 
-    The prompt's own tokens bear no loss (graph_convqa, equation 8), and no logits are made for them. With
-    `weights` (float32[c], one for each token) the sum of the weighted losses over c.
+    The prompt's tokens have no loss (graph_convqa, equation 8), and no logits are computed for them. With
+    `weights` (float32[c], one for each token): the sum of the weighted losses, divided by c.
     """
     every = torch.ones(len(completion), device=prompt.device) if weights is None else weights
     return completion_losses(model, [prompt], [completion], [every])[0]
@@ -77,9 +77,9 @@ def completion_losses(
     completions: Sequence[torch.Tensor],
     weights: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """`completion_loss` of each of several, which go through the model together.
+    """`completion_loss` of each of several examples, which go through the model together.
 
-    Shorter ones are filled up behind: no token of a causal model sees what comes after it.
+    Shorter examples are padded at the end: no token of a causal model sees what comes after it.
     """
     table = model.get_input_embeddings()
     inputs = torch.nn.utils.rnn.pad_sequence(
@@ -101,15 +101,15 @@ def completion_losses(
 
 
 def save_adapter(model: Any, folder: Path) -> None:
-    """Write the updates alone, in peft's format: vLLM serves them beside the model that they were learnt on."""
+    """Write the updates alone, in peft's format. vLLM can serve them with the original model."""
     model.save_pretrained(folder)
 
 
 def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
-    """Write a model with an adapter's updates taken in, for programs that load whole models only.
+    """Write a model with an adapter's updates merged, for programs that load only whole models.
 
-    Raises `ModelNotFoundError` where there is no model or adapter, and `InputError` where they do not fit, or
-    `out` is in use.
+    Raises `ModelNotFoundError` if there is no model or adapter, and `InputError` if they do not fit, or `out` is
+    in use.
     """
     from peft import PeftModel
 
@@ -127,6 +127,8 @@ def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
 
 
 def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write the model with its updates taken in, as transformers and vLLM load it. `model` is used up."""
+    """Write the model with its updates merged, as transformers and vLLM load it. `model` cannot be used
+    afterwards.
+    """
     model.merge_and_unload().save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Which steps are learnt, and when: a mixture of data sets, short trajectories before long ones (HSEQ, A.3.4)."""
+"""The order of training steps: a mixture of data sets, short trajectories before long ones (HSEQ, A.3.4)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pyfast.training.trajectories import Target
 
 
 def quotas(weights: Sequence[float], size: int) -> list[int]:
-    """`size` divided in proportion to the weights; what does not divide goes to the largest remainders.
+    """Divide `size` in proportion to the weights; the rest goes to the largest remainders.
 
-    Raises `InputError` where a weight is negative or none is positive.
+    Raises `InputError` if a weight is negative or none is positive.
     """
     if min(weights, default=0.0) < 0 or sum(weights) <= 0:
         raise InputError(f"weights must not be negative, nor all be 0: {list(weights)}")
@@ -24,10 +24,10 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
 
 
 def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int) -> list[Target]:
-    """`size` steps of all sources, in the order in which they are learnt, that of `curriculum`.
+    """Draw `size` steps from all sources, in the order of `curriculum`.
 
-    Each source gives its quota, drawn without repetition until all of its steps are taken, then again. Raises
-    `InputError` where a source with a weight has no step, or where there are not as many weights as sources.
+    Each source gives its quota, drawn without repetition until all of its steps are used, then again. Raises
+    `InputError` if a source with a weight has no step, or if the numbers of weights and sources differ.
     """
     generator = np.random.default_rng(seed)
     chosen: list[Target] = []
@@ -45,10 +45,11 @@ def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: i
 
 
 def curriculum(chosen: Sequence[Target], generator: np.random.Generator) -> list[Target]:
-    """The steps by a time drawn for each: of trajectories of T steps, the t-th comes after (t - 1) / T of all.
+    """Order the steps by a random time for each. The t-th step of a trajectory of T steps comes after (t - 1) / T
+    of all.
 
-    So the longest that is learnt grows, and what is short is learnt to the end: were all first steps at the
-    beginning, the model would end with what late ones say.
+    So the longest trained prefix grows, and short trajectories appear until the end. If all first steps came at
+    the beginning, the model would end with late steps only.
     """
     longest = max((target.t for target in chosen), default=1)
     first = np.array([(target.t - 1) / longest for target in chosen])

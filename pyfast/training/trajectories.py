@@ -1,4 +1,4 @@
-"""What the iterator should have done: a target action for each step of algorithm 1 (HSEQ, A.2)."""
+"""Training targets of the iterator: a target action for each step of algorithm 1 (HSEQ, A.2)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Target:
     """The mean of the picked positives' weights; 1 where nothing is to be picked"""
 
     def prompt(self, settings: Settings) -> tuple[Prompt[Action], dict[str, str]]:
-        """What the LLM is asked in this state, as the system asks it."""
+        """The prompt of this state, as the system makes it."""
         fields = prompt_fields(self.state, settings.k, settings.characters)
         return select_prompt(len(self.state.window), settings.k), fields
 
     def answer(self, settings: Settings) -> str:
-        """What the LLM is to say."""
+        """The expected reply."""
         return action_text(self.labels, self.sufficient, settings.k)
 
 
 def target(question: str, t: int, state: State, positives: Positives, k: int) -> Target:
-    """Up to `k` positives of the window, the surest first, then as they come; sufficient once all are picked."""
+    """Up to `k` positives of the window, those with the highest weight first. Sufficient once all are picked."""
     places = [it.position for it in state.window]
     new = sorted((it for it in places if it in positives), key=lambda it: -positives[it])[:k]
     have = {it.position for it in state.selected} | set(new)
@@ -57,10 +57,10 @@ def trajectories(
     settings: Settings,
     head: Mapping[str, str] = MappingProxyType({}),
 ) -> list[list[Target]]:
-    """The steps of each question that has positives; the others' are empty. All questions go through the index
-    together, window by window, until their positives are picked or T_max or the stream ends them.
+    """The steps of each question; empty for questions without positives. All questions advance together, window by
+    window, until their positives are picked, T_max is reached, or the stream ends.
 
-    With `guidance=head` the guidance is the head's, by question; where that gave none, the template's.
+    With `guidance=head` the guidance is the head's, or the template's if the head gave none.
     """
     limits = settings.limits()
     texts = [gold.question for gold in golds]

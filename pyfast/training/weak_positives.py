@@ -1,4 +1,4 @@
-"""Which segments a question's evidence is made of, told by its gold answers and documents alone (HSEQ, A.2)."""
+"""The positive segments of a question, from its gold answers and documents alone (HSEQ, A.2)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Positives = Mapping[int, float]
 
 
 def read_gold(path: Path) -> list[Gold]:
-    """The questions of a file. Raises `InputError`, naming the line."""
+    """The questions of a file. Raises `InputError`, which names the line."""
     golds: dict[str, Gold] = {}
     for place, line in read_question_records(path):
         try:
@@ -61,7 +61,7 @@ def read_gold(path: Path) -> list[Gold]:
 
 
 def candidate_passages(index: Index, questions: Sequence[str], prior: int) -> list[list[Candidate]]:
-    """For each question the candidate set: the `prior` passages that a search finds, best first."""
+    """The candidate set of each question: the first `prior` passages of a search, best first."""
     source = index.corpus.source[index.passages]
     corpus = index.corpus
 
@@ -76,13 +76,12 @@ def candidate_passages(index: Index, questions: Sequence[str], prior: int) -> li
 def weak_positives(
     gold: Gold, passages: Iterable[Candidate], max_positives: int, lexical_weight: float
 ) -> Positives:
-    """P*, at most `max_positives` segments: what is marked by a gold answer or document, else what shares most
-    words.
+    """P*, at most `max_positives` segments: those marked by a gold answer or document, else the best word overlap.
 
-    A passage that is all of a named document is positive; of a longer one, a table's rows for instance, those
-    passages are that hold an answer. So are they where no document is named, or more than five are. If none is
-    marked, the passage of the named documents (of all, if none is among the candidates) that has the greatest
-    Jaccard overlap with the question is, with the weight `lexical_weight`; where that is 0 nothing is.
+    A passage that is a whole gold document is positive. Of a longer gold document, such as a table, the passages
+    that contain an answer are positive. The same holds for all passages if no gold document is named, or more than
+    five are. If nothing is marked, one passage of the gold documents (or of all candidates) is positive with the
+    weight `lexical_weight`: the one with the greatest Jaccard overlap with the question. With weight 0, none is.
     """
     candidates = list(passages)
     near = partial(jaccard, words(gold.question))
@@ -99,12 +98,14 @@ def weak_positives(
 
 
 def words(text: str) -> str:
-    """The words in lower case, with a blank before, between and behind them."""
+    """The words in lower case, with a blank before, between and after them."""
     return f" {' '.join(_WORD.findall(text.lower()))} "
 
 
 def holds(text: str, answers: Iterable[str], named: bool) -> bool:
-    """Whether one of the answers, as `words`, stands in the text; yes and no never do, short ones if `named`."""
+    """Whether the text contains one of the answers, as `words`. Yes and no never count; short answers only if
+    `named`.
+    """
     present = words(text)
     telling = (it for it in answers if it.strip() and it not in _VERDICTS)
     return any(it in present for it in telling if named or len(it) >= _SHORTEST + 2)

@@ -49,7 +49,9 @@ def checked(record: Any, kind: type[R], place: str) -> R:
 
 
 def one_file(source: Path, pattern: str, what: str) -> Path:
-    """The source itself if it is a file, else the only file below it that fits the pattern. Raises `InputError`."""
+    """The source itself if it is a file, else the only file below it that fits the pattern. Raises
+    `InputError`.
+    """
     if source.is_file():
         return source
     paths = sorted(source.rglob(pattern))

@@ -1,4 +1,4 @@
-"""What the iterator may do in a step: the action, its schema for a window of a given size, and its prompt."""
+"""The action of one step: its schema for a window of a given size, and its prompt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Strategy = Literal["guided_topk", "children", "parent", "row", "column", "relati
 
 
 class Args(BaseModel):
-    """What is picked, and how."""
+    """The picked labels, and the expansion."""
 
     segment_ids: list[int]
     strategy: Strategy
@@ -24,7 +24,9 @@ class Args(BaseModel):
 
 
 class Action(BaseModel):
-    """One step (A.3.2): pick segments, or pick them and look at their neighbours; is it enough now?"""
+    """One step (A.3.2): pick segments, perhaps also look at their neighbours, and say whether the evidence
+    suffices.
+    """
 
     type: Literal["select", "expand"]
     args: Args
@@ -46,8 +48,8 @@ sufficiency: true only if all that is picked, before and now, is enough to answe
 def select_prompt(width: int, k: int) -> Prompt[Action]:
     """The iterator's prompt for a window of `width` >= 1 candidates, of which at most `k` are picked.
 
-    The schema names the labels 1 to `width`: what is not in the window cannot be said. It depends on these two
-    numbers alone, so that a run has few schemas.
+    The schema allows only the labels 1 to `width`. It depends on these two numbers alone, so a run has few
+    schemas.
     """
     labels: Any = Literal[tuple(range(1, width + 1))]
     only: Any = Literal[k]
@@ -63,7 +65,7 @@ def select_prompt(width: int, k: int) -> Prompt[Action]:
 
 
 def action_text(labels: Sequence[int], sufficient: bool, k: int, strategy: Strategy = "guided_topk") -> str:
-    """The action as the model is to write it: JSON on one line, in the spacing of the local LLMs."""
+    """The action as the model should write it: JSON on one line, with the spacing of the local LLMs."""
     kind: Literal["select", "expand"] = "select" if strategy == "guided_topk" else "expand"
     args = Args(segment_ids=list(labels), strategy=strategy, top_k=k)
     return json.dumps(Action(type=kind, args=args, sufficiency=sufficient).model_dump())

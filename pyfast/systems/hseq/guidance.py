@@ -42,8 +42,8 @@ def template(question: str) -> str:
 class GuidanceFields(BaseModel):
     """The fixed structure of guidance.
 
-    Only the schema limits its length, because a small model may find no end. A longer text is taken: it may repeat
-    a long question.
+    The schema limits the length, because a small model may not stop. A longer text is accepted: it may repeat a
+    long question.
     """
 
     first_look: str = Field(min_length=3, json_schema_extra={"maxLength": 160})
@@ -79,5 +79,5 @@ def guidance_text(fields: GuidanceFields) -> str:
 
 
 def tightened(guidance: str, missing: str) -> str:
-    """g': the guidance of a refinement, for what the verifier misses."""
+    """g': the guidance of a refinement, with the verifier's complaint."""
     return " ".join(f"{guidance} Settle above all: {missing}".split())

@@ -1,4 +1,4 @@
-"""HSEQ-H: the answer from the evidence package alone, and the verifier that may send the iterator on."""
+"""HSEQ-H: the answer from the evidence package alone, and the verifier that can start a refinement."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FRAME = 6  # characters of a line beside its text
 
 
 class HeadFields(BaseModel):
-    """The answer, and the numbers of the evidence that it rests on."""
+    """The answer, and the numbers of its evidence."""
 
     answer: str
     supporting: list[int] = []
 
 
 class VerdictFields(BaseModel):
-    """Whether the evidence is at odds with itself or with the answer."""
+    """Whether the evidence contradicts itself or the answer."""
 
     contradiction: bool
     settle: str = Field(default="", max_length=120)
@@ -38,8 +38,8 @@ class VerdictFields(BaseModel):
 
 @cache  # schemas are compiled by LLMs, once for each schema object
 def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
-    """The head's prompt for so many items of evidence: it can support its answer with no other. The answer has at
-    most so many characters.
+    """The head's prompt for a number of evidence items, whose labels are the only ones that it can cite. The
+    answer has a maximum length in characters.
     """
     labels: Any = Literal[tuple(range(1, items + 1))]
     supporting: Any = (list[labels], Field(default=[], max_length=min(items, _MOST_SUPPORTING)))
@@ -76,10 +76,10 @@ VERIFY = Prompt(
 
 
 async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstain: bool) -> HeadFields | None:
-    """The head's answer, which with `abstain` may be that it is not told; None where the budget holds no call with
-    any of the evidence in it.
+    """Ask the head. With `abstain` it may say that the evidence has no answer. None if the budget has no room for
+    a call with evidence.
 
-    A broken answer is asked for again only where the budget surely holds that too. Raises `CallError`.
+    A broken answer is asked for again only if the budget surely allows it. Raises `CallError`.
     """
     left = ctx.remaining()
     graph = (line for line, item in zip(package.lines, package.items, strict=True) if item["source_type"] == "kg")
@@ -96,8 +96,8 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstai
 
 
 def affordable(ctx: Context, left: Remaining, characters: int) -> int | None:
-    """How often a prompt filled with so many characters may be asked: 1, where what is left of the budget might
-    not hold all attempts; None: all of them.
+    """How many attempts the budget allows for a prompt with this many characters: 1 if it might not allow all;
+    None: all.
     """
     tokens = 2 * ctx.attempts * (TOKENS + characters)
     return 1 if left.tokens < tokens or min(left.calls, left.steps) < ctx.attempts else None

@@ -50,7 +50,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where the iteration of a question is, between two steps."""
+    """The state of a question's iteration between two steps."""
 
     guidance: str
     view: View
@@ -67,13 +67,13 @@ class Progress:
 
 
 async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limits, reserve: int) -> Progress:
-    """Steps until the evidence is sufficient, T_max is reached, the stream has no more, or the budget is used up.
+    """Iterate until the evidence is sufficient, T_max is reached, the stream ends, or the budget is used up.
 
-    `reserve` batch points are left for what comes after. A policy that picks fewer than k is done with its window:
-    all of it is left behind; else the window stays, refilled. So each step takes or passes k segments of the
-    stream's prefix, and a policy that picks what supports the answer has all of a prefix of L segments within
-    ceil(L / k) steps (lemma 1), and halts by then (proposition 1), with any corpus behind it. These
-    bounds do not count steps whose picks are from an expansion's front.
+    `reserve` batch points are kept for later stages. If a policy picks fewer than k segments, the whole window is
+    finished; otherwise the window stays and is refilled. So each step picks or skips at least k segments of the
+    stream's prefix. A policy that picks all support within a prefix of L segments has it after at most ceil(L / k)
+    steps (lemma 1), and halts by then (proposition 1), however large the corpus is. These bounds do not count
+    steps whose picks come from an expansion.
     """
     for t in range(1, limits.max_steps + 1):
         if ctx.remaining().steps < STEP_COST + reserve:
@@ -94,14 +94,14 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
 
 
 def so_far(index: Index, progress: Progress) -> Answer:
-    """What stands in the record if the question fails: what was picked until then."""
+    """The record of a question that fails: the segments picked so far."""
     (package,) = canonicalize(index, [[it.position for it in progress.selected]])
     guidance = {"source": progress.source, "text": progress.guidance}
     return Answer(None, package.json(), {"guidance": guidance, "steps": progress.steps})
 
 
 def state_of(progress: Progress) -> State:
-    """What the policy sees."""
+    """The state that the policy sees."""
     view = progress.view
     return State(view.question, progress.guidance, progress.selected, view.window)
 

@@ -1,4 +1,4 @@
-"""The iterator's policies: the LLM's, and one of the question's words alone (an ablation, and what stands in)."""
+"""The iterator's policies: the LLM's, and a lexical one, which is an ablation and the fall-back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _FRAME = 24  # characters of a line beside its text: label and level
 
 
 def lexical_policy(ctx: Context, k: int) -> Policy:
-    """Greedily what covers most of the question's words; the score is the covered share of their weight."""
+    """Pick greedily the segments that cover most of the question's words. The score is the covered share of their
+    weight.
+    """
 
     async def policy(state: State) -> Decision:
         before = tuple(it.text for it in state.selected)
@@ -28,11 +30,11 @@ def lexical_policy(ctx: Context, k: int) -> Policy:
 
 
 def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Policy:
-    """What the LLM says. Its score is its word: 1 for sufficient, 0 for not.
+    """Ask the LLM. Its score is 1 for sufficient, 0 for not sufficient.
 
-    `head_tokens`, and one call, are left for the head: where they would not be, the iteration ends with what it
-    has, or where it has nothing, with the lexical policy's picks. That policy also takes a step whose action is
-    broken.
+    `head_tokens` and one call are reserved for the head. If the budget would not leave them, the iteration ends
+    with the segments so far, or, if there are none, with the lexical policy's picks. The lexical policy also
+    replaces a step whose action is broken.
     """
     lexical = lexical_policy(ctx, k)
 
@@ -65,9 +67,7 @@ def decision_of(action: Action) -> Decision:
 
 
 def fitted(state: State, k: int, characters: int, budget: int) -> dict[str, str] | None:
-    """The prompt's fields within `budget` characters: segments are shown shorter if they must be; None: too
-    long.
-    """
+    """The prompt's fields within `budget` characters. Segments are shortened if needed; None: it cannot fit."""
     shown = len(state.window) + len(state.selected)
     each = (budget - len(state.question) - len(state.guidance)) // shown - _FRAME
     return prompt_fields(state, k, min(characters, each)) if each >= _SHORTEST else None

@@ -1,4 +1,4 @@
-"""What the iterator's policy sees: the state of one question before a step, and how the LLM reads it."""
+"""The state of one question before a step, and its form in the prompt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class State:
 
 
 def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
-    """What `select_prompt(len(state.window), k)` is filled with; `characters` of each segment are shown."""
+    """The fields for `select_prompt(len(state.window), k)`, with `characters` of each segment."""
     words = list(dict.fromkeys(_WORD.findall(state.question.lower())))
     window, selected = (
         [f"{it.level.name.lower()}: {excerpt(it.text, words, characters)}\n" for it in candidates]
@@ -40,8 +40,8 @@ def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
 
 
 def excerpt(text: str, words: Sequence[str], characters: int) -> str:
-    """At most `characters` (4 or more) of a text. Where it is longer, and some of the words (in lower case) come
-    later: its beginning, a third, and a part where most of them, by their letters, come for the first time."""
+    """At most `characters` (4 or more) of a text. If the text is longer and some of the words (in lower case)
+    come later: its beginning, a third of the length, and the part where most of these words first occur."""
     if len(text) <= characters:
         return text
     head = characters // 3
@@ -61,5 +61,5 @@ def excerpt(text: str, words: Sequence[str], characters: int) -> str:
 
 
 def chosen(state: State, labels: Iterable[int], k: int) -> tuple[Candidate, ...]:
-    """The candidates of these labels, each once, at most `k`."""
+    """The candidates with these labels, each once, at most `k`."""
     return tuple(state.window[label - 1] for label in list(dict.fromkeys(labels))[:k])

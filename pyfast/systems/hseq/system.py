@@ -27,7 +27,7 @@ _CONCLUSION = 2  # batch points: the package, and the head's answer
 
 
 def _levels(given: Any) -> Any:
-    """Levels by their names. Raises ValueError for one that there is not, or that is there twice."""
+    """Levels by their names. Raises ValueError for an unknown or repeated name."""
     if isinstance(given, str):
         given = given.split(",")
     texts = isinstance(given, list | tuple) and all(isinstance(name, str) for name in given)
@@ -141,7 +141,7 @@ class Settings(system.Abstaining):
         return self
 
     def limits(self) -> Limits:
-        """For the iterator."""
+        """The limits for the iterator."""
         return Limits(self.window, self.k, self.steps, self.min_steps, self.order, self.threshold)
 
 
@@ -185,7 +185,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, str]:
-    """(where it is from, the guidance): the head plans where the budget holds more than that."""
+    """Return (source, guidance). The head plans if the budget allows more than that."""
     if settings.guidance == "off" or settings.iterator != "llm":
         return "off", ""
     left = ctx.remaining()
@@ -208,7 +208,7 @@ async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, s
 
 
 def policy_of(ctx: Context, settings: Settings) -> Policy:
-    """pi."""
+    """The policy pi."""
     if settings.iterator == "llm":
         return llm_policy(ctx, settings.k, settings.characters, TOKENS)
     return lexical_policy(ctx, settings.k)
@@ -217,13 +217,13 @@ def policy_of(ctx: Context, settings: Settings) -> Policy:
 async def conclude(
     question: str, progress: Progress, ctx: Context, abstain: bool
 ) -> tuple[EvidencePackage, HeadFields | None]:
-    """kappa(M) and the head's answer; None where there is no evidence, or no budget for an answer."""
+    """Return kappa(M) and the head's answer; None if there is no evidence, or no budget for an answer."""
     package = await ctx.call(canonicalize, tuple(it.position for it in progress.selected))
     return package, await ask_head(question, package, ctx, abstain) if package.segments else None
 
 
 async def contradiction(question: str, package: EvidencePackage, reply: HeadFields, ctx: Context) -> str | None:
-    """The verifier xi: what is to be settled; None where nothing is, or no budget holds a refinement too."""
+    """The verifier xi: the contradiction to settle; None if there is none, or no budget for a refinement."""
     left = ctx.remaining()
     budget = ctx.text_budget(VERIFY, left.tokens - 3 * TOKENS) - len(question) - len(reply.answer)
     lines = cut_evenly(package.lines, budget, FRAME)

@@ -1,4 +1,4 @@
-"""A column of the matrix: what it is made of, what it leaves in the record, and how its texts are put together."""
+"""A column of the matrix: its data, its record, and the assembly of its texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyfast.retrieval import ScoredSegments
 
 @dataclass(slots=True)
 class Column:
-    """One column of the matrix that is being built."""
+    """One column of the matrix under construction."""
 
     units: list[KnowledgeUnit] = field(default_factory=list)
     """KU, before its nodes"""
@@ -36,18 +36,18 @@ class Column:
 
 
 def communicated(thought: Sequence[str], weight: float) -> list[str]:
-    """Equation 8's αTn: the last ⌈α · paragraphs⌉ of a node, where it says what it comes to."""
+    """Equation 8's αTn: the last ⌈α · paragraphs⌉ paragraphs of a node, where its conclusion is."""
     count = ceil(round(weight * len(thought), 9))  # 0.3 * 10 is 3.0000000000000004 at times
     return list(thought[len(thought) - count :])
 
 
 def under(heading: str, texts: Sequence[str]) -> str:
-    """The texts under a heading; nothing where there are none."""
+    """The texts under a heading; empty if there are none."""
     return "\n".join(("", heading, *texts, "")) if texts else ""
 
 
 def paragraphs(given: Iterable[str]) -> list[str]:
-    """Paragraphs without blanks around them; one that holds empty lines is several."""
+    """Trimmed paragraphs. A text with empty lines is several paragraphs."""
     return [part.strip() for text in given for part in text.split("\n\n") if part.strip()]
 
 
@@ -61,7 +61,7 @@ def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
 
 
 def traced(column: Column, triples: bool) -> dict[str, Any]:
-    """The column in JSON types; with the `triples` that its prompts held, if they held any."""
+    """The column in JSON types, with the `triples` of its prompts, if any."""
     fields = {
         "thoughts": column.thoughts,
         "seen": column.seen,

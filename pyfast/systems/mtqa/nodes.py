@@ -1,4 +1,4 @@
-"""What a column is filled by: retrievals (equations 6 and 10), thoughts (equation 8) and its summary (11)."""
+"""The steps of a column: retrieval (equations 6 and 10), thoughts (equation 8) and the summary (11)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyfast.token_budget import fit
 async def retrieve(
     question: Question, thoughts: Sequence[str], column: Column, ctx: Context, settings: Settings, session: Session
 ) -> list[KnowledgeUnit]:
-    """Step 2: keywords of the question and what was thought of it, then the units that they lead to."""
+    """Step 2: keywords of the question and of the thoughts so far, then their knowledge units."""
     if not settings.retrieval:
         return []
     lines = "".join(f"\n{line}" for line in fit(thoughts, ctx.text_budget(KEYWORDS), first="cut"))
@@ -48,9 +48,10 @@ async def fill(
     ctx: Context,
     settings: Settings,
 ) -> None:
-    """Equations 7 and 8: the nodes of a column; side by side, but for those that see something of the one above.
+    """Equations 7 and 8: the nodes of a column. Nodes run in parallel, except those that see a part of the node
+    above.
 
-    `passed`: how much of the node above each sees.
+    `passed`: how much of the node above each node sees.
     """
 
     async def chain(rows: range) -> None:
@@ -73,7 +74,7 @@ async def think(
     ctx: Context,
     settings: Settings,
 ) -> list[str]:
-    """Equation 8: one node. One that cannot be used is empty, and shows the next one nothing."""
+    """Equation 8: one node. An unusable node is empty, and passes nothing to the next one."""
     prompt = THOUGHT if settings.retrieval else THOUGHT_ALONE
     budget = ctx.text_budget(prompt)
     try:
@@ -95,9 +96,9 @@ async def think(
 async def summarise(
     question: Question, draft: Sequence[str], column: Column, ctx: Context, settings: Settings
 ) -> None:
-    """Equation 11: what the column comes to, held against the knowledge.
+    """Equation 11: the summary of the column, checked with knowledge units.
 
-    Where the summary cannot be used, the last node that can be stands in its place, and there is no short answer.
+    If the summary is unusable, the last usable node takes its place, and there is no short answer.
     """
     prompt = SUMMARY if settings.retrieval else SUMMARY_ALONE
     budget = ctx.text_budget(prompt)
@@ -124,7 +125,7 @@ async def summarise(
 def _knowledge(
     column: Column, units: Sequence[KnowledgeUnit], budget: int, ctx: Context, settings: Settings
 ) -> dict[str, str]:
-    """The field of a prompt that holds knowledge units, if it has one; the column notes which of them fit."""
+    """The prompt field with knowledge units, if the prompt has one. The column notes which of them fit."""
     if not settings.retrieval:
         return {}
     blocks = fit(narrated(units, ctx, settings), budget, first="cut")
@@ -133,9 +134,7 @@ def _knowledge(
 
 
 def narrated(units: Sequence[KnowledgeUnit], ctx: Context, settings: Settings) -> list[str]:
-    """Knowledge units as the LLM reads them: numbered source texts, each above what the graph has of it: triples
-    and entities, with their descriptions.
-    """
+    """Knowledge units as text: numbered source texts, each followed by its triples and described entities."""
     blocks = []
     for number, unit in enumerate(units, start=1):
         text = " " + ctx.index.text(unit.passage) if settings.source_text else ""

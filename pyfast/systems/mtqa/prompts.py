@@ -1,4 +1,4 @@
-"""What MTQA says to the LLM. What a column's nodes share stands first: a prefix cache reads it once."""
+"""The prompts of MTQA. The part that a column's nodes share comes first, for the prefix cache."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _PARAGRAPHS = 12
 
 
 class KeywordFields(BaseModel):
-    """What to look for."""
+    """The keywords to search for."""
 
     detailed: list[_Keyword] = Field(max_length=6)
     general: list[_Keyword] = Field(default=[], max_length=4)
 
 
 class ThoughtFields(BaseModel):
-    """A line of thought; its end says where it leads."""
+    """A line of thought that ends with its conclusion."""
 
     paragraphs: list[_Paragraph] = Field(min_length=1, max_length=_PARAGRAPHS)
 
 
 class SummaryFields(BaseModel):
-    """What a column comes to, and the answer that follows from it."""
+    """The summary of a column, and its answer."""
 
     paragraphs: list[_Paragraph] = Field(min_length=1, max_length=_PARAGRAPHS)
     answer: str = Field(max_length=300)

@@ -1,4 +1,4 @@
-"""What can be set of MTQA."""
+"""The settings of MTQA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyfast.systems.mtqa.weights import DRAWN, SEED, Weights, communication_weig
 
 
 def _as_text(given: Any) -> Any:
-    """A matrix that is given as lists, as the command line writes it."""
+    """A matrix given as lists, in the form of the command line."""
     return orjson.dumps(given).decode() if isinstance(given, list | tuple) else given
 
 
@@ -124,6 +124,6 @@ class Settings(system.WithKnowledge):
         return self
 
     def matrix(self) -> Weights:
-        """Equation 9: what each node sees of the one above it."""
+        """Equation 9: how much each node sees of the node above it."""
         weights = self.weights if self.communication else "const-0"
         return communication_weights(weights, self.rows, self.columns, self.weights_seed)

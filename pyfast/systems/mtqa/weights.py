@@ -1,4 +1,4 @@
-"""Communication weights of a matrix of thought (equation 9): how much of a node the next in its column sees."""
+"""Communication weights of a matrix of thought (equation 9): how much of a node the next one sees."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) 
 
 
 def _normalised(drawn: list[list[float]]) -> list[list[float]]:
-    """The same draws as of the normal distribution, min-max normalised (all equal: 1)."""
+    """Draws from the normal distribution, min-max normalised (all equal: 1)."""
     normal = NormalDist()
     values = [[normal.inv_cdf(value) for value in line] for line in drawn]
     flat = [value for line in values for value in line]

@@ -1,5 +1,5 @@
-"""SubQRAG: sub-questions one after the other, each answered from triples, or from documents that then give new
-ones; the triples used are the memory from which the question is answered. A file per part of section 2.
+"""SubQRAG: sub-questions in order, each answered from triples, or from documents, which then give new triples.
+The used triples are the memory from which the question is answered. One file for each part of section 2.
 """
 
 from pyfast.systems.subqrag.system import SYSTEM

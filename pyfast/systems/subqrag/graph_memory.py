@@ -1,4 +1,4 @@
-"""Section 2.4: the graph memory (equation 5), and what the trace says of the path to the answer."""
+"""Section 2.4: the graph memory (equation 5), and the trace of the path to the answer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pyfast.token_budget import fit, join, share
 
 
 def memory(steps: Iterable[Step], budget: int) -> list[str]:
-    """Equation 5's T_used, each fact on a line with what was used of it, in about `budget` characters.
+    """Equation 5's T_used in about `budget` characters: a line for each fact, with the parts that were used.
 
-    Answers that no triple says stand there as they were found.
+    Answers without a triple have a line too.
     """
     lines: dict[str, Callable[[int | None], str]] = {}
     for step in steps:
@@ -32,7 +32,7 @@ def _answers(step: Step, budget: int | None) -> str:
 
 
 def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
-    """The segments that say the triples used, and those that told answers, in the order of the path."""
+    """The segments that state the used triples, and those that gave answers, in the order of the path."""
     ids: dict[int, None] = {}
     for step in steps:
         segments = [segment for fact in step.used for segment in fact.segments(session.store)]
@@ -42,9 +42,9 @@ def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
 
 
 def trace(steps: Sequence[Sequence[Step]], **faults: str | int | None) -> dict[str, Any]:
-    """The path: each sub-question as it was asked, with its answers and triples; and what was learned.
+    """The trace: each sub-question as it was asked, with its answers and triples; and the learned triples.
 
-    `faults`: what was wrong with replies that it had to be done without, and what was left out, if anything was.
+    `faults`: faults of replies that could not be used, and numbers of things left out.
     """
     path = [
         [

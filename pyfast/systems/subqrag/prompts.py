@@ -1,4 +1,4 @@
-"""What SubQRAG says to the LLM."""
+"""The prompts of SubQRAG."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class SubQuestionsFields(BaseModel):
 
 
 class RewrittenFields(BaseModel):
-    """A question that stands on its own."""
+    """A self-contained question."""
 
     question: str = Field(max_length=300)
 
 
 class FromFactsFields(BaseModel):
-    """Answers from facts, and the numbers of the facts that gave them; no answers where the facts do not tell."""
+    """Answers from facts, and the numbers of these facts; no answers if the facts have none."""
 
     answers: list[_Text] = Field(max_length=MAX_TRIPLES)
     used: list[int] = Field(default=[], max_length=20)
 
 
 class JudgedFactsFields(BaseModel):
-    """Whether facts tell, before what they tell."""
+    """Whether the facts suffice, before the answers."""
 
     sufficient: bool
     answers: list[_Text] = Field(max_length=MAX_TRIPLES)
@@ -41,7 +41,7 @@ class JudgedFactsFields(BaseModel):
 
 
 class FromDocumentsFields(BaseModel):
-    """Answers from passages, and the numbers of the passages that told; none where they do not tell."""
+    """Answers from passages, and the numbers of these passages; none if the passages have none."""
 
     answers: list[_Text] = Field(max_length=50)
     used: list[int] = Field(default=[], max_length=20)

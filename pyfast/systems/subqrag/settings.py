@@ -1,4 +1,4 @@
-"""What can be set of SubQRAG."""
+"""The settings of SubQRAG."""
 
 from __future__ import annotations
 

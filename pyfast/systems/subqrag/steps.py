@@ -1,4 +1,4 @@
-"""Section 2.3: a sub-question answered from the graph, or from documents, of which the graph then learns."""
+"""Section 2.3: answer a sub-question from the graph, or from documents, whose triples then join the graph."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NUMBER = 5  # characters of a fact's number
 
 @dataclass(slots=True)
 class Step:
-    """One sub-question on its own, and what came of it."""
+    """One self-contained sub-question, and its result."""
 
     question: str
     answers: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ async def resolve(text: str, ctx: Context, settings: Settings, session: Session,
 
 
 async def _from_facts(step: Step, facts: Sequence[RetrievedFact], ctx: Context, prompt: Prompt[Any]) -> None:
-    """Facts of which the LLM gives no answer that can be used do not tell; all that they list it may give."""
+    """Ask the LLM for answers in the facts. Facts without a usable answer count as insufficient."""
     lines = share([fact.line for fact in facts], ctx.text_budget_to_repeat(prompt) - _NUMBER * len(facts))
     numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
     try:
@@ -112,7 +112,7 @@ def _segments(pool: Pool, ctx: Context) -> npt.NDArray[np.uint64]:
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:
-    """Add what a step has learned, where it is new, and take what of it names an answer for the memory."""
+    """Add new statements of a step to the learned ones, and put those that name an answer into the memory."""
     store = session.store
     fresh = [one for one in step.learned if not store.has_triple(one.head, one.relation, one.tail)]
     vectors = await asyncio.gather(*(ctx.call(encode_statements, one, store) for one in fresh))

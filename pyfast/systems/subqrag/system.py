@@ -1,4 +1,4 @@
-"""SubQRAG: its stages, one after the other."""
+"""SubQRAG: its stages in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pyfast.systems.together import together
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """The paper's four stages; the first, indexing, is the store's."""
+    """The paper's four stages. The store does the first one, indexing."""
     learned = session.shared if settings.shared_updates else Learned()
     chain, chain_degraded = await sub_questions(question.text, ctx, settings)
     if chain_degraded is not None:
@@ -71,7 +71,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 
 def resumes(session: Session, settings: Settings, answers: Path) -> None:
-    """What others see at once they see again."""
+    """Share the triples of finished questions again when a run resumes."""
     if settings.shared_updates:
         session.share_again(answers)
 
