@@ -10,12 +10,14 @@ from typing import Any
 
 from pyfast.corpus import Document, Reader, Table, Unread, read
 from pyfast.corpus.jsonl_documents import document_of
+from pyfast.corpus.text_splitting import LENGTH
 from pyfast.corpus.wide_tables import COLUMNS, narrow
 from pyfast.engine import recorded_value
 from pyfast.errors import InputError
 from pyfast.retrieval import Index, Retriever
 from pyfast.retrieval import build_index as build
 from pyfast.retrieval.manifest import commit_numbers
+from pyfast.retrieval.passage_size import PassageSize
 
 Source = str | Path | Document | Mapping[str, Any]
 _LOG = logging.getLogger("pyfast")
@@ -28,6 +30,8 @@ def build_index(
     overwrite: bool = False,
     readers: Iterable[Reader | str] = (),
     columns: int = COLUMNS,
+    passage_length: int = LENGTH,
+    passage_overlap: int = 0,
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Index:
@@ -41,6 +45,10 @@ def build_index(
         readers: Readers of file formats, tried before the installed ones: `pyfast.corpus.Reader`s, or
             `MODULE:NAME`.
         columns: A table of more columns is cut into several, each with the first column and the names.
+        passage_length: Characters of a passage of text, at most. Longer paragraphs are cut at sentence ends. The
+            index keeps this size for documents that are added later.
+        passage_overlap: How many characters of such a cut paragraph two passages share, in whole sentences. The
+            shared text is searched and read with both, and stored once.
         strict: The first file that cannot be read is an error, and nothing is made.
         on_unread: Called at the end with each file that was left out, and why. None: a warning is logged for each.
 
@@ -48,7 +56,8 @@ def build_index(
         The index.
 
     Raises:
-        InputError: A source does not exist, `out` exists already, or there is nothing to retrieve.
+        InputError: A source does not exist, `out` exists already, there is nothing to retrieve, or a number is out
+            of range.
 
     Example:
         >>> import pyfast
@@ -57,8 +66,9 @@ def build_index(
         >>> index.manifest["passages"]
         1
     """
+    size = PassageSize(passage_length, passage_overlap)
     with documents_of(documents, readers, columns, strict, on_unread) as read:
-        return build(read, Path(out), overwrite)
+        return build(read, Path(out), overwrite, size)
 
 
 def open_index(path: str | Path, retriever: str | Callable[[Index], Retriever] = "bm25") -> Index:

@@ -31,6 +31,12 @@ def index(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that is there.")] = False,
     reader: Readers = None,
     columns: Columns = 64,
+    passage_length: Annotated[
+        int, typer.Option(help="Characters of a passage, at most; longer ones are cut at sentence ends.")
+    ] = 4000,
+    passage_overlap: Annotated[
+        int, typer.Option(help="Characters that two passages of a cut paragraph share, in whole sentences.")
+    ] = 0,
     strict: Strict = False,
 ) -> None:
     """Build the index of a corpus. What cannot be read is listed at the end, with the reason."""
@@ -43,6 +49,8 @@ def index(
             overwrite=overwrite,
             readers=reader or (),
             columns=columns,
+            passage_length=passage_length,
+            passage_overlap=passage_overlap,
             strict=strict,
             on_unread=on_unread,
         )

@@ -21,17 +21,19 @@ from pyfast.corpus.outlines import outline_json
 from pyfast.corpus.schema import Columns, Kind
 from pyfast.corpus.segment_ids import hash_uris
 from pyfast.corpus.sequence import Corpus
+from pyfast.corpus.text_splitting import LENGTH
 from pyfast.errors import InputError
 from pyfast.ops.hseq_stream import subtree_ends
 
 _BATCH = 1 << 19  # characters: temporary arrays that stay in the cache; a longer document is a batch of its own
 
 
-def encode(documents: Iterable[Document]) -> Corpus:
+def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
     """Turn documents into one sequence of segments (HSEQ, section 3.2). `decode` is the way back.
 
     Args:
         documents: Texts, tables and knowledge graphs, each with its own uri.
+        length: Characters of a paragraph, at most. Longer ones are cut at sentence ends.
 
     Returns:
         The corpus, with the documents in their order.
@@ -55,7 +57,7 @@ def encode(documents: Iterable[Document]) -> Corpus:
     for batch in _batches(documents):
         try:
             hashes.append(hash_uris(document.uri for document in batch))
-            columns, facts = _segments(batch, hashes[-1], buffer)
+            columns, facts = _segments(batch, hashes[-1], buffer, length)
             described.append(_described(batch, columns))
         except UnicodeEncodeError:
             raise _surrogate(batch) from None
@@ -103,7 +105,7 @@ def _size(document: Document) -> int:
 
 
 def _segments(
-    batch: Sequence[Document], hashes: NDArray[np.uint64], buffer: bytearray
+    batch: Sequence[Document], hashes: NDArray[np.uint64], buffer: bytearray, length: int
 ) -> tuple[Columns, pa.RecordBatch]:
     """The segments of a batch, and the rows of its triples. `source` counts from 0; `parent` and `subtree_end` are
     not set yet.
@@ -115,7 +117,7 @@ def _segments(
     facts = schema.empty(schema.TRIPLES)
     if texts:
         source = np.fromiter(texts, dtype=np.int32)
-        parts.append(encode_texts(list(texts.values()), source, hashes[source], buffer))
+        parts.append(encode_texts(list(texts.values()), source, hashes[source], buffer, length))
     if tables:
         source = np.fromiter(tables, dtype=np.int32)
         parts.append(encode_tables(list(tables.values()), source, hashes[source], buffer))
@@ -186,7 +188,7 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
     """The error for the first document of a batch that cannot be written as UTF-8."""
     for document in batch:
         try:
-            columns, _ = _segments([document], hash_uris([document.uri]), bytearray())
+            columns, _ = _segments([document], hash_uris([document.uri]), bytearray(), LENGTH)
             _described([document], columns)
         except UnicodeEncodeError as error:
             character = f"U+{ord(error.object[error.start]):04X}"

@@ -17,7 +17,11 @@ _SEPARATOR = "\n\n"  # kept between texts: a blank line, so that no paragraph or
 
 
 def encode_texts(
-    documents: Sequence[TextDocument], source: NDArray[np.int32], hashes: NDArray[np.uint64], buffer: bytearray
+    documents: Sequence[TextDocument],
+    source: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    buffer: bytearray,
+    length_of_paragraph: int,
 ) -> Columns:
     """The segments of text documents, depth first. `source` and `hashes` are those of the documents."""
     text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
@@ -27,7 +31,7 @@ def encode_texts(
 
     codes = codes_of(text)
     breaks = sentence_breaks(text, codes)
-    blocks = bounded(text, paragraphs(text, codes, headed), breaks)
+    blocks = bounded(text, paragraphs(text, codes, headed), breaks, length_of_paragraph)
     levels = {
         Level.DOCUMENT: (first, first + length),
         Level.SECTION: sections,

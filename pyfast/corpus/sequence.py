@@ -190,6 +190,10 @@ class Corpus:
             return table_line(self._titles[source], self._sections[source], self._header(source), self._rows(i))
         return paragraph_line(self._titles[source], self.content(i))
 
+    def text_between(self, i: int, j: int) -> str:
+        """The text of a document between the end of segment `i` and the start of segment `j`."""
+        return str(self._text_buffer[self._byte_end[i] : self._byte_start[j]], "utf-8")
+
     def evidence_items(self, i: int) -> list[int]:
         """The evidence items of a passage: its sentences or triples. A table row is one item."""
         if self._level[i] in (_PARAGRAPH, _SUBGRAPH):

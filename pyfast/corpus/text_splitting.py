@@ -1,7 +1,7 @@
 """The rules that cut a text into paragraphs and sentences.
 
 A paragraph is a block of text between blank lines (or headings), trimmed of the whitespace around it. One of
-more than `MAX_PARAGRAPH` characters is cut at its sentence ends, else at whitespace, else anywhere.
+more than `LENGTH` characters is cut at its sentence ends, else at whitespace, else anywhere.
 
 A sentence ends after one of ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets, where
 whitespace follows (not needed after the full-width marks) and then, after up to two opening quotes or
@@ -19,7 +19,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_PARAGRAPH = 4000
+LENGTH = 4000
+"""Characters of a paragraph, at most"""
 
 _ABBREVIATIONS = (
     "Mr Mrs Ms Dr St Jr Sr Lt Mt Ft Co Inc Ltd Corp Prof Gen Col Capt Cpl Sgt Rev Hon Gov Sen Rep Fr Bros "
@@ -133,31 +134,31 @@ def sentence_breaks(text: str, codes: Codes) -> Bounds:
     return np.delete(end, abbreviated), np.delete(start, abbreviated)
 
 
-def bounded(text: str, blocks: Bounds, breaks: Bounds) -> Bounds:
-    """The same paragraphs. Those longer than `MAX_PARAGRAPH` characters are cut into several."""
+def bounded(text: str, blocks: Bounds, breaks: Bounds, length: int) -> Bounds:
+    """The same paragraphs. Those longer than `length` characters are cut into several."""
     start, end = blocks
-    long = end - start > MAX_PARAGRAPH
+    long = end - start > length
     if not long.any():
         return blocks
     pieces = [
         piece
         for a, b in zip(start[long].tolist(), end[long].tolist(), strict=True)
-        for piece in _pieces(text, a, b, breaks)
+        for piece in _pieces(text, a, b, breaks, length)
     ]
     cut = np.array(pieces, dtype=np.int64).reshape(-1, 2)
     # Pieces do not overlap, so that sorted starts and sorted ends belong together.
     return np.sort(np.concatenate([start[~long], cut[:, 0]])), np.sort(np.concatenate([end[~long], cut[:, 1]]))
 
 
-def _pieces(text: str, start: int, end: int, breaks: Bounds) -> list[tuple[int, int]]:
+def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> list[tuple[int, int]]:
     pieces = []
-    while end - start > MAX_PARAGRAPH:
-        k = int(np.searchsorted(breaks[0], start + MAX_PARAGRAPH, side="right")) - 1
+    while end - start > length:
+        k = int(np.searchsorted(breaks[0], start + length, side="right")) - 1
         if k >= 0 and breaks[1][k] > start:
             stop, following = int(breaks[0][k]), int(breaks[1][k])
         else:
-            window = text[start : start + MAX_PARAGRAPH + 1]
-            stop = start + min(len(window.rsplit(None, 1)[0]), MAX_PARAGRAPH)
+            window = text[start : start + length + 1]
+            stop = start + min(len(window.rsplit(None, 1)[0]), length)
             visible = _VISIBLE.search(text, stop, end)
             following = visible.start() if visible else end
         pieces.append((start, stop))

@@ -34,6 +34,7 @@ from pyfast.retrieval.manifest import (
     write_commit,
 )
 from pyfast.retrieval.parts import Part, join_parts, make_part, open_part, save_part
+from pyfast.retrieval.passage_size import PassageSize
 
 _TIER = 8
 """Parts of one tier stay apart up to this number; a part of the next tier has so many times the documents."""
@@ -112,7 +113,7 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
         InputError: The index has a document with that uri, and `replace` is not set; or as `build_index`.
         IndexFormatError: The folder is no index, or damaged.
     """
-    part = make_part(documents)
+    part = make_part(documents, PassageSize.of(read_manifest(folder, check=False)["parameters"]))
     with _writing(folder) as writer:
         uris = part.corpus.document_table.column("uri")
         found = writer.find(uris)

@@ -23,6 +23,7 @@ from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.forward_index import FORWARD, Mask, narrow
 from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, read_manifest, write_manifest
 from pyfast.retrieval.parts import Part, columns_in, join_parts, make_part, open_part, save_part, weigh_part
+from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rendered_passages import RenderedPassages
 from pyfast.retrieval.retriever import Retriever, open_retriever
@@ -34,7 +35,9 @@ KNOWLEDGE = "knowledge"
 """The folder in an index for what `pyfast.knowledge` learns from it; the index's manifest does not cover it"""
 
 
-def build_index(documents: Iterable[Document], out: Path, overwrite: bool = False) -> Index:
+def build_index(
+    documents: Iterable[Document], out: Path, overwrite: bool = False, size: PassageSize | None = None
+) -> Index:
     """Build the index of `documents` in the folder `out` and open it.
 
     The folder appears complete or not at all. Raises `InputError` if `out` is in the way, or if no document has
@@ -49,7 +52,7 @@ def build_index(documents: Iterable[Document], out: Path, overwrite: bool = Fals
             )
         aside = held.enter_context(built_aside(out))
         _check_free(out, overwrite)  # another process may just have built it
-        write_index(documents, aside)
+        write_index(documents, aside, size or PassageSize())
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
     return Index(out)
@@ -62,26 +65,26 @@ def _check_free(out: Path, overwrite: bool) -> None:
         raise InputError(f"{out}: holds an index already; give --overwrite to replace it")
 
 
-def write_index(documents: Iterable[Document], folder: Path) -> None:
+def write_index(documents: Iterable[Document], folder: Path, size: PassageSize) -> None:
     """Fill an empty folder. Raises `InputError` if no document has anything to retrieve."""
-    part = make_part(documents)
+    part = make_part(documents, size)
     if not part.terms:
         raise InputError("no usable document: nothing to retrieve in the sources given")
     if not part.counts.total_length:
         raise InputError("no usable document: the sources given hold nothing but stop words")
     save_part(folder / PARTS / "1", part, alone=True)
     parts = [{"name": "1", "documents": part.corpus.documents, "deleted": None}]
-    write_manifest(folder, {"commit": 1, "next_part": 2, "parts": parts, **facts_of(part)})
+    write_manifest(folder, {"commit": 1, "next_part": 2, "parts": parts, **facts_of(part, size)})
     keep_commit(folder, 1)
 
 
-def facts_of(part: Part) -> dict[str, Any]:
+def facts_of(part: Part, size: PassageSize) -> dict[str, Any]:
     """The facts for the manifest of an index with this part alone."""
     return {
         "documents": part.corpus.documents,
         "passages": len(part.passages),
         "corpus": part.corpus.fingerprint(),
-        "parameters": {"tokens": TOKENS, "forward": FORWARD, "bm25": BM25_PARAMETERS},
+        "parameters": {"tokens": TOKENS, "forward": FORWARD, "bm25": BM25_PARAMETERS, "passages": size.as_json()},
     }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array, vstack
 
 from pyfast import ops
-from pyfast.corpus import Corpus, Document, Level, encode
+from pyfast.corpus import Corpus, Document, encode
 from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
 from pyfast.retrieval.bm25 import STOP_WORDS, open_term_counts, save_term_counts, term_counts
@@ -27,6 +27,7 @@ from pyfast.retrieval.forward_index import (
     save_weights,
     weigh,
 )
+from pyfast.retrieval.passage_size import PassageSize, indexed_text, passage_line
 from pyfast.retrieval.rendered_passages import FOLDER as RENDERED_FOLDER
 from pyfast.retrieval.rendered_passages import (
     RenderedPassages,
@@ -65,11 +66,11 @@ class Part:
         return kept
 
 
-def make_part(documents: Iterable[Document]) -> Part:
+def make_part(documents: Iterable[Document], size: PassageSize) -> Part:
     """Make the part of these documents, in memory."""
-    corpus = encode(documents)
+    corpus = encode(documents, size.length)
     passages = corpus.passages().tolist()
-    counted, terms = count_terms(indexed_text(corpus, i) for i in passages)
+    counted, terms = count_terms(indexed_text(corpus, i, size.overlap) for i in passages)
     vocabulary = {term: i for i, term in enumerate(terms)}
     rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages)
     counts = counted if terms else csr_array(np.empty((len(passages), 0), np.float32))  # that has a row for each
@@ -78,18 +79,8 @@ def make_part(documents: Iterable[Document]) -> Part:
         terms,
         term_counts(counts, terms),
         cell_terms(rows, vocabulary),
-        render_passages(map(corpus.render, passages)),
+        render_passages(passage_line(corpus, i, size.overlap) for i in passages),
     )
-
-
-def indexed_text(corpus: Corpus, i: int) -> str:
-    """The text whose words the index counts for a passage: what the LLM reads, but always with its title.
-
-    If a paragraph begins with its title, the title's words count twice, because it is about them.
-    """
-    if corpus.level[i] == Level.PARAGRAPH:
-        return f"{corpus.title(corpus.source[i])} {corpus.content(i)}"
-    return corpus.render(i)
 
 
 def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:

@@ -8,6 +8,7 @@ from pyfast.corpus import Corpus, storage
 from pyfast.files import built_aside, link_file, link_folder
 from pyfast.retrieval.index import write_index
 from pyfast.retrieval.manifest import VERSION, format_version, read_manifest
+from pyfast.retrieval.passage_size import PassageSize
 
 _CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3", 5: "pyfast corpus 3"}
 """The format of the corpus in each older format of an index"""
@@ -28,7 +29,7 @@ def upgrade_index(folder: Path) -> bool:
     corpus = Corpus(*storage.read(folder / "corpus", _CORPORA[version]))
     covered = {name.split("/")[0] for name in manifest["files"]} | {"manifest.json"}
     with built_aside(folder) as aside:
-        write_index(map(corpus.document, range(corpus.documents)), aside)
+        write_index(map(corpus.document, range(corpus.documents)), aside, PassageSize())
         for path in folder.iterdir():
             if path.name not in covered:
                 _link(path, aside / path.name)

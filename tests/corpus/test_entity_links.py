@@ -17,6 +17,7 @@ from pyfast.corpus import (
     entity_links,
     read,
 )
+from pyfast.corpus.entity_links import _EACH
 
 
 def related(corpus: Corpus, i: int) -> set[int]:
@@ -59,7 +60,10 @@ def expected(corpus: Corpus, given_documents: list[Document], i: int) -> set[int
 def test_those_that_name_the_same(given_documents: list[Document]) -> None:
     corpus = encode(given_documents)
     for i in range(len(corpus)):
-        assert related(corpus, i) == expected(corpus, given_documents, i)
+        all_of_them = expected(corpus, given_documents, i)
+        assert related(corpus, i) <= all_of_them
+        if len(all_of_them) <= _EACH:  # of a hub, some are left out
+            assert related(corpus, i) == all_of_them
 
 
 def test_two_hops_over_documents() -> None:

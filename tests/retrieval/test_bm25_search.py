@@ -8,7 +8,7 @@ import pytest
 from pyfast.corpus import TextDocument
 from pyfast.engine import Question
 from pyfast.retrieval import Index, Pool, build_index
-from pyfast.retrieval.parts import indexed_text
+from pyfast.retrieval.passage_size import indexed_text
 from pyfast.retrieval.tokenization import tokenize
 
 # The stop words of Lucene's EnglishAnalyzer.
@@ -44,7 +44,7 @@ class SlowBM25:
 
 @pytest.fixture(scope="module")
 def slow(small: Index) -> SlowBM25:
-    return SlowBM25([indexed_text(small.corpus, i) for i in small.passages.tolist()])
+    return SlowBM25([indexed_text(small.corpus, i, 0) for i in small.passages.tolist()])
 
 
 def test_scores_are_bm25(small: Index, slow: SlowBM25, example_questions: list[dict[str, str]]) -> None:

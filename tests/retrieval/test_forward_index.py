@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from pyfast.corpus import Table, TextDocument
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.forward_index import count_terms, weigh
-from pyfast.retrieval.parts import indexed_text
+from pyfast.retrieval.passage_size import indexed_text
 from pyfast.retrieval.tokenization import tokenize
 
 
@@ -27,7 +27,7 @@ def assert_same_weights(x: csr_array, terms: list[str], texts: list[str]) -> Non
 
 
 def test_weights_are_those_of_scikit_learn(small: Index) -> None:
-    texts = [indexed_text(small.corpus, i) for i in small.passages.tolist()]
+    texts = [indexed_text(small.corpus, i, 0) for i in small.passages.tolist()]
     assert_same_weights(small.X, list(small.vocabulary), texts)
 
 

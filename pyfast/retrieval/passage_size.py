@@ -1,0 +1,82 @@
+"""How long the passages of texts are, and how much of the passage before each repeats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyfast.corpus import Corpus, Level
+from pyfast.corpus.rendering import paragraph_line
+from pyfast.corpus.text_splitting import LENGTH
+from pyfast.errors import InputError
+
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
+_SHORTEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PassageSize:
+    """The size of passages of texts, in characters. Documents that join an index get the index's size."""
+
+    length: int = LENGTH
+    """A longer paragraph is cut into several passages, at sentence ends"""
+    overlap: int = 0
+    """How much of the end of one such passage the next one repeats, in whole sentences"""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` for sizes that cannot be."""
+        if self.length < _SHORTEST:
+            raise InputError(f"passage_length: expected at least {_SHORTEST} characters, got {self.length}")
+        if not 0 <= self.overlap <= self.length // 2:
+            raise InputError(
+                f"passage_overlap: expected 0 to half of passage_length ({self.length // 2}), got {self.overlap}"
+            )
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> PassageSize:
+        """The size in the parameters of an index; older indexes have the default."""
+        return cls(**parameters.get("passages", {}))
+
+    def as_json(self) -> dict[str, int]:
+        """The size for the parameters of an index."""
+        return asdict(self)
+
+
+def repeated(corpus: Corpus, i: int, overlap: int) -> str:
+    """The end of the paragraph before segment `i`, if both were cut from one long paragraph; else "".
+
+    At most `overlap` characters: as many of its last sentences as fit, or the last words of a longer sentence.
+    """
+    if not overlap or i == 0 or corpus.level[i] != Level.PARAGRAPH or corpus.level[i - 1] != Level.SENTENCE:
+        return ""
+    before = int(corpus.parent[i - 1])
+    if corpus.parent[before] != corpus.parent[i]:
+        return ""
+    gap = corpus.text_between(before, i)
+    if gap.strip() or _BLANK_LINE.search(gap):  # a heading or a blank line: another paragraph
+        return ""
+    end = int(corpus.end[before])
+    starts = [int(corpus.start[s]) for s in range(before + 1, i) if end - corpus.start[s] <= overlap]
+    text = corpus.content(before)
+    if starts:
+        return text[starts[0] - int(corpus.start[before]) :] + gap
+    words = text[-overlap:].split(None, 1)
+    return words[1] + gap if len(words) > 1 else ""
+
+
+def passage_line(corpus: Corpus, i: int, overlap: int) -> str:
+    """A passage on one line, as the LLM reads it."""
+    start = repeated(corpus, i, overlap)
+    return paragraph_line(corpus.title(corpus.source[i]), start + corpus.content(i)) if start else corpus.render(i)
+
+
+def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
+    """The text whose words the index counts for a passage: what the LLM reads, but always with its title.
+
+    If a paragraph begins with its title, the title's words count twice, because it is about them.
+    """
+    if corpus.level[i] == Level.PARAGRAPH:
+        return f"{corpus.title(corpus.source[i])} {repeated(corpus, i, overlap)}{corpus.content(i)}"
+    return corpus.render(i)
