@@ -6,6 +6,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def facts_of(part: Part, size: PassageSize) -> dict[str, Any]:
         "documents": part.corpus.documents,
         "passages": len(part.passages),
         "corpus": part.corpus.fingerprint(),
-        "parameters": {"tokens": TOKENS, "forward": FORWARD, "bm25": BM25_PARAMETERS, "passages": size.as_json()},
+        "parameters": {"tokens": TOKENS, "forward": FORWARD, "bm25": BM25_PARAMETERS, "passages": asdict(size)},
     }
 
 

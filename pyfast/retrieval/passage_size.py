@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pyfast.corpus import Corpus, Level
@@ -38,10 +38,6 @@ class PassageSize:
     def of(cls, parameters: Mapping[str, Any]) -> PassageSize:
         """The size in the parameters of an index; older indexes have the default."""
         return cls(**parameters.get("passages", {}))
-
-    def as_json(self) -> dict[str, int]:
-        """The size for the parameters of an index."""
-        return asdict(self)
 
 
 def repeated(corpus: Corpus, i: int, overlap: int) -> str:
