@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyfast.api.comparing import compare
     from pyfast.api.converting import convert
     from pyfast.api.evaluating import evaluate
+    from pyfast.api.evaluating_retrieval import evaluate_retrieval
     from pyfast.api.indexing import build_index, open_index
     from pyfast.api.knowledge import build_knowledge
     from pyfast.api.run import Run
@@ -56,6 +57,7 @@ __all__ = [
     "describe_index",
     "errors",
     "evaluate",
+    "evaluate_retrieval",
     "open_index",
     "open_llm",
     "ops",
@@ -74,6 +76,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is none
         "pyfast.api.comparing": ("compare",),
         "pyfast.api.converting": ("convert",),
         "pyfast.api.evaluating": ("evaluate",),
+        "pyfast.api.evaluating_retrieval": ("evaluate_retrieval",),
         "pyfast.api.indexing": ("build_index", "open_index"),
         "pyfast.api.knowledge": ("build_knowledge",),
         "pyfast.api.run": ("Run",),

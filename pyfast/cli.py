@@ -21,6 +21,7 @@ from pyfast.commands.data import app as data
 from pyfast.commands.deprecated import renamed_arguments
 from pyfast.commands.doctor import doctor
 from pyfast.commands.evaluate import evaluate
+from pyfast.commands.evaluate_retrieval import evaluate_retrieval
 from pyfast.commands.index import index
 from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import app as knowledge
@@ -84,6 +85,7 @@ for command in (
     status,
     prompts,
     evaluate,
+    evaluate_retrieval,
     compare,
     questions,
     judge,

@@ -17,6 +17,7 @@ EXTRAS = {
     "formats": ("bs4", "docx", "lxml", "markdownify", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),
     "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),
     "metrics": ("bert_score", "rouge_score"),
+    "rerank": ("onnxruntime", "tokenizers"),
     "server": ("fastapi", "httptools", "multipart", "prometheus_client", "starlette", "uvicorn"),
     "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),
 }

@@ -41,6 +41,7 @@ from pyfast.engine.questions import sampled
 from pyfast.errors import InputError
 from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
+from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
 from pyfast.systems import System
 from pyfast.systems.conversations import FollowUps
 
@@ -255,6 +256,8 @@ def job_of(
     )
     if folder is not None:
         begin(job, restart)
+        if job.index is not None:
+            job = replace(job, index=job.index.keeping_scores(folder / RERANK_SCORES))
         if not asked.place:
             job = replace(job, questions=write_questions(asked, folder / QUESTIONS))
         if session is not None:

@@ -15,7 +15,8 @@ def convert(name: str, source: str | Path, out: str | Path) -> Converted:
 
     Args:
         name: The set: `hotpotqa`, `2wiki`, `musique`, `hybridqa`, `metaqa`, `tatqa`, `convmix`; or, not tried on
-            the published files, `ottqa`, `nq`, `triviaqa`, `popqa`.
+            the published files, `ottqa`, `nq`, `triviaqa`, `popqa`, and `hipporag` (the corpora of HippoRAG for
+            2Wiki, MuSiQue and HotpotQA: give `NAME_corpus.json`, with `NAME.json` beside it).
         source: Its file of questions, or the folder of the download where it has only one such file.
         out: The folder to make. It appears whole or not at all.
 

@@ -14,7 +14,7 @@ from pyfast.corpus.text_splitting import LENGTH
 from pyfast.corpus.wide_tables import COLUMNS, narrow
 from pyfast.engine import recorded_value
 from pyfast.errors import InputError
-from pyfast.retrieval import Index, Retriever
+from pyfast.retrieval import Index, Reranker, Retriever
 from pyfast.retrieval import build_index as build
 from pyfast.retrieval.manifest import commit_numbers
 from pyfast.retrieval.passage_size import PassageSize
@@ -71,20 +71,28 @@ def build_index(
         return build(read, Path(out), overwrite, size)
 
 
-def open_index(path: str | Path, retriever: str | Callable[[Index], Retriever] = "bm25") -> Index:
+def open_index(
+    path: str | Path,
+    retriever: str | Callable[[Index], Retriever] = "bm25",
+    rerank: str | Callable[[Index], Reranker] = "off",
+) -> Index:
     """Open an index.
 
     Args:
         path: A folder that `build_index` made.
         retriever: What its `search` uses: the name of a retriever, `MODULE:NAME`, or a function of the index that
             returns one.
+        rerank: What reads the best passages of a list again: `off`, `cross` (a cross-encoder; `cross:MODEL`
+            for one of your own), `MODULE:NAME`, or a function of the index that returns a reranker. Every system
+            uses it; a search of `rag` then also ranks by `bridge_rank`, expanded.
 
     Returns:
         The index; its large files are memory-mapped.
 
     Raises:
         IndexFormatError: The folder holds no index, one of another version, or a damaged one.
-        InputError: There is no such retriever.
+        InputError: There is no such retriever or reranker.
+        ModelNotFoundError: The model of one is not on this machine.
 
     Example:
         >>> import pyfast
@@ -92,7 +100,7 @@ def open_index(path: str | Path, retriever: str | Callable[[Index], Retriever] =
         >>> index.text(int(index.search(["moon of Saturn"], 1)[0].passages[0]))
         'Titan: It is a moon of Saturn.'
     """
-    return Index(Path(path), retriever)
+    return Index(Path(path), retriever, rerank=rerank)
 
 
 @contextlib.contextmanager

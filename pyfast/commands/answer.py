@@ -17,7 +17,9 @@ from pyfast.commands.running import (
     LlmOption,
     MaxFailures,
     Outage,
+    RerankName,
     Restart,
+    RetrieverName,
     RetryFailed,
     Sample,
     Seed,
@@ -54,7 +56,8 @@ def answer(
     shared_updates: Annotated[
         bool, typer.Option("--shared-updates", help="subqrag: what a question learns, others see at once.")
     ] = False,
-    retriever: Annotated[str, typer.Option(help="What finds passages: bm25, or MODULE:NAME.")] = "bm25",
+    retriever: RetrieverName = "bm25",
+    rerank: RerankName = "off",
     limit: Limit = None,
     sample: Sample = None,
     temperature: Temperature = 0.0,
@@ -86,7 +89,7 @@ def answer(
         llms,
         lambda on_event, stop: pyfast.answer(
             questions,
-            index=None if index is None else pyfast.open_index(index, retriever),
+            index=None if index is None else pyfast.open_index(index, retriever, rerank),
             llm=llms,
             llm_options=options,
             system=system,

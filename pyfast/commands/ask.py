@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import EMBEDDED, Limits, Llm, LlmOption, Outage, Setting, SystemName, models
+from pyfast.commands.running import (
+    EMBEDDED,
+    Limits,
+    Llm,
+    LlmOption,
+    Outage,
+    RerankName,
+    RetrieverName,
+    Setting,
+    SystemName,
+    models,
+)
 from pyfast.commands.terminal import clock, console, json_line, lines, pairs, plain, tokens, values
 from pyfast.errors import CallError
 
@@ -30,6 +41,8 @@ def ask(
     setting: Setting = None,
     llm_option: LlmOption = None,
     budget: Limits = None,
+    retriever: RetrieverName = "bm25",
+    rerank: RerankName = "off",
     outage: Outage = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record, with its trace, as JSON.")] = False,
 ) -> None:
@@ -38,7 +51,7 @@ def ask(
 
     llms = models(llm)
     options, settings = values(pairs("--llm-option", llm_option)), pairs("--set", setting)
-    opened = pyfast.open_index(index)
+    opened = pyfast.open_index(index, retriever, rerank)
     with _left_at_once(), _shown(", ".join(dict.fromkeys(llms.values()))) as (on_event, on_step):
         run = pyfast.answer(
             [question],

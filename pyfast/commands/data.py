@@ -20,7 +20,8 @@ def convert(
     name: Annotated[
         str,
         typer.Argument(
-            help="hotpotqa, 2wiki, musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa or popqa."
+            help="hotpotqa, 2wiki, musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa or"
+            " hipporag."
         ),
     ],
     source: Annotated[Path, typer.Argument(help="The file of questions, or the folder of the download.")],

@@ -38,6 +38,17 @@ Setting = Annotated[
     list[str] | None,
     typer.Option("--set", help="A setting of the system, such as graph=off or preset=paper; repeatable."),
 ]
+RetrieverName = Annotated[
+    str,
+    typer.Option("--retriever", help="What finds passages: bm25 (bm25:k1=0.9,b=0.4), or MODULE:NAME."),
+]
+RerankName = Annotated[
+    str,
+    typer.Option(
+        "--rerank",
+        help="What reads the best passages again: off, cross (cross:MODEL), late, both, or MODULE:NAME.",
+    ),
+]
 LlmOption = Annotated[
     list[str] | None,
     typer.Option(help="An option of the LLM, such as timeout_s=60, or ROLE.NAME=VALUE; repeatable."),

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pyfast.commands.running import EMBEDDED, Limits, Llm, LlmOption, models
+from pyfast.commands.running import EMBEDDED, Limits, Llm, LlmOption, RerankName, RetrieverName, models
 from pyfast.commands.terminal import pairs, values
 from pyfast.errors import InputError
 
@@ -34,6 +34,8 @@ def serve(
         int, typer.Option(min=1, max=65_536, help="How many questions of an index are in progress at once.")
     ] = 64,
     budget: Limits = None,
+    retriever: RetrieverName = "bm25",
+    rerank: RerankName = "off",
     limit: Annotated[
         list[str] | None,
         typer.Option("--limit", help="A limit of requests, such as queue=100 or seconds=60; repeatable."),
@@ -63,7 +65,7 @@ def serve(
     if settings.keys() - set(system or ()):
         raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: name the system with --system too")
     pyfast.serve(
-        _indexes(index),
+        {name: pyfast.open_index(path, retriever, rerank) for name, path in _indexes(index).items()} or None,
         models(llm),
         llm_options=values(pairs("--llm-option", llm_option)),
         systems={name: settings.get(name, {}) for name in system} if system else None,
@@ -80,12 +82,10 @@ def serve(
     )
 
 
-def _indexes(given: list[str] | None) -> str | dict[str, str] | None:
+def _indexes(given: list[str] | None) -> dict[str, str]:
     """The folders by name. A folder without a name is called by its own."""
-    if not given:
-        return None
-    indexes = {}
-    for text in given:
+    indexes: dict[str, str] = {}
+    for text in given or ():
         name, equals, path = text.partition("=")
         name, path = (name, path) if equals else (Path(text).resolve().name, text)
         if name in indexes:

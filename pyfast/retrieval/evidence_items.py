@@ -13,6 +13,7 @@ from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.evidence import ScoredSegments
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool
+from pyfast.retrieval.rerank import search
 from pyfast.retrieval.tokenization import tokenize
 
 
@@ -22,7 +23,7 @@ def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: 
     The two stages of graph_convqa, section 4.1: a search returns passages, then BM25 ranks their items. Document
     frequencies come from the whole corpus, because in the retrieved passages every query word is common.
     """
-    pools = index.search(queries, passages)
+    pools = search(index, queries, passages)
     return [_best(index, query, pool, k) for query, pool in zip(queries, pools, strict=True)]
 
 

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +28,9 @@ from pyfast.retrieval.parts import Part, columns_in, join_parts, make_part, open
 from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rendered_passages import RenderedPassages
+from pyfast.retrieval.reranker import OFF, Reranker, open_rerankers
 from pyfast.retrieval.retriever import Retriever, open_retriever
+from pyfast.retrieval.score_cache import ScoreCache
 from pyfast.retrieval.tokenization import TOKENS, term_ids
 
 _LOG = logging.getLogger("pyfast")
@@ -111,13 +114,16 @@ class Index:
         folder: Path,
         retriever: str | Callable[[Index], Retriever] = "bm25",
         commit: int | None = None,
+        rerank: str | Callable[[Index], Reranker] = OFF,
     ) -> None:
         """Open an index. `retriever` is used by `search`; `commit` opens an earlier commit.
+
+        `rerank` is what reads the best passages of a list again.
 
         Raises `IndexFormatError` for a folder that is no index, or a damaged one.
         """
         self.folder = folder
-        self._retriever = retriever
+        self._retriever, self._rerank = retriever, rerank
         self.manifest, self.parts, live = _open_commit(folder, commit)
         alone = len(self.parts) == 1 and live[0].all()
         self.whole: Part = self.parts[0] if alone else join_parts(self.parts, live)
@@ -144,6 +150,9 @@ class Index:
             self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)
         self._streams: dict[tuple[Level, ...], ops.Stream] = {}
         self.retriever = open_retriever(retriever, self) if isinstance(retriever, str) else retriever(self)
+        self.rerankers = open_rerankers(rerank, self) if isinstance(rerank, str) else (rerank(self),)
+        """those that read the best passages of a list again; none: the list stays as it is"""
+        self.rerank_scores = ScoreCache()
 
     @property
     def commit(self) -> int:
@@ -152,7 +161,15 @@ class Index:
 
     def at(self, commit: int) -> Index:
         """The same index as it was at another commit. Raises `IndexFormatError` if it was erased."""
-        return self if commit == self.commit else Index(self.folder, self._retriever, commit)
+        return self if commit == self.commit else Index(self.folder, self._retriever, commit, self._rerank)
+
+    def keeping_scores(self, path: Path) -> Index:
+        """The same index, whose rerankers keep their scores in a file. Raises `InputError` if it is damaged."""
+        if not self.rerankers:
+            return self
+        other = copy(self)
+        other.rerank_scores = ScoreCache(path)
+        return other
 
     @property
     def X(self) -> csr_array:

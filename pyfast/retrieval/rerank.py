@@ -14,8 +14,10 @@ import numpy as np
 
 from pyfast import ops
 from pyfast.ops.arrays import Float32, Int32, Int64, stack
+from pyfast.retrieval.fusion import reciprocal_ranks
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool, fuse, split, stack_pools
+from pyfast.retrieval.reranker import scores_of
 from pyfast.retrieval.strongest_edges import RankedPool, traces
 
 Rank = Literal["graph_rank", "bridge_rank"]
@@ -28,6 +30,9 @@ Centrality = Literal["degree", "pagerank", "betweenness", "eigenvector"]
 SEEDS = 3
 NEAREST = 5
 MAX_ENTRIES = 2000
+# How many of a list's best a reranker reads, and how long a list is that a search ranks for it.
+READ = 30
+RANKED = 100
 _SEEN = 0.01  # a boost that changes each score: they are at most 1
 
 
@@ -74,6 +79,8 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
         # With alpha 1 the structure is left out, of the trace too.
         structural = _structural(index, offsets, passages, how.centrality) if how.alpha < 1 else None
         scores = ops.graph_rank(semantic, semantic if structural is None else structural, offsets, how.alpha)
+    if index.rerankers:
+        scores = reranked_scores(index, offsets, passages, scores, [query for _, query in items])
     kept = ops.prune(scores, index.is_table[passages], offsets, how.min_nodes, how.max_nodes, how.per_kind)
     places = _places(offsets, *kept)
     told = {"score": scores, "semantic": semantic} | ({} if structural is None else {"structural": structural})
@@ -147,9 +154,68 @@ def _places(offsets: Int64, kept_offsets: Int64, nodes: Int32) -> Int64:
     return np.repeat(offsets[:-1], np.diff(kept_offsets)) + nodes
 
 
+def reranked_scores(
+    index: Index, offsets: Int64, passages: Int32, scores: Float32, queries: Sequence[str]
+) -> Float32:
+    """The scores of each pool after the index's rerankers have read its 30 best: reciprocal ranks, fused.
+
+    The list by `scores` counts as the rerankers' lists do. What they have not read keeps its order, below.
+    """
+    orders = [begin + np.argsort(-scores[begin:end], kind="stable") for begin, end in pairwise(offsets.tolist())]
+    heads = [order[:READ] for order in orders]
+    lists = [[order] for order in orders]
+    for reranker in index.rerankers:
+        read = scores_of(reranker, index, queries, [passages[head] for head in heads], index.rerank_scores)
+        for some, head, of_head in zip(lists, heads, read, strict=True):
+            some.append(head[np.argsort(-of_head, kind="stable")])
+    fused = np.zeros(len(passages), np.float32)
+    for some in lists:
+        pool = reciprocal_ranks([places.astype(np.int32) for places in some])
+        fused[pool.passages] = pool.scores
+    return fused
+
+
+def rerank_lists(index: Index, items: Sequence[tuple[Pool, str]]) -> list[Pool]:
+    """Each (pool, its query) in the order of the index's rerankers and its own."""
+    return order_pools(index, items, "list")
+
+
 def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
-    """For each query the `k` best passages of the index, by its retriever."""
-    return index.search(queries, k)
+    """The `k` best passages of the index for each query, by its retriever.
+
+    If the index has rerankers: the retriever's list, with what its best passages lead to, by `bridge_rank`, and of
+    that the best read again.
+    """
+    if not index.rerankers:
+        return index.search(queries, k)
+    items = list(zip(index.search(queries, max(k, RANKED)), queries, strict=True))
+    return [pool.head(k) for pool in order_pools(index, items, "bridge_rank", expanded=True)]
+
+
+def order_pools(
+    index: Index, items: Sequence[tuple[Pool, str]], rank: Rank | Literal["list"], expanded: bool = False
+) -> list[Pool]:
+    """Each (pool, its query), best first, with nothing pruned; `list` leaves the retriever's order.
+
+    `expanded` joins what the pool's best passages lead to, for `bridge_rank`. The index's rerankers come last.
+    """
+    if rank == "list" and not index.rerankers:
+        return [pool for pool, _ in items]
+    queries = [query for _, query in items]
+    offsets, passages, scores = stack_pools([pool for pool, _ in items])
+    if rank == "list":  # whatever its scores are
+        scores = -np.arange(len(passages), dtype=np.float32)
+    elif rank == "bridge_rank":
+        terms = stack([index.question_terms(query) for query in queries], np.int32)
+        if expanded:
+            offsets, passages, scores = expand(index, offsets, passages, scores, terms)
+        scores = ops.bridge_rank(index.X, offsets, passages, scores, terms)
+    else:
+        scores = ops.graph_rank(scores, _structural(index, offsets, passages, "degree"), offsets)
+    if index.rerankers:
+        scores = reranked_scores(index, offsets, passages, scores, queries)
+    order = np.lexsort((-scores, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))))
+    return split(offsets, passages[order], scores[order])
 
 
 def search_and_fuse(index: Index, items: Sequence[tuple[Sequence[str], Sequence[Pool]]], k: int) -> list[Pool]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pyfast import plugins
 from pyfast.errors import InputError
+from pyfast.retrieval.plug_ins import open_plug_in
 from pyfast.retrieval.pools import Pool
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Retriever(Protocol):
 
 def open_retriever(name: str, index: Index) -> Retriever:
     """Open the retriever with this name, or `MODULE:NAME`, for an index. Raises `InputError`."""
-    found: Retriever = plugins.load("retrievers", name)(index)
+    found: Retriever = open_plug_in("retrievers", name, index)
     if not hasattr(found, "search") or not hasattr(found, "fingerprint"):
         raise InputError(f"{name}: no retriever: it needs a method `search` and a `fingerprint` (see Retriever)")
     return found

@@ -15,6 +15,7 @@ from pyfast.ops.arrays import Int64, ends
 from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.lexical_selection import Words
+from pyfast.retrieval.rerank import search
 
 Priority = tuple[Level, ...]
 _HOPS = 64  # of what names the same entities, or lies beside a row, so many are looked at
@@ -63,7 +64,7 @@ def open_window(index: Index, questions: Sequence[str], width: int, prior: int, 
     """
     stream = index.stream(priority)
     if prior:
-        found = [index.passages[pool.passages] for pool in index.search(questions, prior)]
+        found = [index.passages[pool.passages] for pool in search(index, questions, prior)]
         priors = _lists([np.concatenate([it, _beside(index, it, priority)]) for it in found])
         cursors = stream.cursors(priors=priors)
     else:

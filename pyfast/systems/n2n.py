@@ -11,7 +11,16 @@ from pydantic import Field, model_validator
 
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
-from pyfast.retrieval import Centrality, Pool, Rank, RerankConfig, bridge_select, rerank_pools, traced
+from pyfast.retrieval import (
+    Centrality,
+    Pool,
+    Rank,
+    RerankConfig,
+    bridge_select,
+    rerank_lists,
+    rerank_pools,
+    traced,
+)
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
 from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, answer_prompt, final_text, plan_prompt, unless_known
@@ -261,7 +270,7 @@ async def reranked(
 ) -> Pool:
     """The evidence graph, GraphRank and pruning. Without the graph: the head of the list."""
     if not settings.graph:
-        return pool.head(max_nodes)
+        return (await ctx.call(rerank_lists, (pool, query)) if ctx.index.rerankers else pool).head(max_nodes)
     how = RerankConfig(
         min(min_nodes, max_nodes),
         max_nodes,

@@ -31,6 +31,7 @@ NAMES += [
     "compare",
     "convert",
     "evaluate",
+    "evaluate_retrieval",
     "open_index",
     "open_llm",
     "serve",
@@ -156,7 +157,7 @@ def test_its_example_runs(thing: Any, place: tuple[Path, str], monkeypatch: pyte
     """As it stands, but for the server's address, the index that it may write, and what a model says."""
     folder, url = place
     text = (inspect.getdoc(thing) or "").replace("http://127.0.0.1:8000", url)
-    if thing in (pyfast, *CHANGING):
+    if thing in (pyfast, pyfast.evaluate_retrieval, *CHANGING):
         text = text.replace('"IDX"', f'"IDX-{thing.__name__}"').replace('llm="embedded"', 'llm="instant"')
     monkeypatch.chdir(folder)
     example = doctest.DocTestParser().get_doctest(text, {}, thing.__name__, None, 0)

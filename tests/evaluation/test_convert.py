@@ -130,7 +130,7 @@ def lines(path: Path | None) -> list[dict[str, Any]]:
 WITHOUT_CORPUS = {"convmix", "nq", "triviaqa", "popqa"}
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", [name for name in names() if name != "hipporag"])
 def test_a_set_becomes_an_index_a_run_and_its_scores(name: str, tmp_path: Path) -> None:
     """And what it is made of is refused as a corpus and as questions, with the command that it takes."""
     source = layout(name, tmp_path / "published")
@@ -269,3 +269,28 @@ def test_a_document_about_questions_stays_one(tmp_path: Path) -> None:
     assert pyfast.build_index(tmp_path / "faq.jsonl", tmp_path / "index").manifest["documents"] == 1
     write(tmp_path / "table.jsonl", json.dumps({"question": "Who?", "votes": 3}))
     pyfast.build_index(tmp_path / "table.jsonl", tmp_path / "table")
+
+
+@pytest.mark.parametrize("of", ["hotpotqa", "musique"])
+def test_hipporags_corpora(of: str, tmp_path: Path) -> None:
+    """One corpus for all questions; gold passages by title, and by text where a title has several."""
+    found = "A moon. Found by Huygens." if of == "hotpotqa" else "Found by Huygens."
+    passages = [{"title": "Titan", "text": "Another one."}, {"title": "Titan", "text": found}]
+    passages += [{"title": "Rhea", "text": "It is a moon.", "idx": 7}, {"title": "Rhea", "text": "It is a moon."}]
+    source = write(tmp_path / "data" / f"{of}_corpus.json", passages)
+    write(tmp_path / "data" / f"{of}.json", [HOTPOT if of == "hotpotqa" else MUSIQUE])
+    for given in (source, source.parent):
+        made = pyfast.convert("hipporag", given, tmp_path / f"out-{given.name}")
+        assert made.documents == 3 and made.count == 1
+        (gold,) = lines(made.gold)
+        (document,) = [line for line in lines(made.corpus) if line["id"] == gold["supporting"][0]]
+        assert document["text"] == found and len(gold["supporting"]) == 1
+    index = pyfast.build_index(made.corpus, tmp_path / "index")
+    report = pyfast.evaluate_retrieval(index, [{"id": gold["id"], "question": "Huygens"}], gold=[gold])
+    assert report.settings["retriever=bm25"].rows[0]["recall@2"].value == 1
+    assert len(pyfast.evaluate_retrieval(index, made.questions).settings) == 1  # gold.jsonl lies beside them
+    write(source, passages[2:])
+    with pytest.raises(InputError, match="no passage 'Titan', which is gold evidence"):
+        pyfast.convert("hipporag", source, tmp_path / "other")
+    with pytest.raises(InputError, match="name the corpus"):
+        pyfast.convert("hipporag", source.with_name(f"{of}.json"), tmp_path / "other")

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets import convmix, hotpotqa, hybridqa, metaqa, musique, open_domain, tatqa
+from pyfast.evaluation.data_sets import convmix, hipporag, hotpotqa, hybridqa, metaqa, musique, open_domain, tatqa
 from pyfast.evaluation.data_sets.layout import Kind, Pieces
 from pyfast.files import built_aside
 
@@ -29,6 +29,7 @@ _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
     "nq": open_domain.nq,
     "triviaqa": open_domain.triviaqa,
     "popqa": open_domain.popqa,
+    "hipporag": hipporag.read,
 }
 
 

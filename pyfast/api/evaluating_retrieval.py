@@ -1,0 +1,224 @@
+"""`pyfast.evaluate_retrieval`: how much of the gold evidence retrieval finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pyfast.api.evaluating import GoldLike
+from pyfast.api.indexing import index_of
+from pyfast.corpus.published import refuse_published
+from pyfast.errors import InputError
+from pyfast.evaluation.compare import Difference
+from pyfast.evaluation.compare import compare as differences_of
+from pyfast.evaluation.data_sets.convert import GOLD
+from pyfast.evaluation.evaluate import Row, Scored, rows_of
+from pyfast.evaluation.jsonl_records import read_records
+from pyfast.evaluation.ranking import ranking_figures
+from pyfast.evaluation.retrieval_questions import RetrievalQuestion
+from pyfast.retrieval import Index, Pool
+from pyfast.retrieval.rerank import order_pools
+from pyfast.retrieval.score_cache import FILE
+
+Ranking = Literal["list", "graph_rank", "bridge_rank"]
+_AT_ONCE = 64  # questions
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalSetting:
+    """One way to retrieve."""
+
+    retriever: str = "bm25"
+    """As in `pyfast.open_index`"""
+    ranking: Ranking = "list"
+    """How the list is ranked: as the retriever has it, by `graph_rank`, or by `bridge_rank`"""
+    expand: bool = False
+    """Whether the list's best passages bring others, for `bridge_rank`"""
+    rerank: str = "off"
+    """As in `pyfast.open_index`"""
+    pool: int = 100
+    """Passages of a list"""
+
+    @staticmethod
+    def parse(text: str) -> RetrievalSetting:
+        """The setting of a text such as `ranking=bridge_rank expand=on rerank=cross`. Raises `InputError`."""
+        given: dict[str, Any] = {}
+        for word in text.split():
+            name, _, value = word.partition("=")
+            given[name] = {"on": True, "off": False}.get(value, value) if name == "expand" else value
+            if name == "pool" and value.isdecimal():
+                given[name] = int(value)
+        names = [field.name for field in fields(RetrievalSetting)]
+        if unknown := given.keys() - set(names):
+            raise InputError(f"setting {text!r}: no {sorted(unknown)[0]!r}; there are: {', '.join(names)}")
+        setting = RetrievalSetting(**given)
+        setting.check()
+        return setting
+
+    def check(self) -> None:
+        """Raise `InputError` for a value that does not fit."""
+        if self.ranking not in get_args(Ranking):
+            raise InputError(f"ranking: expected one of {', '.join(get_args(Ranking))}, got {self.ranking!r}")
+        if not isinstance(self.expand, bool):
+            raise InputError(f"expand: expected on or off, got {self.expand!r}")
+        if self.expand and self.ranking != "bridge_rank":
+            raise InputError("expand: only ranking=bridge_rank can lift what it adds")
+        if not isinstance(self.pool, int) or self.pool < 1:
+            raise InputError(f"pool: expected a number of passages, got {self.pool!r}")
+
+    def __str__(self) -> str:
+        """What differs from the default, as `parse` reads it."""
+        changed = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        changed = {"retriever": self.retriever, **changed}
+        return " ".join(f"{name}={'on' if value is True else value}" for name, value in changed.items())
+
+
+@dataclass(frozen=True, slots=True)
+class SettingReport:
+    """The figures of one setting."""
+
+    setting: RetrievalSetting
+    rows: list[Row]
+    """All questions first, then by type"""
+    questions: list[Scored]
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalReport:
+    """What `pyfast.evaluate_retrieval` returns."""
+
+    settings: dict[str, SettingReport]
+    """By the setting's name"""
+    differences: list[Difference]
+    """Of each setting and each later one"""
+    without_gold: tuple[str, ...]
+    """Ids of questions that name no gold evidence; they are not scored"""
+
+    def as_json(self) -> dict[str, Any]:
+        """All but the single questions, in JSON types."""
+        reports = {
+            name: {"setting": asdict(one.setting), "rows": [asdict(row) for row in one.rows]}
+            for name, one in self.settings.items()
+        }
+        differences = [asdict(one) for one in self.differences]
+        return {"settings": reports, "differences": differences, "without_gold": list(self.without_gold)}
+
+
+def evaluate_retrieval(
+    index: Index | str | Path,
+    questions: GoldLike,
+    settings: Sequence[str | RetrievalSetting] | Mapping[str, str | RetrievalSetting] = ("",),
+    *,
+    gold: GoldLike | None = None,
+    at: Sequence[int] = (2, 5, 10, 20),
+    scores: str | Path | None = None,
+) -> RetrievalReport:
+    """Measure how much of the gold evidence each of several ways to retrieve finds. No LLM is asked.
+
+    A passage counts for the document that it comes from, each document once, where its first passage stands.
+
+    Args:
+        index: An index, or its folder. Its own retriever and rerankers are not used.
+        questions: A file of JSON lines, or such mappings: `id`, `question`, `supporting` (the uris of the gold
+            documents) and optionally `type`. If a line has a `table_id`, that table is its gold.
+        settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`; by name if
+            they are a mapping. An empty text is BM25. Each is compared with each later one.
+        gold: Lines with `id` and `supporting`, if the questions have none. None: gold.jsonl beside them, as
+            `pyfast data convert` writes it.
+        at: Where the rankings are cut.
+        scores: A folder that keeps what rerankers have computed, for the next call.
+
+    Returns:
+        For each setting `recall@k`, `ndcg@k` and `mrr` with 95 % intervals, and the paired differences of each two
+        with Holm's correction.
+
+    Raises:
+        InputError: A setting or a file does not fit, or no question names gold evidence.
+        ModelNotFoundError: The model of a reranker or a retriever is not on this machine.
+
+    Example:
+        >>> import pyfast
+        >>> questions = [{"id": "q1", "question": "Who discovered Titan?", "supporting": ["titan"]}]
+        >>> index = pyfast.build_index([{"id": "titan", "title": "Titan", "text": "Huygens found it."}], "IDX")
+        >>> report = pyfast.evaluate_retrieval(index, questions, ["", "ranking=bridge_rank expand=on"])
+        >>> report.settings["retriever=bm25"].rows[0]["recall@2"].value == 1
+        True
+    """
+    named = _named(settings)
+    cuts = sorted(set(at))
+    if not cuts or cuts[0] < 1:
+        raise InputError(f"at: expected ranks from 1, got {list(at)}")
+    asked, without = _asked(questions, gold)
+    opened = index_of(index)
+    reports: dict[str, SettingReport] = {}
+    for name, setting in named.items():
+        own = Index(opened.folder, setting.retriever, opened.commit, setting.rerank)
+        if scores is not None:
+            Path(scores).mkdir(parents=True, exist_ok=True)
+            own = own.keeping_scores(Path(scores) / FILE)
+        pools = [
+            pool
+            for start in range(0, len(asked), _AT_ONCE)
+            for pool in _ranked(own, setting, [one.question for one in asked[start : start + _AT_ONCE]])
+        ]
+        scored = [
+            Scored(one.id, "retrieved", None, {"type": one.type or "(none)"}, None, _shares(own, pool, one, cuts))
+            for one, pool in zip(asked, pools, strict=True)
+        ]
+        reports[name] = SettingReport(setting, rows_of(scored), scored)
+    scored_by_name = {name: report.questions for name, report in reports.items()}
+    differences, _ = differences_of(scored_by_name)
+    return RetrievalReport(reports, differences, without)
+
+
+def _named(
+    settings: Sequence[str | RetrievalSetting] | Mapping[str, str | RetrievalSetting],
+) -> dict[str, RetrievalSetting]:
+    pairs = settings.items() if isinstance(settings, Mapping) else ((None, one) for one in settings)
+    named: dict[str, RetrievalSetting] = {}
+    for given, one in pairs:
+        setting = RetrievalSetting.parse(one) if isinstance(one, str) else replace(one)
+        setting.check()
+        name = str(setting) if given is None else given
+        if name in named:
+            raise InputError(f"settings: {name!r} is given twice")
+        named[name] = setting
+    if not named:
+        raise InputError("settings: expected at least one")
+    return named
+
+
+def _asked(questions: GoldLike, gold: GoldLike | None) -> tuple[list[RetrievalQuestion], tuple[str, ...]]:
+    """(the questions with gold evidence, the ids of the others)."""
+    every = _read(questions)
+    if gold is None and isinstance(questions, str | Path) and not any(one.gold for one in every):
+        beside = Path(questions).with_name(GOLD)
+        gold = beside if beside.is_file() else None
+    if gold is not None:
+        supporting = {one.id: one for one in _read(gold)}
+        every = [supporting.get(one.id, one).model_copy(update={"question": one.question}) for one in every]
+    asked = [one for one in every if one.gold and one.question.strip()]
+    if not asked:
+        raise InputError("no question names its gold evidence (`supporting`)")
+    return asked, tuple(one.id for one in every if not one.gold)
+
+
+def _read(source: GoldLike) -> list[RetrievalQuestion]:
+    lines = Path(source) if isinstance(source, str | Path) else list(source)
+    if isinstance(lines, Path):
+        refuse_published(lines)
+    return list(read_records(lines, RetrievalQuestion))
+
+
+def _ranked(index: Index, setting: RetrievalSetting, questions: Sequence[str]) -> list[Pool]:
+    pools = index.search(questions, setting.pool)
+    return order_pools(index, list(zip(pools, questions, strict=True)), setting.ranking, setting.expand)
+
+
+def _shares(
+    index: Index, pool: Pool, question: RetrievalQuestion, cuts: Sequence[int]
+) -> dict[str, tuple[float, float]]:
+    uris = list(dict.fromkeys(index.uri(passage) for passage in pool.passages.tolist()))
+    return {name: (value, 1.0) for name, value in ranking_figures(uris, question.gold, cuts).items()}

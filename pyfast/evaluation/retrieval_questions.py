@@ -1,0 +1,25 @@
+"""Questions with the documents that answer them, from JSON lines."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict
+
+from pyfast.evaluation.jsonl_records import Named
+
+
+class RetrievalQuestion(Named):
+    """One question. Keys that are not here are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    question: str = ""
+    supporting: tuple[str, ...] | None = None
+    """Uris of the documents of the gold evidence"""
+    table_id: str | None = None
+    """The uri of the table that a HybridQA question is about; its `supporting` are only string matches"""
+    type: str | None = None
+
+    @property
+    def gold(self) -> frozenset[str]:
+        """The uris of the gold documents."""
+        return frozenset([self.table_id] if self.table_id else self.supporting or ())

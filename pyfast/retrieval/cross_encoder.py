@@ -1,0 +1,109 @@
+"""Cross-encoders: models that read a question and a passage together, and say how well they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from pyfast.errors import InputError
+from pyfast.extras import explained
+from pyfast.ops.arrays import Float32, Int32
+from pyfast.retrieval.embeddings import find_model, model_digest
+from pyfast.retrieval.onnx_models import MODEL, OnnxModel, packaged_model
+
+if TYPE_CHECKING:
+    from pyfast.retrieval.index import Index
+
+_PACKAGED = "reranker_en"
+"""ms-marco-MiniLM-L-12-v2 in int8"""
+Pairs = Sequence[tuple[str, str]]
+
+
+class _Scorer(Protocol):
+    @property
+    def fingerprint(self) -> str: ...
+
+    def scores(self, pairs: Pairs) -> Sequence[float]: ...
+
+
+class CrossEncoder:
+    """A reranker that reads each passage together with the query."""
+
+    def __init__(self, index: Index, model: str = "") -> None:
+        """`model`: a folder, or a name of the hub; empty: the one that installs from PyPI."""
+        self._index = index
+        folder = find_model(model, "cross-encoder") if model else packaged_model(_PACKAGED)
+        self._scorer: _Scorer = _OfOnnx(folder) if (folder / MODEL).is_file() else _OfSentenceTransformers(folder)
+
+    @property
+    def fingerprint(self) -> str:
+        """Which model this is."""
+        return f"cross:{self._scorer.fingerprint}"
+
+    def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
+        """For each query the score of each of its passages, by the model's own scale."""
+        text = self._index.text
+        pairs = [
+            (query, text(passage))
+            for query, some in zip(queries, passages, strict=True)
+            for passage in some.tolist()
+        ]
+        scores = iter(self._scorer.scores(pairs))
+        return [np.fromiter(islice(scores, len(some)), np.float32, len(some)) for some in passages]
+
+
+class _OfOnnx:
+    def __init__(self, folder: Path) -> None:
+        self._model = OnnxModel(folder)
+
+    @property
+    def fingerprint(self) -> str:
+        return self._model.fingerprint
+
+    def scores(self, pairs: Pairs) -> Sequence[float]:
+        return list(
+            chain.from_iterable(one.ravel()[:1].tolist() for one in self._model.run(self._model.tokens(pairs)))
+        )
+
+
+class _OfSentenceTransformers:
+    """Any other model. One pair at a time, so that no score depends on its neighbours; one thread at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._turn = Lock()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return model_digest(self._folder)
+
+    @cached_property
+    def _model(self) -> Any:
+        with explained():
+            from sentence_transformers import CrossEncoder as Model
+        try:
+            model = Model(str(self._folder), local_files_only=True)
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            why = str(error).strip().split("\n")[0]
+            raise InputError(f"{self._folder}: cannot be loaded as a cross-encoder: {why}") from None
+        if model.num_labels != 1:
+            raise InputError(
+                f"{self._folder}: a cross-encoder has one score for a pair, this has {model.num_labels}"
+            )
+        return model
+
+    def scores(self, pairs: Pairs) -> Sequence[float]:
+        with self._turn:
+            found: list[float] = self._model.predict(list(pairs), batch_size=1, show_progress_bar=False).tolist()
+        return found
+
+
+def open_cross_encoder(index: Index, model: str = "") -> CrossEncoder:
+    """The entry point `cross`. Raises `ModelNotFoundError`."""
+    return CrossEncoder(index, model)

@@ -1,0 +1,48 @@
+"""Fusion: one list out of several, by ranks or by weighted scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pyfast.ops.arrays import Float32, Int32
+from pyfast.retrieval.pools import Pool
+
+RANK_CONSTANT = 10
+"""Reciprocal rank fusion counts 1 / (this + the rank from 1) for each list"""
+
+
+def reciprocal_ranks(lists: Sequence[Int32]) -> Pool:
+    """The passages of several lists, by the sum of their reciprocal ranks.
+
+    Args:
+        lists: [n] passages each, best first, each once. A passage that a list lacks gets nothing from it.
+
+    Returns:
+        Every passage once, best first. Ties: as the lists name them, the first list first.
+    """
+    return _summed([(passages, 1 / (RANK_CONSTANT + 1 + np.arange(len(passages)))) for passages in lists])
+
+
+def weighted_scores(pools: Sequence[Pool], weights: Sequence[float]) -> Pool:
+    """The passages of several pools, by the weighted sum of their scores, min-max normalised per pool.
+
+    A passage that a pool lacks gets 0 from it; the lowest of a pool too, unless all its scores are equal.
+    """
+    scored = []
+    for pool, weight in zip(pools, weights, strict=True):
+        scores = pool.scores.astype(np.float64)
+        spread = np.ptp(scores) if len(scores) else 0.0
+        scored.append((pool.passages, weight * ((scores - scores.min()) / spread if spread else scores * 0 + 1)))
+    return _summed(scored)
+
+
+def _summed(scored: Sequence[tuple[Int32, np.ndarray[tuple[int], np.dtype[np.float64]]]]) -> Pool:
+    passages = np.concatenate([np.empty(0, np.int32), *(each for each, _ in scored)])
+    distinct, first, place = np.unique(passages, return_index=True, return_inverse=True)
+    sums = np.zeros(len(distinct))
+    np.add.at(sums, place, np.concatenate([np.empty(0), *(values for _, values in scored)]))
+    order = np.lexsort((first, -sums))
+    scores: Float32 = sums[order].astype(np.float32)
+    return Pool(distinct[order].astype(np.int32), scores)

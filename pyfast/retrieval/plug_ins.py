@@ -1,0 +1,18 @@
+"""Retrievers and rerankers by name: `NAME`, `NAME:REST` of one that is registered, or `MODULE:NAME`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyfast import plugins
+
+if TYPE_CHECKING:
+    from pyfast.retrieval.index import Index
+
+
+def open_plug_in(kind: Literal["retrievers", "rerankers"], name: str, index: Index) -> Any:
+    """What the plug-in opens for an index; `cross:MODEL` gives `MODEL` to `cross`. Raises `InputError`."""
+    registered, colon, rest = name.partition(":")
+    if colon and registered in plugins.names(kind):
+        return plugins.load(kind, registered)(index, rest)
+    return plugins.load(kind, name)(index)

@@ -1,0 +1,73 @@
+"""What scores the passages of a pool for its query: the protocol of rerankers, and how one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from pyfast.errors import InputError
+from pyfast.ops.arrays import Float32, Int32
+from pyfast.retrieval.plug_ins import open_plug_in
+from pyfast.retrieval.score_cache import ScoreCache, pair_key
+
+if TYPE_CHECKING:
+    from pyfast.retrieval.index import Index
+
+OFF, BOTH = "off", "both"
+
+
+class Reranker(Protocol):
+    """Scores passages for queries, many at a time.
+
+    A reranker is an entry point of the group `pyfast.rerankers`, or named `MODULE:NAME`: a function `open(index)`
+    that returns one. A score must not depend on what else is scored with it. The caller keeps the scores.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Which reranker this is, and its parameters. A run resumes only with the same one."""
+        ...
+
+    def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
+        """For each query a score of each of its passages; higher is better. Called from several threads."""
+        ...
+
+
+def open_rerankers(name: str, index: Index) -> tuple[Reranker, ...]:
+    """The rerankers of `off`, `late`, `cross`, `both`, `cross:MODEL` or `MODULE:NAME`. Raises `InputError`."""
+    if name == OFF:
+        return ()
+    opened = [open_plug_in("rerankers", each, index) for each in (("late", "cross") if name == BOTH else (name,))]
+    for reranker in opened:
+        if not hasattr(reranker, "score") or not hasattr(reranker, "fingerprint"):
+            raise InputError(f"{name}: no reranker: it needs a method `score` and a `fingerprint` (see Reranker)")
+    return tuple(opened)
+
+
+def scores_of(
+    reranker: Reranker, index: Index, queries: Sequence[str], passages: Sequence[Int32], cache: ScoreCache
+) -> list[Float32]:
+    """What the reranker says of each query's passages; what the cache has is not computed again."""
+    model = reranker.fingerprint
+    keys = [
+        [pair_key(model, query, index.text(passage)) for passage in some.tolist()]
+        for query, some in zip(queries, passages, strict=True)
+    ]
+    scores = cache.known(list(chain.from_iterable(keys)))
+    missing = [[key not in scores for key in some] for some in keys]
+    asked = [number for number, some in enumerate(missing) if any(some)]
+    if asked:
+        wanted = [passages[number][missing[number]] for number in asked]
+        computed = reranker.score([queries[number] for number in asked], wanted)
+        fresh: dict[bytes, float] = {}
+        for number, of_query in zip(asked, computed, strict=True):
+            new = [key for key, is_missing in zip(keys[number], missing[number], strict=True) if is_missing]
+            if len(of_query) != len(new) or not np.isfinite(of_query).all():
+                raise InputError(f"{model}: expected {len(new)} finite scores, one for each passage")
+            fresh |= zip(new, map(float, of_query), strict=True)
+        cache.add(fresh)
+        scores |= fresh
+    return [np.array([scores[key] for key in some], np.float32) for some in keys]

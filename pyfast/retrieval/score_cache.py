@@ -1,0 +1,105 @@
+"""Scores that a reranker has computed: each pair of a question and a passage is scored once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from pyfast.errors import InputError
+from pyfast.sqlite_files import fault, open_database
+
+FILE = "rerank_scores.sqlite"
+"""In a run's folder"""
+_KNOWN = 200_000  # scores that are remembered
+_AT_ONCE = 500  # keys of a statement
+_CHECK = 4  # bytes of a checksum
+_SCHEMA = "CREATE TABLE IF NOT EXISTS scores (pair BLOB PRIMARY KEY, score BLOB NOT NULL) WITHOUT ROWID"
+
+
+def pair_key(model: str, question: str, passage: str) -> bytes:
+    """What names a pair: 16 bytes."""
+    digest = blake2b(digest_size=16)
+    for text in (model, question, passage):
+        encoded = text.encode(errors="replace")
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return digest.digest()
+
+
+class ScoreCache:
+    """Scores by the key of their pair: in memory, and in a file if there is one. For several threads.
+
+    What is in the file survives a kill but for the last call's scores. A score that is damaged counts as missing.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        """The file is opened when it is first used; its folder must be there by then."""
+        self._path = path
+        self._known: dict[bytes, float] = {}
+        self._turn = Lock()
+
+    @cached_property
+    def _database(self) -> sqlite3.Connection | None:
+        if self._path is None:
+            return None
+        try:
+            self._path.touch(mode=0o600)  # only for the owner of the run, as its other files
+            database = open_database(self._path, isolation_level=None, check_same_thread=False, timeout=60)
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute(_SCHEMA)
+        except sqlite3.Error as error:
+            raise self._damaged(error) from None
+        return database
+
+    def known(self, keys: Sequence[bytes]) -> dict[bytes, float]:
+        """The scores that there are. Raises `InputError` if the file is not one of pyfast's."""
+        with self._turn:
+            scores = {key: self._known[key] for key in keys if key in self._known}
+            missing = [key for key in dict.fromkeys(keys) if key not in scores]
+            if self._database is not None:
+                for first in range(0, len(missing), _AT_ONCE):
+                    some = missing[first : first + _AT_ONCE]
+                    marks = ",".join("?" * len(some))
+                    query = f"SELECT pair, score FROM scores WHERE pair IN ({marks})"
+                    try:
+                        rows = self._database.execute(query, some).fetchall()
+                    except sqlite3.Error as error:
+                        raise self._damaged(error) from None
+                    scores |= {key: score for key, value in rows if (score := _read(key, value)) is not None}
+            return scores
+
+    def add(self, scores: Mapping[bytes, float]) -> None:
+        """Keep scores."""
+        with self._turn:
+            self._known |= scores
+            for key in list(self._known)[:-_KNOWN]:
+                del self._known[key]
+            if self._database is not None and scores:
+                rows = [(key, _written(key, score)) for key, score in scores.items()]
+                try:
+                    with self._database:
+                        self._database.execute("BEGIN")
+                        self._database.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", rows)
+                except sqlite3.Error as error:
+                    raise self._damaged(error) from None
+
+    def _damaged(self, error: sqlite3.Error) -> InputError:
+        return InputError(f"{self._path}: {fault(error)}; without this file the scores are computed again")
+
+
+def _written(key: bytes, score: float) -> bytes:
+    value = np.float32(score).tobytes()
+    return value + blake2b(key + value, digest_size=_CHECK).digest()
+
+
+def _read(key: object, value: object) -> float | None:
+    if not isinstance(key, bytes) or not isinstance(value, bytes) or len(value) != 4 + _CHECK:
+        return None
+    score = float(np.frombuffer(value[:4], np.float32)[0])
+    return score if value == _written(key, score) else None
