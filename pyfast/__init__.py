@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from pyfast.api.service import Engine
     from pyfast.api.verifying import verify
     from pyfast.engine import Evidence, Question, Record, Usage
+    from pyfast.experiments import Bench, bench
     from pyfast.llm import LLM, open_llm
     from pyfast.retrieval import Index
     from pyfast.server import serve
 
 __all__ = [
     "LLM",
+    "Bench",
     "Engine",
     "Evidence",
     "Index",
@@ -48,6 +50,7 @@ __all__ = [
     "Usage",
     "add_documents",
     "answer",
+    "bench",
     "build_index",
     "build_knowledge",
     "compact_index",
@@ -83,6 +86,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is none
         "pyfast.api.service": ("Engine",),
         "pyfast.api.verifying": ("verify",),
         "pyfast.engine": ("Evidence", "Question", "Record", "Usage"),
+        "pyfast.experiments": ("Bench", "bench"),
         "pyfast.llm": ("LLM", "open_llm"),
         "pyfast.retrieval": ("Index",),
         "pyfast.server": ("serve",),

@@ -14,6 +14,7 @@ import typer
 from pyfast import __version__
 from pyfast.commands.answer import answer
 from pyfast.commands.ask import ask
+from pyfast.commands.bench import bench
 from pyfast.commands.check import check
 from pyfast.commands.compare import compare
 from pyfast.commands.corpus import app as corpus
@@ -87,6 +88,7 @@ for command in (
     evaluate,
     evaluate_retrieval,
     compare,
+    bench,
     questions,
     judge,
     systems,

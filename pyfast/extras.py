@@ -16,6 +16,7 @@ EXTRAS = {
     "embedded": ("xllamacpp",),
     "formats": ("bs4", "docx", "lxml", "markdownify", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),
     "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),
+    "plots": ("matplotlib",),
     "metrics": ("bert_score", "rouge_score"),
     "rerank": ("onnxruntime", "tokenizers"),
     "server": ("fastapi", "httptools", "multipart", "prometheus_client", "starlette", "uvicorn"),

@@ -49,7 +49,7 @@ STOREYS = [
     {"cli"},
     {"__main__"},
 ]
-LOADED_LATER = {"server"}
+LOADED_LATER = {"experiments", "server"}
 """Above the public API, but with names in it: `pyfast.serve` loads them when it is first used"""
 STOREY = {room: height for height, rooms in enumerate(STOREYS) for room in rooms}
 

@@ -25,6 +25,7 @@ from pyfast.engine import (
     Budget,
     Context,
     Evidence,
+    Ledger,
     OnEvent,
     OnStep,
     Past,
@@ -140,6 +141,7 @@ class Engine:
         settings: Mapping[str, Any] | None = None,
         history: Sequence[tuple[str, str]] = (),
         on_step: OnStep | None = None,
+        ledger: Ledger | None = None,
     ) -> Record:
         """Answer one question.
 
@@ -150,6 +152,7 @@ class Engine:
             history: The (question, answer) pairs before it, if it continues a conversation.
             on_step: Called in this event loop with each `pyfast.engine.Step`: every call of the question, of the
                 model or of a retrieval, when it begins and when it ends.
+            ledger: A new `pyfast.engine.Ledger`, to be filled with what the question uses, stage by stage.
 
         Returns:
             Its record; a question that cannot be answered has the state `failed` and a reason.
@@ -166,7 +169,7 @@ class Engine:
         if len(turns) != 1:
             raise InputError("a conversation has several answers: give it to answer_many")
         prepared = await self._prepare(system, settings)
-        return (await self._answer(turns, prepared, past, on_step))[0]
+        return (await self._answer(turns, prepared, past, on_step, ledger))[0]
 
     async def answer_many(
         self,
@@ -317,7 +320,12 @@ class Engine:
         return self._runtime
 
     async def _answer(
-        self, turns: Sequence[Question], prepared: _Prepared, past: Past, on_step: OnStep | None = None
+        self,
+        turns: Sequence[Question],
+        prepared: _Prepared,
+        past: Past,
+        on_step: OnStep | None = None,
+        ledger: Ledger | None = None,
     ) -> list[Record]:
         """The record of a question, or the records of a conversation's turns in order."""
         ask, replaced = prepared
@@ -329,6 +337,7 @@ class Engine:
             async with self._free:
                 for question in turns:
                     context = Context(self._entered(), question, past=past, replaced=replaced, on_step=on_step)
+                    context.ledger = ledger or context.ledger
                     record, answer = await answer_question(question, ask, context, self._budget.seconds)
                     past = (*past, (question, answer))
                     records.append(record)

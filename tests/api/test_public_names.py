@@ -23,8 +23,9 @@ from pyfast.api import judging, knowledge, open_questions, reranking, training, 
 HERE = Path(__file__).parent
 SNAPSHOT = HERE / "public_names.txt"
 # The names of DESIGN's section 3; a name or a parameter that goes, or changes, breaks who embeds pyfast.
-NAMES = ["LLM", "Engine", "Evidence", "Index", "Question", "Record", "Run", "Usage"]
+NAMES = ["LLM", "Bench", "Engine", "Evidence", "Index", "Question", "Record", "Run", "Usage"]
 NAMES += [
+    "bench",
     "answer",
     "build_index",
     "build_knowledge",

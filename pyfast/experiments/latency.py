@@ -1,0 +1,268 @@
+"""`pyfast.bench`: latency and throughput of a system under load, in this process."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pyfast import Engine, Index, __version__
+from pyfast.api.answering import at_least_one
+from pyfast.api.blocking import run_blocking
+from pyfast.api.models import GivenLLM, opened
+from pyfast.engine import Question, questions_from, questions_in
+from pyfast.engine.question_files import as_path
+from pyfast.errors import InputError
+from pyfast.experiments.arrivals import Arrivals, Float64, arrival_times, read_trace
+from pyfast.experiments.figures import FORMAT, VERSION, Change, compare, figures, summary
+from pyfast.experiments.load import Ask, Sample, asker, closed_loop, open_loop, repeated
+from pyfast.files import write_atomically
+from pyfast.systems import System
+
+_LOG = logging.getLogger("pyfast")
+_GAIN = 1.05  # twice the clients that answer less than this much more questions: saturated
+_MOST_CLIENTS = 4096
+_SHARES = (0.5, 0.7, 0.8, 0.9)  # of the throughput at saturation
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The result of `pyfast.bench`: the figures of each load."""
+
+    about: Mapping[str, Any]
+    """The system, model, index, machine and arguments"""
+    loads: list[dict[str, Any]]
+    """The medians of the repeats, their ranges, stages, and each repeat"""
+    saturation: float | None = None
+    """Questions a second that a sweep found to be the most"""
+
+    def as_json(self) -> dict[str, Any]:
+        """The result in JSON types. Figures have the names of `vllm bench serve`."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            **self.about,
+            "saturation": self.saturation,
+            "loads": self.loads,
+        }
+
+    def compare(self, before: str | Path | Mapping[str, Any]) -> list[Change]:
+        """Compare with an earlier result: a file that `bench` wrote, or `as_json` of one.
+
+        Raises:
+            InputError: The file is no such result, or the two share no load.
+        """
+        if isinstance(before, Mapping):
+            return compare(before, self.as_json())
+        try:
+            earlier = orjson.loads(Path(before).read_bytes())
+        except (OSError, orjson.JSONDecodeError) as error:
+            raise InputError(f"{before}: {error}") from None
+        return compare(earlier if isinstance(earlier, dict) else {}, self.as_json())
+
+
+def bench(
+    questions: Sequence[str | Mapping[str, Any] | Question] | str | Path,
+    *,
+    index: Index | str | Path | None = None,
+    llm: GivenLLM = "embedded",
+    llm_options: Mapping[str, Any] | None = None,
+    system: str | System = "n2n",
+    settings: Mapping[str, Any] | None = None,
+    budget: Mapping[str, Any] | None = None,
+    rates: Sequence[float] = (),
+    arrivals: Arrivals = "poisson",
+    burstiness: float = 1.0,
+    trace: str | Path | None = None,
+    clients: Sequence[int] = (),
+    sweep: bool = False,
+    count: int = 200,
+    warm_up: int = 20,
+    repeats: int = 3,
+    objective: float | None = None,
+    concurrency: int = 256,
+    seed: int = 0,
+    out: str | Path | None = None,
+) -> Bench:
+    """Measure latency and throughput of a system under load.
+
+    The load generator and the system share this process and one event loop. In an open loop (`rates`, `trace`)
+    questions arrive at their times, however slow the system is, and a latency counts from the scheduled arrival.
+    In a closed loop (`clients`) each client asks its next question when it has an answer.
+
+    Args:
+        questions: Texts, mappings with `id` and `question`, or a file of them; single questions only.
+        index: An index, or its folder; None for systems that need none.
+        llm: As in `pyfast.answer`.
+        llm_options: As in `pyfast.answer`.
+        system: As in `pyfast.answer`.
+        settings: As in `pyfast.answer`.
+        budget: Limits of each question, as in `pyfast.Engine`.
+        rates: Questions a second of open loops, one load for each.
+        arrivals: How questions of an open loop arrive: `poisson`, `gamma` or `constant`.
+        burstiness: The shape of `gamma`; below 1 arrivals come in bursts.
+        trace: A file of arrival times in seconds, one on each line: one more open loop.
+        clients: Numbers of clients of closed loops, one load for each.
+        sweep: Find the most questions a second: double the clients until that gains less than 5 %; then measure
+            open loops at 50, 70, 80 and 90 % of it.
+        count: Questions of each repeat. If there are fewer, they are asked again, with other ids: the prefix cache
+            of an LLM then helps more than it would.
+        warm_up: Questions that are asked first and not measured.
+        repeats: How often each load is measured. Figures are medians; `ranges` has the smallest and the largest.
+        objective: A latency in seconds. `request_goodput` counts only questions that take at most this long.
+        concurrency: How many questions the engine works on at once; further ones wait in its queue.
+        seed: Of the arrival times; each repeat has another draw.
+        out: A folder for `bench.json` and, if matplotlib is installed, `bench.png`. None: nothing is written.
+
+    Returns:
+        The figures of each load.
+
+    Raises:
+        InputError: An argument does not fit, or no load is given.
+        LLMUnavailableError: The model cannot be reached.
+
+    Example:
+        >>> import pyfast
+        >>> asked = ["Who discovered Titan?", "Which moon did Huygens discover?"]
+        >>> result = pyfast.bench(asked, index="IDX", llm="instant", system="rag", clients=[4], count=8, repeats=1)
+        >>> result.loads[0]["load"], result.loads[0]["completed"]
+        ('4 clients', 8.0)
+    """
+    for name, value in (("count", count), ("repeats", repeats), ("concurrency", concurrency)):
+        at_least_one(name, value)
+    if not (rates or clients or sweep or trace):
+        raise InputError("no load: give rates, clients, trace or sweep")
+    for number in clients:
+        at_least_one("clients", number)
+    asked = _questions(questions)
+    shape = arrivals, burstiness, count, repeats, seed
+    plans: list[_Load] = [_Load(f"{number} clients", clients=number) for number in clients]
+    plans += [_open_load(rate, *shape) for rate in rates]
+    if trace is not None:
+        times = read_trace(Path(trace))
+        plans.append(_Load(f"trace {Path(trace).name}", times=[times] * repeats, rate=_rate_of(times)))
+    if out is not None:
+        Path(out).mkdir(parents=True, exist_ok=True)
+
+    async def measured() -> Bench:
+        async with Engine(
+            index, opened(llm, llm_options).by_role, concurrency=concurrency, budget=budget
+        ) as engine:
+            ask = asker(engine, system, settings)
+            loads: list[dict[str, Any]] = []
+
+            async def measure(load: _Load) -> dict[str, Any]:
+                _LOG.info("measuring %s", load.name)
+                await closed_loop(ask, repeated(asked, warm_up, "warm-up"), min(warm_up, 16) or 1)
+                samples = [await load.once(ask, asked, count, repeat) for repeat in range(repeats)]
+                loads.append(_result(load, samples, objective))
+                return loads[-1]
+
+            most = None
+            if sweep:
+                most = await _saturation(measure)
+                plans.extend(_open_load(share * most, *shape, f"{share:.0%} of saturation") for share in _SHARES)
+            for load in plans:
+                await measure(load)
+            return Bench(about, loads, most)
+
+    about = {
+        "date": time.strftime("%Y%m%d-%H%M%S"),
+        "backend": "pyfast",
+        "pyfast": __version__,
+        "model_id": llm if isinstance(llm, str) else None,
+        "system": system if isinstance(system, str) else system.name,
+        "settings": dict(settings or {}),
+        "questions": len(asked),
+        "num_prompts": count,
+        "warm_up": warm_up,
+        "repeats": repeats,
+        "objective_s": objective,
+        "concurrency": concurrency,
+        "seed": seed,
+        "machine": {"processor": platform.processor() or platform.machine(), "system": platform.platform()},
+    }
+    result = run_blocking(measured())
+    if out is not None:
+        write_atomically(Path(out) / "bench.json", orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2))
+        _plot(result, Path(out) / "bench.png")
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """One load: clients of a closed loop, or arrival times of an open one for each repeat."""
+
+    name: str
+    clients: int | None = None
+    times: Sequence[Float64] = ()
+    rate: float | None = None
+    burstiness: float | None = None
+
+    async def once(self, ask: Ask, questions: Sequence[Question], count: int, repeat: int) -> list[Sample]:
+        """Measure one repeat."""
+        if self.clients is not None:
+            return await closed_loop(ask, repeated(questions, count, f"r{repeat}"), self.clients)
+        times = self.times[repeat]
+        return await open_loop(ask, repeated(questions, len(times), f"r{repeat}"), times)
+
+
+def _open_load(
+    rate: float, arrivals: Arrivals, burstiness: float, count: int, repeats: int, seed: int, name: str = ""
+) -> _Load:
+    times = [arrival_times(arrivals, rate, count, seed + repeat, burstiness) for repeat in range(repeats)]
+    shape = {"poisson": 1.0, "gamma": burstiness}.get(arrivals)
+    return _Load(name or f"{rate:g}/s {arrivals}", times=times, rate=rate, burstiness=shape)
+
+
+def _rate_of(times: Float64) -> float | None:
+    return (len(times) - 1) / float(times[-1]) if len(times) > 1 and times[-1] > 0 else None
+
+
+def _result(load: _Load, samples: Sequence[Sequence[Sample]], objective: float | None) -> dict[str, Any]:
+    each = [figures(some, objective) for some in samples]
+    latencies = [[round(1e3 * sample.latency, 3) for sample in some] for some in samples]
+    return {
+        "load": load.name,
+        "request_rate": "inf" if load.rate is None else load.rate,
+        "burstiness": load.burstiness,
+        "max_concurrency": load.clients,
+        **summary(each),
+        "each": [{**repeat, "e2els": values} for repeat, values in zip(each, latencies, strict=True)],
+    }
+
+
+async def _saturation(measure: Callable[[_Load], Awaitable[dict[str, Any]]]) -> float:
+    """Double the clients until that answers hardly more questions a second; that rate."""
+    clients, most = 1, 0.0
+    while clients <= _MOST_CLIENTS:
+        load = await measure(_Load(f"{clients} clients", clients=clients))
+        reached = float(load["request_throughput"])
+        if reached < most * _GAIN:
+            return max(reached, most)
+        clients, most = 2 * clients, reached
+    return most
+
+
+def _questions(given: Sequence[str | Mapping[str, Any] | Question] | str | Path) -> list[Question]:
+    path = given if isinstance(given, Path) else as_path(given) if isinstance(given, str) else None
+    texts = [given] if isinstance(given, str | Path) else given
+    asked = list((questions_from(texts) if path is None else questions_in(path)).read())
+    if any(question.conversation is not None for question in asked):
+        raise InputError("questions: expected single questions, got the turns of a conversation")
+    return asked
+
+
+def _plot(result: Bench, path: Path) -> None:
+    try:
+        from pyfast.experiments.plots import plot_bench
+    except ModuleNotFoundError:
+        _LOG.warning("no plot: matplotlib is not installed (pip install 'pyfast-qa[plots]')")
+        return
+    plot_bench(result.as_json(), path)

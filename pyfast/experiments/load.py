@@ -1,0 +1,121 @@
+"""Ask an engine questions at given times, or from a number of clients, and note how long each takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any
+
+from pyfast import Engine
+from pyfast.engine import Ledger, Question, Record
+from pyfast.experiments.arrivals import Float64
+from pyfast.systems import System
+
+RETRIEVAL = frozenset(
+    {
+        *("search", "search_and_fuse", "find_evidence_items", "open_window", "move_on"),
+        *("retrieve_facts", "encode_statements", "knowledge_units"),
+    }
+)
+"""Batched functions that count as retrieval"""
+GRAPH = frozenset({"rerank_pools", "bridge_select", "build_graph", "encode_graph", "apply_memory"})
+"""Batched functions that count as graph work"""
+STAGES = ("queue", "retrieval", "graph", "llm", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One question under load. Times are in seconds."""
+
+    arrival: float
+    """When it was due, from the start of the load"""
+    latency: float
+    """From then to its answer"""
+    stages: Mapping[str, float]
+    """Seconds by stage; they add up to the latency of a system that does one thing at a time"""
+    state: str
+    llm_calls: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+Ask = Callable[[Question, float], Awaitable[Sample]]
+"""Ask a question that is due at a time of the event loop's clock"""
+
+
+def asker(engine: Engine, system: str | System, settings: Mapping[str, Any] | None) -> Ask:
+    """The function that asks the engine and measures one question."""
+
+    async def ask(question: Question, due: float) -> Sample:
+        clock = asyncio.get_running_loop().time
+        ledger = Ledger()
+        record = await engine.answer(question, system=system, settings=settings, ledger=ledger)
+        return _sample(record, ledger, due, clock() - due)
+
+    return ask
+
+
+def _sample(record: Record, ledger: Ledger, due: float, latency: float) -> Sample:
+    stages = dict.fromkeys(STAGES, 0.0)
+    for name, stage in ledger.stages.items():
+        kind = "llm" if stage.role else "retrieval" if name in RETRIEVAL else "graph" if name in GRAPH else "other"
+        stages[kind] += stage.running_us / 1e6
+        stages["queue"] += stage.queued_us / 1e6
+    stages["queue"] += max(0.0, latency - ledger.seconds)  # before the engine began
+    stages["other"] += max(0.0, latency - sum(stages.values()))
+    return Sample(
+        due,
+        latency,
+        stages,
+        record.state,
+        ledger.llm_calls,
+        ledger.prompt_tokens,
+        ledger.cached_tokens,
+        ledger.completion_tokens,
+    )
+
+
+def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Question]:
+    """`count` questions, from the first on, again and again, each with an id of its own."""
+    for number, question in enumerate(islice(cycle(questions), count)):
+        yield Question(f"{name}-{number}", question.text)
+
+
+async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> list[Sample]:
+    """Ask each question when it is due, whatever became of the others.
+
+    The latency counts from the time when it was due: a server that stalls cannot hide it by delaying the load.
+    """
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    tasks = []
+    for question, after in zip(questions, times.tolist(), strict=True):
+        if (wait := start + after - loop.time()) > 0:
+            await asyncio.sleep(wait)
+        tasks.append(asyncio.ensure_future(ask(question, start + after)))
+    return await _all(tasks)
+
+
+async def closed_loop(ask: Ask, questions: Iterator[Question], clients: int) -> list[Sample]:
+    """Ask from so many clients, each of which asks its next question when it has its answer."""
+    clock = asyncio.get_running_loop().time
+    samples: list[Sample] = []
+
+    async def client() -> None:
+        for question in questions:
+            samples.append(await ask(question, clock()))
+
+    await _all([asyncio.ensure_future(client()) for _ in range(clients)])
+    return samples
+
+
+async def _all(tasks: Sequence[asyncio.Future[Any]]) -> list[Any]:
+    """The results; the first error cancels the rest."""
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,231 @@
+"""Latency under load: a server with known service times against a simulation of the same arrivals."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import pyfast
+from pyfast.cli import app
+from pyfast.errors import InputError
+from pyfast.experiments.arrivals import arrival_times, read_trace
+from pyfast.experiments.figures import figures
+from pyfast.experiments.load import Sample
+
+SERVER = Path(__file__).with_name("service_server.py")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    process = subprocess.Popen([sys.executable, SERVER], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    yield f"openai:m@http://127.0.0.1:{int(process.stdout.readline())}"
+    process.kill()
+    process.wait()
+
+
+def queue(arrivals: list[float], services: list[float], places: int) -> list[float]:
+    """The latency of each, first come first served at so many places: a simulation of its own."""
+    free = [0.0] * places
+    latencies = []
+    for arrival, service in zip(arrivals, services, strict=True):
+        start = max(arrival, heapq.heappop(free))
+        heapq.heappush(free, start + service)
+        latencies.append(start + service - arrival)
+    return latencies
+
+
+def served(count: int, mean: float, seed: int) -> tuple[list[str], list[float]]:
+    """Questions with the service times that they name."""
+    micro = (np.random.default_rng(seed).gamma(2.0, mean / 2, count) * 1e6).astype(int).tolist()
+    return [f"Question {i}: wait {us} us" for i, us in enumerate(micro)], [us / 1e6 for us in micro]
+
+
+def against_simulation(url: str, count: int, load: float, places: int, mean: float) -> list[tuple[float, float]]:
+    """(measured, simulated) p50, p95 and p99 in milliseconds."""
+    asked, services = served(count, mean, 7)
+    rate = load * places / mean
+    result = pyfast.bench(
+        asked, llm=url, llm_options={"concurrency": 4 * places}, system="direct", rates=[rate], count=count,
+        repeats=1, warm_up=50, concurrency=places, seed=3,
+    )  # fmt: skip
+    expected = 1e3 * np.array(queue(arrival_times("poisson", rate, count, 3).tolist(), services, places))
+    assert result.loads[0]["completed"] == count
+    return [(result.loads[0][f"p{p}_e2el_ms"], float(np.percentile(expected, p))) for p in (50, 95, 99)]
+
+
+def test_percentiles_are_those_of_a_simulation(url: str) -> None:
+    for (measured, simulated), share in zip(
+        against_simulation(url, 800, 0.8, 32, 0.1), (0.08, 0.12, 0.15), strict=True
+    ):
+        assert measured == pytest.approx(simulated, rel=share)
+
+
+@pytest.mark.slow(suite="latency")
+@pytest.mark.parametrize("load", [0.5, 0.9])
+def test_twenty_thousand_requests(url: str, load: float) -> None:
+    compared = against_simulation(url, 20_000, load, 32, 0.1)
+    print(compared)
+    for (measured, simulated), share in zip(compared, (0.05, 0.05, 0.10), strict=True):
+        assert measured == pytest.approx(simulated, rel=share)
+
+
+def test_a_stall_shows_in_an_open_loop(url: str) -> None:
+    """A second in which nothing is answered delays all questions that are due in it, not the one alone."""
+    asked = [f"Question {i}: wait 5000 us" for i in range(400)]
+    asked[200] += ", stall 1000 ms"
+    opened = pyfast.bench(
+        asked, llm=url, system="direct", rates=[100.0], arrivals="constant", count=400, repeats=1
+    )
+    latencies = np.array(opened.loads[0]["each"][0]["e2els"])
+    assert opened.loads[0]["p50_e2el_ms"] < 100 and opened.loads[0]["p99_e2el_ms"] > 800
+    assert (
+        80 <= np.count_nonzero(latencies > 100) <= 115
+    )  # about 100 were due in that second, and waited for its end
+    closed = pyfast.bench(asked, llm=url, system="direct", clients=[1], count=400, repeats=1)
+    assert closed.loads[0]["p99_e2el_ms"] < 300  # one client sees one slow question: what an open loop is for
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "burstiness", "variation"),
+    [("constant", 1.0, 0.0), ("poisson", 1.0, 1.0), ("gamma", 0.25, 2.0), ("gamma", 4.0, 0.5)],
+)
+def test_arrivals_have_their_rate_and_variation(arrivals: Any, burstiness: float, variation: float) -> None:
+    times = arrival_times(arrivals, 50.0, 40_000, 11, burstiness)
+    gaps = np.diff(times)
+    assert times[0] == 0.0 and (gaps >= 0).all()
+    assert len(gaps) / times[-1] == pytest.approx(50.0, rel=0.03)
+    assert gaps.std() / gaps.mean() == pytest.approx(variation, rel=0.03, abs=1e-9)
+    assert (times == arrival_times(arrivals, 50.0, 40_000, 11, burstiness)).all()
+    assert arrivals == "constant" or (times != arrival_times(arrivals, 50.0, 40_000, 12, burstiness)).any()
+
+
+def test_a_trace_of_arrivals(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "times.txt"
+    path.write_text("10\n10.05\n10.05\n10.4\n", encoding="utf-8")
+    result = pyfast.bench(["wait 1000 us"], llm=url, system="direct", trace=path, repeats=2, warm_up=2)
+    load = result.loads[0]
+    assert load["completed"] == 4 and 0.4 < load["duration"] < 0.6
+    assert read_trace(path).tolist() == pytest.approx([0.0, 0.05, 0.05, 0.4])
+
+
+def test_stages_add_up_and_tokens_are_counted(url: str, small: pyfast.Index) -> None:
+    asked = ["Which moon is it? wait 20000 us", "Who discovered Titan? wait 20000 us"]
+    load = pyfast.bench(asked, index=small, llm=url, system="rag", clients=[4], count=40, repeats=2).loads[0]
+    means = [load["stages"][stage]["mean_e2el_ms"] for stage in ("queue", "retrieval", "graph", "llm", "other")]
+    assert sum(means) == pytest.approx(load["mean_e2el_ms"], rel=0.05)
+    assert means[3] > 18 and means[1] > 0 and means[2] == 0
+    assert load["llm_calls"] == 40 and load["total_input_tokens"] == 40 * 40
+    assert load["total_cached_tokens"] == 40 * 8 and load["total_output_tokens"] == 40 * 5
+
+
+def test_failures_are_counted_and_have_no_latency() -> None:
+    stages = dict.fromkeys(("queue", "retrieval", "graph", "llm", "other"), 0.1)
+    samples = [Sample(0.1 * i, 0.5, stages, state, 1, 2, 0, 1)
+               for i, state in enumerate(["answered", "failed", "abstained", "answered"])]  # fmt: skip
+    numbers = figures(samples, 0.4)
+    assert (numbers["completed"], numbers["failed"], numbers["request_goodput"]) == (3, 1, 0.0)
+    assert numbers["mean_e2el_ms"] == pytest.approx(500) and numbers["duration"] == pytest.approx(0.8)
+
+
+def test_the_sweep_finds_saturation(url: str) -> None:
+    """Eight places of 20 ms answer 400 questions a second, and no more."""
+    asked = ["wait 20000 us"]
+    result = pyfast.bench(
+        asked, llm=url, system="direct", sweep=True, count=120, repeats=1, concurrency=8, warm_up=8
+    )
+    assert result.saturation == pytest.approx(400, rel=0.25)
+    assert [load["load"] for load in result.loads[-4:]] == [f"{n}% of saturation" for n in (50, 70, 80, 90)]
+
+
+def test_files_and_the_command(url: str, tmp_path: Path) -> None:
+    questions = tmp_path / "q.jsonl"
+    questions.write_text('{"id": "a", "question": "wait 3000 us"}\n{"id": "b", "question": "wait 4000 us"}\n')
+    command = [
+        "bench",
+        questions,
+        "--system",
+        "direct",
+        "--llm",
+        url,
+        "--clients",
+        "2",
+        "--rate",
+        "50",
+        "--count",
+        "20",
+    ]
+    first = CliRunner().invoke(app, [*map(str, command), "--out", str(tmp_path / "A")])
+    assert first.exit_code == 0 and "p99" in first.stdout and "2 clients" in first.stdout, first.output
+    written = json.loads((tmp_path / "A" / "bench.json").read_text())
+    keys = [
+        "duration",
+        "completed",
+        "total_input_tokens",
+        "request_throughput",
+        "mean_e2el_ms",
+        "median_e2el_ms",
+        "p99_e2el_ms",
+    ]
+    assert set(keys) <= set(written["loads"][0]) and len(written["loads"][0]["each"]) == 3
+    assert (tmp_path / "A" / "bench.png").read_bytes().startswith(b"\x89PNG")
+    again = CliRunner().invoke(app, [*map(str, command), "--compare", str(tmp_path / "A" / "bench.json")])
+    assert again.exit_code == 0 and "ratio" in again.stdout
+
+
+def test_a_slower_system_is_no_noise(url: str) -> None:
+    fast, slow, again = (
+        pyfast.bench([f"wait {us} us"], llm=url, system="direct", clients=[2], count=30)
+        for us in (5_000, 20_000, 5_000)
+    )
+    worse = {change.figure: change for change in slow.compare(fast.as_json())}
+    assert worse["p50_e2el_ms"].is_real and not worse["p50_e2el_ms"].is_better
+    assert worse["p50_e2el_ms"].ratio == pytest.approx(3.5, abs=1.2)
+    same = {change.figure: change for change in again.compare(fast.as_json())}
+    assert same["p50_e2el_ms"].ratio == pytest.approx(1.0, abs=0.35)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, "no load"),
+        ({"rates": [0.0]}, "rate: expected a number above 0"),
+        ({"rates": [float("nan")]}, "rate: expected"),
+        ({"rates": [1.0], "arrivals": "weekly"}, "arrivals: expected poisson"),
+        ({"rates": [1.0], "arrivals": "gamma", "burstiness": -1.0}, "burstiness"),
+        ({"clients": [0]}, "clients"),
+        ({"clients": [1], "count": 0}, "count"),
+        ({"trace": "nowhere.txt"}, "nowhere"),
+        (
+            {"clients": [1], "questions": [{"id": "c", "turns": [{"id": "t", "question": "?"}]}]},
+            "single questions",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(arguments: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        pyfast.bench(**{"questions": ["?"], "llm": "instant", "system": "direct", **arguments})
+
+
+@pytest.mark.parametrize("text", ["", "1\nx\n", "2\n1\n", "inf\n"])
+def test_bad_traces_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t").write_text(text)
+    with pytest.raises(InputError, match=r"line|holds no"):
+        read_trace(tmp_path / "t")
+
+
+def test_other_files_are_no_results(tmp_path: Path) -> None:
+    result = pyfast.bench(["?"], llm="instant", system="direct", clients=[1], count=2, repeats=1)
+    (tmp_path / "x.json").write_text("[]")
+    for other in (tmp_path / "x.json", tmp_path / "none.json", {"format": "pyfast-bench", "version": 2}):
+        with pytest.raises(InputError):
+            result.compare(other)
