@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from pyfast.api.comparing import compare
     from pyfast.api.converting import convert
+    from pyfast.api.estimating import estimate
     from pyfast.api.evaluating import evaluate
     from pyfast.api.evaluating_retrieval import evaluate_retrieval
     from pyfast.api.indexing import build_index, open_index
@@ -59,6 +60,7 @@ __all__ = [
     "delete_documents",
     "describe_index",
     "errors",
+    "estimate",
     "evaluate",
     "evaluate_retrieval",
     "open_index",
@@ -78,6 +80,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is none
         ),
         "pyfast.api.comparing": ("compare",),
         "pyfast.api.converting": ("convert",),
+        "pyfast.api.estimating": ("estimate",),
         "pyfast.api.evaluating": ("evaluate",),
         "pyfast.api.evaluating_retrieval": ("evaluate_retrieval",),
         "pyfast.api.indexing": ("build_index", "open_index"),

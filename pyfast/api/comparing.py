@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 
 from pyfast.api.evaluating import GoldLike, answers_of, evaluate, gold_of
 from pyfast.api.run import Run
 from pyfast.engine import Record
-from pyfast.engine.status import seconds_of
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
-from pyfast.evaluation.compare import Comparison, Cost
+from pyfast.evaluation.compare import Comparison
 from pyfast.evaluation.compare import compare as differences_of
-from pyfast.evaluation.evaluate import read_answers
+from pyfast.evaluation.cost import Cost, cost_of
+from pyfast.evaluation.evaluate import Scored, read_answers
+from pyfast.evaluation.prices import Prices, read_prices
 
 
 def compare(
@@ -22,6 +22,7 @@ def compare(
     gold: GoldLike | None = None,
     *,
     metrics: Sequence[str | Metric] | None = None,
+    prices: str | Path | Prices | None = None,
 ) -> Comparison:
     """Compare runs over the questions that all of them have answered.
 
@@ -29,14 +30,16 @@ def compare(
         runs: Two runs or more, or their folders. Each is compared with each later one.
         gold: As for `pyfast.evaluate`; None: the questions of the first run.
         metrics: As for `pyfast.evaluate`.
+        prices: A price list, or its file (see `pyfast.evaluation.read_prices`); None: costs without money.
 
     Returns:
         For each pair of runs and each figure: the difference, its 95 % interval (paired bootstrap), its p-value
         (McNemar's exact test, or the bootstrap), and the p-value after Holm's correction. Also the questions that
-        only one run gets right, and each run's calls, tokens and seconds per question.
+        only one run gets right, and each run's calls, tokens, seconds and money for a question and a right answer.
 
     Raises:
-        InputError: There are fewer than two runs, they share no question, or the gold does not fit.
+        InputError: There are fewer than two runs, they share no question, the gold does not fit, or the price list
+            lacks a model.
 
     Example:
         >>> import pyfast
@@ -58,7 +61,11 @@ def compare(
         raise InputError(f"{', '.join(names)}: they have no question in common")
     every = dict.fromkeys(id for some in scored.values() for id in some)
     differences, flips = differences_of({name: [some[id] for id in shared] for name, some in scored.items()})
-    costs = [_cost(name, run, shared) for name, run in zip(names, runs, strict=True)]
+    listed = read_prices(prices) if isinstance(prices, str | Path) else prices
+    costs = [
+        _cost(name, run, [scored[name][id] for id in shared], listed)
+        for name, run in zip(names, runs, strict=True)
+    ]
     return Comparison(len(shared), tuple(id for id in every if id not in set(shared)), differences, flips, costs)
 
 
@@ -73,19 +80,9 @@ def _names(runs: Sequence[Run | str | Path]) -> list[str]:
     return names
 
 
-def _cost(name: str, run: Run | str | Path, shared: Sequence[str]) -> Cost:
+def _cost(name: str, run: Run | str | Path, scored: Sequence[Scored], prices: Prices | None) -> Cost:
     answers, _ = answers_of(run)
     records: dict[str, Record] = {
         record.id: record for record in (read_answers(answers) if isinstance(answers, Path) else answers)
     }
-    usages = [records[id].usage for id in shared]
-    path = run.path if isinstance(run, Run) else Path(run)
-    took = {} if path is None else seconds_of(path)
-    seconds = fmean(took[id] for id in shared) if all(id in took for id in shared) else None
-    return Cost(
-        name,
-        llm_calls=fmean(usage.llm_calls for usage in usages),
-        prompt_tokens=fmean(usage.prompt_tokens for usage in usages),
-        completion_tokens=fmean(usage.completion_tokens for usage in usages),
-        seconds=seconds,
-    )
+    return cost_of(name, run.path if isinstance(run, Run) else Path(run), records, scored, prices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -31,7 +31,10 @@ from pyfast.commands.running import (
     tell,
     watched,
 )
-from pyfast.commands.terminal import pairs, values
+from pyfast.commands.terminal import pairs, plain, values
+
+if TYPE_CHECKING:
+    from pyfast.api.estimating import Estimate
 
 
 def answer(
@@ -77,6 +80,13 @@ def answer(
         bool,
         typer.Option("--strict", help="Fail a question whose system would go on without an answer."),
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Answer nothing: estimate LLM calls, tokens and price.")
+    ] = False,
+    based_on: Annotated[
+        Path | None, typer.Option("--from", help="With --dry-run: an earlier run of the system to estimate from.")
+    ] = None,
+    prices: Annotated[Path | None, typer.Option(help="With --dry-run: a price list.")] = None,
 ) -> None:
     """Answer questions, or resume a run."""
     import pyfast
@@ -84,6 +94,21 @@ def answer(
     settings = {**pairs("--set", setting), **({"shared_updates": "on"} if shared_updates else {})}
     llms = models(llm)
     options, limits = values(pairs("--llm-option", llm_option)), pairs("--budget", budget)
+    if dry_run:
+        _show(
+            pyfast.estimate(
+                questions,
+                index=None if index is None else pyfast.open_index(index, retriever),
+                llm=llms,
+                system=system,
+                settings=settings,
+                budget=limits,
+                limit=sample or limit,
+                based_on=based_on,
+                prices=prices,
+            )
+        )
+        return
     done = watched(
         run,
         llms,
@@ -117,3 +142,21 @@ def answer(
         ),
     )
     tell(done)
+
+
+def _show(expected: Estimate) -> None:
+    print(f"{expected.questions} questions, estimated from {plain(expected.basis)}; 95 % intervals:")
+    rows = {
+        "LLM calls": expected.llm_calls,
+        "tokens of prompts": expected.prompt_tokens,
+        "tokens of replies": expected.completion_tokens,
+        "price": expected.money,
+        "seconds of all questions": expected.seconds,
+    }
+    for name, one in rows.items():
+        if one is not None:
+            print(f"  {name}: {_number(one.value)} ({_number(one.low)} to {_number(one.high)})")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

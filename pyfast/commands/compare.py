@@ -18,12 +18,13 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(help="The folders of two runs or more.", metavar="RUN_A RUN_B...")],
     gold: Gold = None,
     metric: Metrics = None,
+    prices: Annotated[Path | None, typer.Option(help="A price list, for the costs in money.")] = None,
     json: Json = False,
 ) -> None:
     """Compare runs over the same questions: which differences are more than chance, and what each cost."""
     import pyfast
 
-    comparison = pyfast.compare(runs, gold, metrics=metric or None)
+    comparison = pyfast.compare(runs, gold, metrics=metric or None, prices=prices)
     if json:
         print(json_line(comparison.as_json()))
     else:
@@ -36,11 +37,16 @@ def _show(comparison: Comparison) -> None:
 
     screen = console(stderr=False)
     letters = {cost.run: f"{number}" for number, cost in enumerate(comparison.costs, start=1)}
-    table = Table("", "run", "LLM calls", "tokens in", "tokens out", "seconds")
+    table = Table("", "run", "right", "LLM calls", "tokens in", "tokens out", "seconds", "money")
     for cost in comparison.costs:
         used = (cost.llm_calls, cost.prompt_tokens, cost.completion_tokens)
-        seconds = "" if cost.seconds is None else f"{cost.seconds:.2f}"
-        table.add_row(letters[cost.run], Text(plain(cost.run)), *(f"{value:.1f}" for value in used), seconds)
+        right = "" if cost.right is None else f"{cost.right:.3f}"
+        spent = _number(cost.seconds), _number(cost.money, 6)
+        table.add_row(letters[cost.run], Text(plain(cost.run)), right, *(f"{value:.1f}" for value in used), *spent)
+        if cost.right:
+            each = (_number(cost.per_right[name]) for name in ("llm_calls", "prompt_tokens", "completion_tokens"))
+            spent = _number(cost.per_right["seconds"]), _number(cost.per_right["money"], 6)
+            table.add_row("", "per right", "", *each, *spent)
     print(f"{comparison.questions} questions that all runs have answered; means of a question:")
     screen.print(table)
     table = Table("runs", "figure", "first", "second", "difference", "95 %", "p", "p (Holm)")
@@ -58,3 +64,7 @@ def _show(comparison: Comparison) -> None:
                 print(f"{plain(flips.figure)} right in {plain(which)} alone: {len(ids)}: {some(ids)}")
     if comparison.left_out:
         print(f"{len(comparison.left_out)} questions that not all have answered: {some(comparison.left_out)}")
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

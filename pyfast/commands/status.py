@@ -38,12 +38,16 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
         print(f"no usable answer to: {fall_backs(status)}")
     if status.left_out:
         print(f"passages that prompts had no room for: {left_out(status)}")
+    if status.seconds:
+        shown = ", ".join(f"p{percent} {seconds:.2f}" for percent, seconds in status.seconds.items())
+        print(f"seconds of a question: {shown}")
     if status.stages:
         table = Table("stage", "role", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
         for stage in status.stages:
             figures = (f"{stage.queued_ms:.2f}", f"{stage.running_ms:.2f}", f"{stage.batch:.1f}")
             table.add_row(plain(stage.name), plain(stage.role), str(stage.calls), *figures)
         screen.print(table)
+        print("running: the time of a batch counts for each question in it")
     for reason, count in status.failures:
         screen.print(Text(f"{count} failed: {plain(reason)}"))
 

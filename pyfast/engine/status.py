@@ -7,11 +7,12 @@ import logging
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
@@ -35,6 +36,7 @@ class StageStatus:
     queued_ms: float
     """Mean of a question's waiting for it"""
     running_ms: float
+    """Mean of a question's time in it; the time of a batch counts for each question in the batch"""
     batch: float
     """Mean size of the batches that a call was worked on in; for the LLM, calls in progress"""
     role: str = ""
@@ -71,6 +73,8 @@ class Status:
     """Lines of answers.jsonl that are not as pyfast wrote them; a resumed run writes them again"""
     waiting: Waiting | None = None
     """The outage that it waits for"""
+    seconds: Mapping[int, float] = field(default_factory=dict)
+    """Percentiles (50, 90, 95, 99) of the time of a question, from its start to its end; empty if not recorded"""
 
     @property
     def tokens_by_role(self) -> dict[str, tuple[int, int]]:
@@ -131,15 +135,17 @@ _LEDGERS = "SELECT ledger FROM questions ORDER BY number"
 _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC LIMIT 1"
 
 
-def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[str, StageTotals]]:
+def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[str, StageTotals], list[float]]:
     """Add up the ledgers. Rows of an edited journal that are no ledger are reported and not counted."""
-    used, stages, odd = UsageTotals(), dict[str, StageTotals](), 0
+    used, stages, seconds, odd = UsageTotals(), dict[str, StageTotals](), list[float](), 0
     for ledger in _loaded(ledgers):
         try:
             used.llm_calls += ledger["llm_calls"]
             used.prompt_tokens += ledger["prompt_tokens"]
             used.cached_tokens += ledger.get("cached_tokens", 0)
             used.completion_tokens += ledger["completion_tokens"]
+            if "seconds" in ledger:
+                seconds.append(float(ledger["seconds"]))
             if "reasoning_tokens" in ledger:
                 used.reasoning_tokens += ledger["reasoning_tokens"]
             if "fall_backs" in ledger:
@@ -169,7 +175,7 @@ def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[s
             odd += 1
     if odd:
         _LOG.warning("%s: damaged: what %d questions took is not told as it was written", journal, odd)
-    return used, stages
+    return used, stages, seconds
 
 
 def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
@@ -211,7 +217,7 @@ def read_status(folder: Path) -> Status:
             for state, count in database.execute(_STATES):
                 states[str(state)] += count
             failures = [(str(reason), count) for reason, count in database.execute(_FAILURES)]
-            used, stages = _add_up(database.execute(_LEDGERS), folder / JOURNAL)
+            used, stages, seconds = _add_up(database.execute(_LEDGERS), folder / JOURNAL)
             session = database.execute(_SESSION).fetchone()
             if not running and _has_digests(database):
                 altered = count_altered(folder, digests(database))[1]
@@ -241,24 +247,54 @@ def read_status(folder: Path) -> Status:
         left_out=dict(used.left_out),
         altered=altered,
         waiting=_waiting(folder) if running else None,
+        seconds=_percentiles(seconds),
     )
 
 
-def seconds_of(folder: Path) -> dict[str, float]:
-    """The seconds of each question that has ended, by id. Runs of earlier releases did not record them.
+def _percentiles(seconds: Sequence[float]) -> dict[int, float]:
+    return {p: float(np.percentile(seconds, p)) for p in (50, 90, 95, 99)} if seconds else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What one question of a run used."""
+
+    seconds: float | None
+    """From its start to its end; None if the run did not record it"""
+    llm_calls: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    by_role: Mapping[str, tuple[int, int]]
+    """Tokens in and out, by the role of the LLM that answered"""
+
+
+def used_by(folder: Path) -> dict[str, Used]:
+    """What each question that has ended used, by id, from the run's journal.
 
     Raises `InputError` if the journal cannot be read.
     """
-    seconds: dict[str, float] = {}
+    used: dict[str, Used] = {}
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         try:
-            rows = database.execute("SELECT id, ledger FROM questions")
-            for id, ledger in rows:
+            for id, ledger in database.execute("SELECT id, ledger FROM questions"):
                 with contextlib.suppress(ValueError, TypeError, KeyError):
-                    seconds[str(id)] = float(orjson.loads(ledger)["seconds"])
+                    used[str(id)] = _used(orjson.loads(ledger))
         except sqlite3.Error as error:
             raise InputError(f"{folder / JOURNAL}: {fault(error)}") from None
-    return seconds
+    return used
+
+
+def _used(ledger: Mapping[str, Any]) -> Used:
+    by_role: dict[str, tuple[int, int]] = {}
+    for stage in ledger["stages"].values():
+        if isinstance(stage, list) and len(stage) == 7:  # of a prompt: its role, tokens in and out
+            role, into, out = stage[4:]
+            before = by_role.get(str(role), (0, 0))
+            by_role[str(role)] = before[0] + int(into), before[1] + int(out)
+    seconds = ledger.get("seconds")
+    tokens = int(ledger["prompt_tokens"]), int(ledger.get("cached_tokens", 0)), int(ledger["completion_tokens"])
+    return Used(None if seconds is None else float(seconds), int(ledger["llm_calls"]), *tokens, by_role)
 
 
 def _waiting(folder: Path) -> Waiting | None:

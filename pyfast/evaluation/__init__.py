@@ -6,12 +6,14 @@ from pyfast.evaluation.gold import Gold
 from pyfast.evaluation.hits import Hits, hits
 from pyfast.evaluation.metric import Metric, of_each
 from pyfast.evaluation.metrics import Score, exact_match, f1, normalise
+from pyfast.evaluation.prices import Prices, read_prices
 
 __all__ = [
     "Figure",
     "Gold",
     "Hits",
     "Metric",
+    "Prices",
     "Report",
     "Row",
     "Score",
@@ -23,4 +25,5 @@ __all__ = [
     "hits",
     "normalise",
     "of_each",
+    "read_prices",
 ]

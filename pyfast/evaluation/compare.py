@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from pyfast.evaluation.bootstrap import DRAWS, Float64, ratio_draws
+from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evaluate import Scored, groups_of, names_of, table_of
 
 Test = Literal["mcnemar", "bootstrap"]
@@ -50,18 +51,6 @@ class Flips:
     """Right in b alone"""
     lost: tuple[str, ...]
     """Right in a alone"""
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The cost of a run: means over the compared questions."""
-
-    run: str
-    llm_calls: float
-    prompt_tokens: float
-    completion_tokens: float
-    seconds: float | None
-    """From the beginning of a question to its end; None if the run does not tell"""
 
 
 @dataclass(frozen=True, slots=True)

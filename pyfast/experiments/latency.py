@@ -33,7 +33,16 @@ _SHARES = (0.5, 0.7, 0.8, 0.9)  # of the throughput at saturation
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The result of `pyfast.bench`: the figures of each load."""
+    """The result of `pyfast.bench`: the figures of each load.
+
+    Example:
+        >>> import pyfast
+        >>> asked = ["Who discovered Titan?"]
+        >>> before = pyfast.bench(asked, llm="instant", system="direct", clients=[2], count=8)
+        >>> after = pyfast.bench(asked, llm="instant", system="direct", clients=[2], count=8)
+        >>> [change.figure for change in after.compare(before.as_json())][:2]
+        ['mean_e2el_ms', 'p50_e2el_ms']
+    """
 
     about: Mapping[str, Any]
     """The system, model, index, machine and arguments"""

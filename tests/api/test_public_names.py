@@ -26,6 +26,7 @@ SNAPSHOT = HERE / "public_names.txt"
 NAMES = ["LLM", "Bench", "Engine", "Evidence", "Index", "Question", "Record", "Run", "Usage"]
 NAMES += [
     "bench",
+    "estimate",
     "answer",
     "build_index",
     "build_knowledge",

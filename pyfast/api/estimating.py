@@ -1,0 +1,171 @@
+"""`pyfast.estimate`: what a run will cost, before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyfast.api.answering import ManyQuestions, answer, at_least_one, read_in
+from pyfast.api.run import Run
+from pyfast.engine import recorded_value
+from pyfast.engine.status import Used, used_by
+from pyfast.errors import InputError
+from pyfast.evaluation.cost import money_of
+from pyfast.evaluation.prices import Price, Prices, read_prices
+from pyfast.llm import open_llm
+from pyfast.retrieval import Index
+from pyfast.systems import System
+
+_DRAWS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An expected total, with its 95 % interval over the draw of the questions."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run is expected to use in all."""
+
+    questions: int
+    basis: str
+    """What the estimate rests on"""
+    llm_calls: Expected
+    prompt_tokens: Expected
+    completion_tokens: Expected
+    money: Expected | None
+    """None without a price list"""
+    seconds: Expected | None
+    """Of all questions added up, if the estimate rests on a run; a run works on several questions at once"""
+
+
+def estimate(
+    questions: ManyQuestions,
+    *,
+    index: Index | str | Path | None = None,
+    llm: str | Mapping[str, str] = "embedded",
+    system: str | System = "n2n",
+    settings: Mapping[str, Any] | None = None,
+    budget: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    based_on: Run | str | Path | None = None,
+    sample: int = 20,
+    context_window: int = 32_768,
+    prices: str | Path | Prices | None = None,
+) -> Estimate:
+    """Estimate the LLM calls, tokens and price of a run without asking its LLM.
+
+    With `based_on`, the means of an earlier run of the same system are multiplied by the number of questions.
+
+    Without it, a uniform sample of the questions goes through the system with the LLM `instant`, which answers at
+    once by the schema. Retrieval and prompts are real, the replies are not: its plans can have other numbers of
+    hops than those of a language model, and it counts four bytes as a token. Base a budget on a small real run.
+
+    Args:
+        questions: As in `pyfast.answer`.
+        index: As in `pyfast.answer`.
+        llm: The text that names the model of the run, or a mapping of roles to such texts: for the price.
+        system: As in `pyfast.answer`.
+        settings: As in `pyfast.answer`.
+        budget: Limits of each question, as in `pyfast.answer`.
+        limit: Only so many questions, the first ones.
+        based_on: An earlier run of the system, or its folder.
+        sample: How many questions to try without `based_on`.
+        context_window: Tokens of the LLM's context window, without `based_on`.
+        prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
+
+    Returns:
+        The expected totals with intervals.
+
+    Raises:
+        InputError: An argument does not fit, `based_on` is a run of another system or has no answers, or the price
+            list lacks the model.
+
+    Example:
+        >>> import pyfast
+        >>> expected = pyfast.estimate("QUESTIONS.jsonl", index="IDX", system="rag", sample=5)
+        >>> expected.llm_calls.value / expected.questions
+        1.0
+    """
+    at_least_one("sample", sample)
+    listed = read_prices(prices) if isinstance(prices, str | Path) else prices
+    specs = {"default": llm} if isinstance(llm, str) else dict(llm)
+    of_role = {} if listed is None else {role: listed.price(spec) for role, spec in specs.items()}
+    asked = read_in(questions, limit)
+    if based_on is None:
+        tried = answer(
+            asked.read(),
+            index=index,
+            llm=open_llm("instant", context_window=context_window),
+            system=system,
+            settings=settings,
+            budget=budget,
+            sample=min(sample, asked.count),
+        )
+        usages = (record.usage for record in tried.records)
+        used = [Used(None, u.llm_calls, u.prompt_tokens, 0, u.completion_tokens, {}) for u in usages]
+        basis = f"{len(used)} questions with the LLM instant"
+        roles = {role: tokens for role, tokens in tried.status.tokens_by_role.items() if sum(tokens)}
+    else:
+        folder = _folder(based_on, system)
+        used = list(used_by(folder).values())
+        basis, roles = f"{len(used)} questions of {folder}", _by_role(used)
+    if not used:
+        raise InputError(f"{basis}: nothing to estimate from")
+    seconds = [one.seconds for one in used if one.seconds is not None]
+    return Estimate(
+        asked.count,
+        basis,
+        _expected([one.llm_calls for one in used], asked.count),
+        _expected([one.prompt_tokens for one in used], asked.count),
+        _expected([one.completion_tokens for one in used], asked.count),
+        _priced(used, roles, of_role, asked.count) if of_role else None,
+        _expected(seconds, asked.count) if len(seconds) == len(used) else None,
+    )
+
+
+def _folder(run: Run | str | Path, system: str | System) -> Path:
+    path = run.path if isinstance(run, Run) else Path(run)
+    if path is None:
+        raise InputError("based_on: expected a run with a folder")
+    name = system if isinstance(system, str) else system.name
+    if (other := recorded_value(path, "system", "name")) != name:
+        raise InputError(f"{path}: a run of {other}, not of {name}")
+    return path
+
+
+def _by_role(used: Sequence[Used]) -> dict[str, tuple[int, int]]:
+    roles = {role for one in used for role in one.by_role}
+    return {role: tuple(sum(one.by_role.get(role, (0, 0))[k] for one in used) for k in (0, 1)) for role in roles}  # type: ignore[misc]
+
+
+def _expected(values: Sequence[float], count: int) -> Expected:
+    """The mean times `count`, with a percentile bootstrap over the questions."""
+    array = np.array(values, np.float64)
+    draws = np.random.default_rng(0).integers(0, len(array), (_DRAWS, len(array)))
+    low, high = np.quantile(array[draws].mean(axis=1), [0.025, 0.975])
+    return Expected(float(array.mean()) * count, float(low) * count, float(high) * count)
+
+
+def _priced(
+    used: Sequence[Used], roles: Mapping[str, tuple[int, int]], of_role: Mapping[str, Price], count: int
+) -> Expected:
+    """The money. Roles with models of their own pay their own prices, by their share of all tokens."""
+    default = of_role.get("default") or next(iter(of_role.values()))
+    if len(set(of_role.values())) == 1:
+        return _expected([money_of(one, default, {}) for one in used], count)
+    into, out = (sum(tokens[k] for tokens in roles.values()) or 1 for k in (0, 1))
+    prices = [(of_role.get(role, default), a / into, b / out) for role, (a, b) in roles.items()]
+    return _expected(
+        [sum(p.of(a * one.prompt_tokens, 0, b * one.completion_tokens) for p, a, b in prices) for one in used],
+        count,
+    )

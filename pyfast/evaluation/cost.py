@@ -1,0 +1,92 @@
+"""What a run costs: calls, tokens, seconds and money, for a question and for a right answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+
+from pyfast.engine import Record, recorded_value
+from pyfast.engine.status import Used, used_by
+from pyfast.evaluation.evaluate import Scored
+from pyfast.evaluation.prices import Price, Prices
+
+_RIGHT = ("em", "h@1")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of a run: means over some of its questions."""
+
+    run: str
+    llm_calls: float
+    prompt_tokens: float
+    cached_tokens: float
+    """Of the prompts', those in the prefix cache of the LLM"""
+    completion_tokens: float
+    seconds: float | None
+    """From the start of a question to its end; None if the run did not record it"""
+    money: float | None = None
+    """None without a price list"""
+    right: float | None = None
+    """The share of right answers, by exact match or H@1; None if neither was measured"""
+    per_right: Mapping[str, float | None] = field(default_factory=dict)
+    """The same means for each right answer: divided by `right`; None if no answer is right"""
+
+
+def cost_of(
+    run: str, folder: Path | None, records: Mapping[str, Record], scored: Sequence[Scored], prices: Prices | None
+) -> Cost:
+    """The cost of the scored questions of a run.
+
+    Args:
+        run: The run's name.
+        folder: Its folder; None for a run in memory, which has no times and no cached tokens.
+        records: Its records by id.
+        scored: The questions that count.
+        prices: A price list; None: no money.
+
+    Raises:
+        InputError: The price list lacks a model of the run.
+    """
+    journal = {} if folder is None else used_by(folder)
+    used = [journal.get(one.id) or _of(records[one.id]) for one in scored]
+    seconds = [one.seconds for one in used]
+    figures = next((name for name in _RIGHT if any(name in one.shares for one in scored)), None)
+    right = None if figures is None else fmean(one.figures.get(figures) or 0.0 for one in scored)
+    means: dict[str, float | None] = {
+        "llm_calls": fmean(one.llm_calls for one in used),
+        "prompt_tokens": fmean(one.prompt_tokens for one in used),
+        "cached_tokens": fmean(one.cached_tokens for one in used),
+        "completion_tokens": fmean(one.completion_tokens for one in used),
+        "seconds": None if None in seconds else fmean(one for one in seconds if one is not None),
+        "money": None if prices is None or folder is None else _money(folder, used, prices),
+    }
+    each = (
+        {}
+        if right is None
+        else {name: value / right if right and value else None for name, value in means.items()}
+    )
+    return Cost(run=run, right=right, per_right=each, **means)  # type: ignore[arg-type]
+
+
+def _of(record: Record) -> Used:
+    usage = record.usage
+    return Used(None, usage.llm_calls, usage.prompt_tokens, 0, usage.completion_tokens, {})
+
+
+def _money(folder: Path, used: Sequence[Used], prices: Prices) -> float:
+    default = prices.price(str(recorded_value(folder, "places", "llm") or ""))
+    roles = {role for one in used for role in one.by_role}
+    specs = {role: recorded_value(folder, "places", f"{role}_llm") for role in roles}
+    of_role = {role: prices.price(str(spec)) if spec else default for role, spec in specs.items()}
+    return fmean(money_of(one, default, of_role) for one in used)
+
+
+def money_of(used: Used, default: Price, of_role: Mapping[str, Price]) -> float:
+    """The money for a question. If its roles have several models, each gets the same share of cached tokens."""
+    if len({*of_role.values(), default}) == 1:
+        return default.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+    cached = used.cached_tokens / used.prompt_tokens if used.prompt_tokens else 0.0
+    return sum(of_role[role].of(into, cached * into, out) for role, (into, out) in used.by_role.items())

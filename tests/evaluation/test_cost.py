@@ -1,0 +1,148 @@
+"""What a run costs, and what one will cost: against sums by hand, and against the run itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import pyfast
+from pyfast.cli import app
+from pyfast.engine.status import used_by
+from pyfast.errors import InputError
+from pyfast.evaluation import Prices, read_prices
+from pyfast.evaluation.prices import Price
+
+PRICES = "[models.instant]\ninput = 0.5\ncached_input = 0.05\noutput = 2.0\n[models.m]\ninput = 1\noutput = 1\n"
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cost") / "q.jsonl"
+    lines = ({"id": str(i), "question": f"Who discovered moon {i}?", "answers": ["discovered"]} for i in range(60))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(questions: Path, small: pyfast.Index) -> list[Path]:
+    folders = [questions.parent / name for name in ("A", "B")]
+    for folder, system in zip(folders, ("rag", "n2n"), strict=True):
+        pyfast.answer(questions, index=small, llm="instant", system=system, run=folder)
+    return folders
+
+
+def test_money_is_the_sum_over_questions_and_answers(runs: list[Path], questions: Path, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(PRICES)
+    comparison = pyfast.compare(runs, questions, prices=tmp_path / "p.toml")
+    for folder, cost in zip(runs, comparison.costs, strict=True):
+        records = pyfast.Run(folder).records
+        usages = [record.usage for record in records]
+        paid = [(0.5 * u.prompt_tokens + 2.0 * u.completion_tokens) / 1e6 for u in usages]  # nothing is cached
+        assert cost.money == pytest.approx(np.mean(paid)) and cost.cached_tokens == 0
+        assert cost.llm_calls == np.mean([usage.llm_calls for usage in usages])
+        scores = [one.figures["em"] or 0.0 for one in pyfast.evaluate(folder, questions).questions]
+        assert cost.right == pytest.approx(np.mean(scores))
+        if cost.right:
+            assert cost.per_right["money"] == pytest.approx(sum(paid) / sum(scores))
+            assert cost.per_right["llm_calls"] == pytest.approx(sum(u.llm_calls for u in usages) / sum(scores))
+        else:
+            assert set(cost.per_right.values()) == {None}
+    assert pyfast.compare(runs, questions).costs[0].money is None
+
+
+def test_cached_tokens_and_roles_have_their_prices() -> None:
+    assert Price(input=10, cached_input=1, output=100).of(1_000_000, 400_000, 20_000) == pytest.approx(6 + 0.4 + 2)
+    assert Price(input=10, output=100).of(1_000_000, 400_000, 0) == pytest.approx(10)
+    listed = Prices(models={"m": Price(input=1, output=2), "openai:m@http://here": Price(input=3, output=4)})
+    assert listed.price("openai:m@http://there").input == 1 and listed.price("openai:m@http://here").input == 3
+
+
+def test_what_a_question_used_is_what_its_record_says(runs: list[Path]) -> None:
+    for folder in runs:
+        used = used_by(folder)
+        for record in pyfast.Run(folder).records:
+            one = used[record.id]
+            assert (one.llm_calls, one.prompt_tokens) == (record.usage.llm_calls, record.usage.prompt_tokens)
+            assert sum(into for into, _ in one.by_role.values()) == one.prompt_tokens
+            assert one.seconds is not None and one.seconds > 0
+
+
+@pytest.mark.parametrize("system", ["rag", "n2n", "decompose"])
+def test_an_estimate_is_near_the_run(system: str, questions: Path, small: pyfast.Index, tmp_path: Path) -> None:
+    """With the LLM of the estimate itself the totals must come out; with another they rest on its replies."""
+    prices = Prices(models={"instant": Price(input=1, output=1)})
+    expected = pyfast.estimate(questions, index=small, llm="instant", system=system, sample=30, prices=prices)
+    run = pyfast.answer(questions, index=small, llm="instant", system=system)
+    assert expected.questions == 60 and "30 questions" in expected.basis and expected.seconds is None
+    for estimated, real in [
+        (expected.llm_calls, run.status.llm_calls),
+        (expected.prompt_tokens, run.status.prompt_tokens),
+        (expected.completion_tokens, run.status.completion_tokens),
+    ]:
+        assert estimated.value == pytest.approx(real, rel=0.12)
+        assert estimated.low <= estimated.value <= estimated.high
+    assert expected.money is not None
+    tokens = expected.prompt_tokens.value + expected.completion_tokens.value
+    assert expected.money.value == pytest.approx(tokens / 1e6)
+
+
+def test_an_estimate_from_a_run_multiplies_its_means(runs: list[Path], questions: Path, tmp_path: Path) -> None:
+    expected = pyfast.estimate(questions, system="rag", based_on=runs[0], limit=30)
+    status = pyfast.Run(runs[0]).status
+    assert expected.llm_calls.value == pytest.approx(status.llm_calls / 2)
+    assert expected.prompt_tokens.value == pytest.approx(status.prompt_tokens / 2)
+    assert expected.seconds is not None and expected.money is None
+
+
+def test_models_of_roles_pay_their_own_prices(questions: Path, small: pyfast.Index) -> None:
+    prices = Prices(models={"instant": Price(input=1, output=1), "dear": Price(input=100, output=100)})
+    given: dict[str, Any] = {"index": small, "system": "n2n", "sample": 20, "prices": prices}
+    cheap = pyfast.estimate(questions, llm="instant", **given).money
+    mixed = pyfast.estimate(questions, llm={"default": "instant", "plan": "openai:dear@http://h"}, **given).money
+    dear = pyfast.estimate(questions, llm="openai:dear@http://h", **given).money
+    assert cheap and mixed and dear and cheap.value < mixed.value < dear.value
+    assert dear.value == pytest.approx(100 * cheap.value)
+
+
+def test_the_commands(runs: list[Path], questions: Path, small: pyfast.Index, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(PRICES)
+    prices = ["--prices", str(tmp_path / "p.toml")]
+    shown = CliRunner().invoke(app, ["compare", *map(str, runs), "--gold", str(questions), *prices])
+    assert shown.exit_code == 0 and "money" in shown.stdout, shown.output
+    command = ["answer", str(questions), "--run", str(tmp_path / "R"), "--system", "rag", "--llm", "instant"]
+    dry = CliRunner().invoke(app, [*command, "--index", str(small.folder), "--dry-run", *prices])
+    assert dry.exit_code == 0 and "LLM calls: 60 (60 to 60)" in dry.stdout, dry.output
+    assert "price" in dry.stdout and not (tmp_path / "R").exists()
+    based = CliRunner().invoke(app, [*command, "--dry-run", "--from", str(runs[0])])
+    assert based.exit_code == 0 and "seconds of all questions" in based.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[models", "p.toml"),
+        ("[models.m]\ninput = 1\n", "output"),
+        ("[models.m]\ninput = -1\noutput = 1\n", "input"),
+        ("[models.m]\ninput = nan\noutput = 1\n", "input"),
+        ("[models.m]\ninput = 1\noutput = 1\ntotal = 3\n", "total"),
+        ("currency = 'EUR'\n", "models"),
+    ],
+)
+def test_bad_price_lists_are_refused_in_one_line(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "p.toml").write_text(text)
+    with pytest.raises(InputError, match=reason):
+        read_prices(tmp_path / "p.toml")
+
+
+def test_a_missing_model_or_another_system_is_refused(runs: list[Path], questions: Path) -> None:
+    with pytest.raises(InputError, match="no price for 'instant'; the list has m"):
+        pyfast.compare(runs, questions, prices=Prices(models={"m": Price(input=1, output=1)}))
+    with pytest.raises(InputError, match="a run of rag, not of n2n"):
+        pyfast.estimate(questions, system="n2n", based_on=runs[0])
+    with pytest.raises(InputError, match="sample"):
+        pyfast.estimate(questions, system="direct", sample=0)
