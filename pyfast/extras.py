@@ -15,10 +15,12 @@ EXTRAS = {
     ),
     "embedded": ("xllamacpp",),
     "formats": ("bs4", "docx", "lxml", "markdownify", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),
+    # A module of several extras is named for the last of them.
+    "dense": ("faiss", "safetensors", "sentence_transformers", "tokenizers"),
+    "rerank": ("onnxruntime", "tokenizers"),
     "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),
     "plots": ("matplotlib",),
     "metrics": ("bert_score", "rouge_score"),
-    "rerank": ("onnxruntime", "tokenizers"),
     "server": ("fastapi", "httptools", "multipart", "prometheus_client", "starlette", "uvicorn"),
     "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),
 }

@@ -32,6 +32,7 @@ def build_index(
     columns: int = COLUMNS,
     passage_length: int = LENGTH,
     passage_overlap: int = 0,
+    vectors: str | Iterable[str] = (),
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Index:
@@ -49,6 +50,9 @@ def build_index(
             index keeps this size for documents that are added later.
         passage_overlap: How many characters of such a cut paragraph two passages share, in whole sentences. The
             shared text is searched and read with both, and stored once.
+        vectors: What the passages are encoded with, for other retrievers than BM25: `"dense"` or `"dense:MODEL"`
+            (sentence embeddings), `"sparse:MODEL"` (learned sparse vectors); one or several. A model is a folder
+            or a name of the hub. The index keeps them for documents that are added later.
         strict: The first file that cannot be read is an error, and nothing is made.
         on_unread: Called at the end with each file that was left out, and why. None: a warning is logged for each.
 
@@ -58,6 +62,7 @@ def build_index(
     Raises:
         InputError: A source does not exist, `out` exists already, there is nothing to retrieve, or a number is out
             of range.
+        ModelNotFoundError: The model of vectors is not on this machine.
 
     Example:
         >>> import pyfast
@@ -68,7 +73,7 @@ def build_index(
     """
     size = PassageSize(passage_length, passage_overlap)
     with documents_of(documents, readers, columns, strict, on_unread) as read:
-        return build(read, Path(out), overwrite, size)
+        return build(read, Path(out), overwrite, size, [vectors] if isinstance(vectors, str) else vectors)
 
 
 def open_index(
@@ -80,8 +85,9 @@ def open_index(
 
     Args:
         path: A folder that `build_index` made.
-        retriever: What its `search` uses: the name of a retriever, `MODULE:NAME`, or a function of the index that
-            returns one.
+        retriever: What its `search` uses: `bm25`, `dense` or `sparse` (if the index has such vectors), `hybrid`
+            (BM25 and dense by reciprocal ranks; `hybrid:bm25+sparse`, or with weights
+            `hybrid:bm25*0.3+dense*0.7`), `MODULE:NAME`, or a function of the index that returns a retriever.
         rerank: What reads the best passages of a list again: `off`, `cross` (a cross-encoder; `cross:MODEL`
             for one of your own), `MODULE:NAME`, or a function of the index that returns a reranker. Every system
             uses it; a search of `rag` then also ranks by `bridge_rank`, expanded.

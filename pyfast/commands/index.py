@@ -37,6 +37,10 @@ def index(
     passage_overlap: Annotated[
         int, typer.Option(help="Characters that two passages of a cut paragraph share, in whole sentences.")
     ] = 0,
+    vectors: Annotated[
+        list[str] | None,
+        typer.Option(help="Encode the passages too: dense, dense:MODEL or sparse:MODEL; repeatable."),
+    ] = None,
     strict: Strict = False,
 ) -> None:
     """Build the index of a corpus. What cannot be read is listed at the end, with the reason."""
@@ -51,6 +55,7 @@ def index(
             columns=columns,
             passage_length=passage_length,
             passage_overlap=passage_overlap,
+            vectors=vectors or (),
             strict=strict,
             on_unread=on_unread,
         )

@@ -40,7 +40,11 @@ Setting = Annotated[
 ]
 RetrieverName = Annotated[
     str,
-    typer.Option("--retriever", help="What finds passages: bm25 (bm25:k1=0.9,b=0.4), or MODULE:NAME."),
+    typer.Option(
+        "--retriever",
+        help="What finds passages: bm25 (bm25:k1=0.9,b=0.4), dense, sparse, hybrid (hybrid:bm25+sparse), or"
+        " MODULE:NAME.",
+    ),
 ]
 RerankName = Annotated[
     str,

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from pyfast.knowledge.vectors import hashes
 from pyfast.ops.arrays import Float32
 from pyfast.retrieval.embeddings import Embedder
+from pyfast.retrieval.vectors import hashes
 
 BLOCK = 512  # texts between two writes: what a kill costs at most
 _CHECK = 16  # bytes of a checksum

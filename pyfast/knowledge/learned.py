@@ -15,8 +15,8 @@ from pyfast.knowledge.extracts import LEARNED, Extract, Statement
 from pyfast.knowledge.facts import fact_text
 from pyfast.knowledge.names import name_key, named_in, words_of
 from pyfast.knowledge.store import Knowledge
-from pyfast.knowledge.vectors import Vectors
 from pyfast.ops.arrays import Float32
+from pyfast.retrieval.vectors import Vectors
 
 
 @dataclass(slots=True, eq=False)

@@ -22,12 +22,12 @@ import numpy as np
 
 from pyfast.errors import IndexFormatError
 from pyfast.files import built_aside, link_folder, sync_to_disk, write_atomically
-from pyfast.knowledge import database, vectors
+from pyfast.knowledge import database
 from pyfast.knowledge.embedding_cache import cached_encoder
 from pyfast.knowledge.store import SEARCHED, Knowledge
 from pyfast.knowledge.writer import change_of_contents, changed_digest, contents_digest
 from pyfast.ops.arrays import Float32
-from pyfast.retrieval import Index
+from pyfast.retrieval import Index, vectors
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.index import KNOWLEDGE
 from pyfast.retrieval.manifest import read_manifest, write_manifest

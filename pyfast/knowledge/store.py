@@ -12,10 +12,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pyfast.errors import IndexFormatError, InputError
-from pyfast.knowledge import database, vectors
+from pyfast.knowledge import database
 from pyfast.knowledge.facts import IN_TEXT, Facts, fact_text, group_facts
 from pyfast.knowledge.names import name_key, named_in, relation_name, words_of
 from pyfast.ops.arrays import Float32, Int32, Int64
+from pyfast.retrieval import vectors
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.manifest import read_manifest
 from pyfast.sqlite_files import fault

@@ -35,6 +35,7 @@ from pyfast.retrieval.manifest import (
 )
 from pyfast.retrieval.parts import Part, join_parts, make_part, open_part, save_part
 from pyfast.retrieval.passage_size import PassageSize
+from pyfast.retrieval.passage_vectors import with_vectors
 
 _TIER = 8
 """Parts of one tier stay apart up to this number; a part of the next tier has so many times the documents."""
@@ -113,7 +114,8 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
         InputError: The index has a document with that uri, and `replace` is not set; or as `build_index`.
         IndexFormatError: The folder is no index, or damaged.
     """
-    part = make_part(documents, PassageSize.of(read_manifest(folder, check=False)["parameters"]))
+    parameters = read_manifest(folder, check=False)["parameters"]
+    part = make_part(documents, PassageSize.of(parameters))
     with _writing(folder) as writer:
         uris = part.corpus.document_table.column("uri")
         found = writer.find(uris)
@@ -126,7 +128,7 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
             part = join_parts([part], [keep])
         writer.delete([place for uri, place in found.items() if uri not in same])
         if part.corpus.documents:
-            writer.add(part)
+            writer.add(with_vectors(part, parameters))
             writer.merge_full_tiers()
         replaced = len(found) - len(same)
         return writer.commit(added=len(digests) - len(found), replaced=replaced, unchanged=len(same))

@@ -26,6 +26,7 @@ from pyfast.retrieval.forward_index import FORWARD, Mask, narrow
 from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, read_manifest, write_manifest
 from pyfast.retrieval.parts import Part, columns_in, join_parts, make_part, open_part, save_part, weigh_part
 from pyfast.retrieval.passage_size import PassageSize
+from pyfast.retrieval.passage_vectors import describe_vectors, with_vectors
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rendered_passages import RenderedPassages
 from pyfast.retrieval.reranker import OFF, Reranker, open_rerankers
@@ -40,7 +41,11 @@ KNOWLEDGE = "knowledge"
 
 
 def build_index(
-    documents: Iterable[Document], out: Path, overwrite: bool = False, size: PassageSize | None = None
+    documents: Iterable[Document],
+    out: Path,
+    overwrite: bool = False,
+    size: PassageSize | None = None,
+    vectors: Iterable[str] = (),
 ) -> Index:
     """Build the index of `documents` in the folder `out` and open it.
 
@@ -49,6 +54,7 @@ def build_index(
     """
     out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
     _check_free(out, overwrite)
+    described = describe_vectors(vectors)
     with contextlib.ExitStack() as held:
         if is_index(out):
             held.enter_context(
@@ -56,7 +62,7 @@ def build_index(
             )
         aside = held.enter_context(built_aside(out))
         _check_free(out, overwrite)  # another process may just have built it
-        write_index(documents, aside, size or PassageSize())
+        write_index(documents, aside, size or PassageSize(), described)
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
     return Index(out)
@@ -69,26 +75,33 @@ def _check_free(out: Path, overwrite: bool) -> None:
         raise InputError(f"{out}: holds an index already; give --overwrite to replace it")
 
 
-def write_index(documents: Iterable[Document], folder: Path, size: PassageSize) -> None:
+def write_index(
+    documents: Iterable[Document],
+    folder: Path,
+    size: PassageSize,
+    vectors: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
     """Fill an empty folder. Raises `InputError` if no document has anything to retrieve."""
     part = make_part(documents, size)
     if not part.terms:
         raise InputError("no usable document: nothing to retrieve in the sources given")
     if not part.counts.total_length:
         raise InputError("no usable document: the sources given hold nothing but stop words")
-    save_part(folder / PARTS / "1", part, alone=True)
+    facts = facts_of(part, size, vectors or {})
+    save_part(folder / PARTS / "1", with_vectors(part, facts["parameters"]), alone=True)
     parts = [{"name": "1", "documents": part.corpus.documents, "deleted": None}]
-    write_manifest(folder, {"commit": 1, "next_part": 2, "parts": parts, **facts_of(part, size)})
+    write_manifest(folder, {"commit": 1, "next_part": 2, "parts": parts, **facts})
     keep_commit(folder, 1)
 
 
-def facts_of(part: Part, size: PassageSize) -> dict[str, Any]:
+def facts_of(part: Part, size: PassageSize, vectors: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     """The facts for the manifest of an index with this part alone."""
+    parameters = {"tokens": TOKENS, "forward": FORWARD, "bm25": BM25_PARAMETERS, "passages": asdict(size)}
     return {
         "documents": part.corpus.documents,
         "passages": len(part.passages),
         "corpus": part.corpus.fingerprint(),
-        "parameters": {"tokens": TOKENS, "forward": FORWARD, "bm25": BM25_PARAMETERS, "passages": asdict(size)},
+        "parameters": {**parameters, "vectors": vectors} if vectors else parameters,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -28,6 +28,7 @@ from pyfast.retrieval.forward_index import (
     weigh,
 )
 from pyfast.retrieval.passage_size import PassageSize, indexed_text, passage_line
+from pyfast.retrieval.passage_vectors import PassageVectors, join_vectors, open_vectors, save_vectors
 from pyfast.retrieval.rendered_passages import FOLDER as RENDERED_FOLDER
 from pyfast.retrieval.rendered_passages import (
     RenderedPassages,
@@ -55,6 +56,8 @@ class Part:
     """The line of each passage, as the LLM reads it"""
     weights: tuple[csr_array, csr_array] | None = None
     """X, and X transposed, if this part is all of an index"""
+    vectors: Mapping[str, PassageVectors] = field(default_factory=dict)
+    """Of each kind that the index has, dense or sparse"""
 
     def __post_init__(self) -> None:
         """Look up the passages."""
@@ -109,6 +112,7 @@ def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
         ops.TermCounts.of(csr_array(vstack(shaped, format="csr"))),
         join_cells([part.cells for part in parts], kept, columns),
         join_rendered([part.rendered for part in parts], kept),
+        vectors=join_vectors([part.vectors for part in parts], kept),
     )
 
 
@@ -139,6 +143,7 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
     save_term_counts(folder / BM25_FOLDER, part.counts)
     save_cells(folder / _CELLS, part.cells)
     save_rendered(folder / RENDERED_FOLDER, part.rendered)
+    save_vectors(folder, part.vectors)
     if alone:
         save_weights(folder / _WEIGHTS, weigh_part(part)[0])
 
@@ -153,4 +158,5 @@ def open_part(folder: Path) -> Part:
         open_cells(folder / _CELLS),
         open_rendered(folder / RENDERED_FOLDER),
         open_weights(folder / _WEIGHTS, len(terms)) if (folder / _WEIGHTS).is_dir() else None,
+        open_vectors(folder),
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyfast.knowledge import vectors
 from pyfast.ops.arrays import Float32
+from pyfast.retrieval import vectors
 
 faiss = pytest.importorskip("faiss")
 DIMENSIONS = 48

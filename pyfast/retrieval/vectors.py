@@ -108,9 +108,9 @@ def _nearest(matrix: Float32, queries: Float32, k: int) -> Int64:
     return np.argpartition(-scores, k - 1, axis=1)[:, :k].astype(np.int64)
 
 
-def make(matrix: Float32) -> Vectors:
+def make(matrix: Float32, exact: int | None = None) -> Vectors:
     """Vectors of texts, in the order of the texts."""
-    return Vectors(matrix, _codes(matrix))
+    return Vectors(matrix, _codes(matrix, EXACT if exact is None else exact))
 
 
 def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
@@ -152,13 +152,13 @@ def places_among(marks: Int64, known: Int64) -> Int32:
     return np.where((known[at] == marks).all(axis=1), at, -1).astype(np.int32)
 
 
-def _codes(matrix: Float32) -> Any:
+def _codes(matrix: Float32, exact: int) -> Any:
     """Product quantisation for many vectors. A query is compared with the codes of all of them.
 
     Seeded: equal vectors give equal codes. An index with cells would skip most vectors, but a question's vector
     lies far from those of its facts: the nearest cells miss a third of them.
     """
-    if len(matrix) <= EXACT:
+    if len(matrix) <= exact:
         return None
     faiss = _faiss()
     dimensions = matrix.shape[1]

@@ -1,0 +1,146 @@
+"""Vectors of passages in an index: which encoders made them, and how they lie in a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from pyfast.errors import InputError
+from pyfast.ops.arrays import Float32
+from pyfast.retrieval.embeddings import DEFAULT, Embedder, find_embedder, find_model
+from pyfast.retrieval.forward_index import Mask, mapped, narrow
+from pyfast.retrieval.sparse_embeddings import SparseEmbedder
+
+if TYPE_CHECKING:
+    from pyfast.retrieval.parts import Part
+
+PassageVectors: TypeAlias = "Float32 | csr_array"
+"""[passages, dimensions]: an array, or a sparse matrix in rows"""
+KINDS = ("dense", "sparse")
+_SPARSE = ("indptr", "indices", "weights")
+_AT_ONCE = 4096  # passages
+
+
+class Encoder(Protocol):
+    """Makes vectors of texts. Equal texts have equal vectors, whatever comes with them."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Which model this is."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """The length of a vector."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        """The vector of each text, one a row: float32, or a sparse matrix."""
+        ...
+
+
+def open_encoder(kind: str, model: str) -> Encoder:
+    """The encoder of a kind, `dense` or `sparse`. Raises `InputError` or `ModelNotFoundError`."""
+    if kind == "sparse" and not model:
+        raise InputError("sparse: name the model, as a folder or a name of the hub: sparse:MODEL")
+    folder = find_embedder(model or DEFAULT) if kind == "dense" else find_model(model, "sparse encoder")
+    files = tuple(sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()))
+    return _loaded(kind, folder, files)
+
+
+@lru_cache(maxsize=4)
+def _loaded(kind: str, folder: Path, files: tuple[tuple[str, int], ...]) -> Encoder:
+    """One encoder for all indexes that are open, as long as its `files` stay."""
+    return Embedder(str(folder)) if kind == "dense" else SparseEmbedder(str(folder))
+
+
+def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
+    """For the manifest: of each kind its model, and the model's fingerprint. `given`: such as `dense:MODEL`.
+
+    Raises `InputError` for another kind or one that is given twice, and `ModelNotFoundError`.
+    """
+    described: dict[str, dict[str, str]] = {}
+    for text in given:
+        kind, _, model = text.partition(":")
+        if kind not in KINDS or kind in described:
+            raise InputError(
+                f"vectors: expected {' and '.join(KINDS)}, each once, as NAME or NAME:MODEL; got {text!r}"
+            )
+        described[kind] = {"model": model, "fingerprint": open_encoder(kind, model).fingerprint}
+    return described
+
+
+def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Encoder:
+    """The encoder that made an index's vectors; `model` says where it lies, if it has moved.
+
+    Raises `InputError` if the index has no such vectors, or they are of another model.
+    """
+    described = parameters.get("vectors", {}).get(kind)
+    if described is None:
+        raise InputError(f"the index has no {kind} vectors: build it with `pyfast index --vectors {kind}`")
+    encoder = open_encoder(kind, model or described["model"])
+    if encoder.fingerprint != described["fingerprint"]:
+        named = model or described["model"] or "the default"
+        raise InputError(f"the {kind} vectors of the index are of another model than {named}")
+    return encoder
+
+
+def with_vectors(part: Part, parameters: Mapping[str, Any]) -> Part:
+    """The part with the vectors that the index has, computed from its passages' lines."""
+    vectors = {}
+    for kind in parameters.get("vectors", {}):
+        encoder = encoder_of(parameters, kind)
+        offsets, text = part.rendered
+        lines = [text[begin:end].tobytes().decode() for begin, end in pairwise(offsets.tolist())]
+        blocks = [encoder.encode(lines[start : start + _AT_ONCE]) for start in range(0, len(lines), _AT_ONCE)]
+        vectors[kind] = _stacked(blocks, encoder.dimensions, kind == "sparse")
+    return replace(part, vectors=vectors) if vectors else part
+
+
+def join_vectors(parts: Sequence[Mapping[str, PassageVectors]], live: Sequence[Mask]) -> dict[str, PassageVectors]:
+    """Join those of several parts: of each the passages that are live."""
+    joined: dict[str, PassageVectors] = {}
+    for kind in parts[0] if parts else ():
+        columns = parts[0][kind].shape[1]
+        blocks = [vectors[kind][keep] for vectors, keep in zip(parts, live, strict=True)]
+        joined[kind] = _stacked(blocks, columns, kind == "sparse")
+    return joined
+
+
+def _stacked(blocks: Sequence[Any], columns: int, is_sparse: bool) -> PassageVectors:
+    if is_sparse:
+        empty = csr_array((0, columns), dtype=np.float32)
+        return narrow(csr_array(vstack([empty, *blocks], format="csr", dtype=np.float32)))
+    return cast(Float32, np.concatenate([np.empty((0, columns), np.float32), *blocks]))
+
+
+def save_vectors(folder: Path, vectors: Mapping[str, PassageVectors]) -> None:
+    """Write each kind into a folder of its own in a part's folder."""
+    for kind, matrix in vectors.items():
+        (folder / kind).mkdir()
+        if isinstance(matrix, csr_array):
+            for name, array in zip(_SPARSE, (matrix.indptr, matrix.indices, matrix.data), strict=True):
+                np.save(folder / kind / f"{name}.npy", array)
+            np.save(folder / kind / "columns.npy", np.int64(matrix.shape[1]))
+        else:
+            np.save(folder / kind / "vectors.npy", matrix)
+
+
+def open_vectors(folder: Path) -> dict[str, PassageVectors]:
+    """Map what `save_vectors` wrote."""
+    vectors: dict[str, PassageVectors] = {}
+    for kind in KINDS:
+        if (folder / kind / "vectors.npy").is_file():
+            vectors[kind] = mapped(folder / kind, "vectors")
+        elif (folder / kind).is_dir():
+            indptr, indices, data = (mapped(folder / kind, name) for name in _SPARSE)
+            columns = int(np.load(folder / kind / "columns.npy", allow_pickle=False))
+            vectors[kind] = narrow(csr_array((data, indices, indptr), shape=(len(indptr) - 1, columns)))
+    return vectors

@@ -1,0 +1,67 @@
+"""Learned sparse vectors: models of SPLADE's kind, through sentence-transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from pyfast.errors import InputError
+from pyfast.extras import explained
+from pyfast.ops.arrays import Float32
+from pyfast.retrieval.embeddings import find_model, model_digest
+from pyfast.retrieval.forward_index import narrow
+
+
+class SparseEmbedder:
+    """One sparse encoder. Loaded at the first text; calls from several threads take turns.
+
+    One text at a time: a text's weights do not depend on its neighbours.
+    """
+
+    def __init__(self, model: str) -> None:
+        """`model` is a folder, or a name of the hub. Raises `ModelNotFoundError`."""
+        self.folder = find_model(model, "sparse encoder")
+        self.fingerprint = model_digest(self.folder)
+        """A digest of the model's settings and weights, the same in any folder"""
+        self._turn = Lock()
+
+    @cached_property
+    def _model(self) -> Any:
+        with explained():
+            from sentence_transformers import SparseEncoder
+            from transformers.utils.logging import disable_progress_bar
+        disable_progress_bar()  # type: ignore[no-untyped-call]
+        try:
+            return SparseEncoder(str(self.folder), local_files_only=True).eval()
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            why = str(error).strip().split("\n")[0]
+            raise InputError(f"{self.folder}: cannot be loaded as a sparse encoder: {why}") from None
+
+    @property
+    def dimensions(self) -> int:
+        """The number of terms of the model's vocabulary."""
+        with self._turn:
+            return len(self._vector(""))
+
+    def _vector(self, text: str) -> Float32:
+        found = self._model.encode([text], convert_to_sparse_tensor=False, show_progress_bar=False)[0]
+        return np.asarray(found.cpu(), np.float32)
+
+    def encode(self, texts: Sequence[str]) -> csr_array:
+        """float32[texts, terms], rows sorted."""
+        columns = self.dimensions
+        rows, weights = [], []
+        with self._turn:
+            for text in texts:
+                vector = self._vector(text)
+                rows.append(np.flatnonzero(vector > 0))
+                weights.append(vector[rows[-1]])
+        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+        indices = np.concatenate([np.empty(0, np.int64), *rows])
+        data = np.concatenate([np.empty(0, np.float32), *weights])
+        return narrow(csr_array((data, indices, indptr), shape=(len(texts), columns)))

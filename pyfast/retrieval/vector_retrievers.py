@@ -1,0 +1,123 @@
+"""Retrievers over the vectors of an index's passages, dense and learned sparse; and hybrids of retrievers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from pyfast.errors import InputError
+from pyfast.ops.arrays import Float32
+from pyfast.retrieval import vectors
+from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
+from pyfast.retrieval.passage_vectors import Encoder, encoder_of
+from pyfast.retrieval.pools import Pool
+from pyfast.retrieval.retriever import Retriever, open_retriever
+
+if TYPE_CHECKING:
+    from pyfast.retrieval.index import Index
+
+EXACT = 200_000
+"""Up to so many passages each query is compared with all vectors; beyond, with faiss's codes of them"""
+FUSED = 100
+"""A hybrid fuses lists of at least this length"""
+HYBRID = "bm25+dense"
+_AT_ONCE = 64  # queries
+
+
+class DenseRetriever:
+    """The nearest vectors by cosine."""
+
+    def __init__(self, index: Index, model: str = "") -> None:
+        """`model` says where the model lies, if it has moved. Raises `InputError`."""
+        self._encoder = encoder_of(index.manifest["parameters"], "dense", model)
+        self._matrix = index.whole.vectors["dense"]
+        self.fingerprint = f"dense:{self._encoder.fingerprint}"
+
+    @cached_property
+    def _vectors(self) -> vectors.Vectors:
+        assert isinstance(self._matrix, np.ndarray)
+        return vectors.make(self._matrix, EXACT)
+
+    def search(self, queries: Sequence[str], k: int) -> list[Pool]:
+        """The `k` nearest passages to each query, best first; ties by their order."""
+        pools = []
+        for start in range(0, len(queries), _AT_ONCE):
+            encoded: Float32 = self._encoder.encode(queries[start : start + _AT_ONCE])
+            for places, cosines in zip(*self._vectors.search(encoded, k), strict=True):
+                there = places >= 0
+                pools.append(Pool(places[there].astype(np.int32), cosines[there]))
+        return pools
+
+
+class SparseRetriever:
+    """The largest products of learned sparse vectors."""
+
+    def __init__(self, index: Index, model: str = "") -> None:
+        """`model` says where the model lies, if it has moved. Raises `InputError`."""
+        self._encoder: Encoder = encoder_of(index.manifest["parameters"], "sparse", model)
+        matrix = index.whole.vectors["sparse"]
+        assert isinstance(matrix, csr_array)
+        self._matrix = matrix
+        self.fingerprint = f"sparse:{self._encoder.fingerprint}"
+
+    @cached_property
+    def _by_term(self) -> csr_array:
+        return csr_array(self._matrix.T.tocsr())
+
+    def search(self, queries: Sequence[str], k: int) -> list[Pool]:
+        """The `k` best passages for each query that share a term with it, best first; ties by their order."""
+        pools = []
+        for start in range(0, len(queries), _AT_ONCE):
+            products = csr_array(self._encoder.encode(queries[start : start + _AT_ONCE]) @ self._by_term)
+            for begin, end in pairwise(products.indptr.tolist()):
+                passages, scores = products.indices[begin:end], products.data[begin:end]
+                order = np.lexsort((passages, -scores))[:k]
+                pools.append(Pool(passages[order].astype(np.int32), scores[order]))
+        return pools
+
+
+class HybridRetriever:
+    """Several retrievers; their lists are fused."""
+
+    def __init__(self, index: Index, of: str = "") -> None:
+        """`of` is such as `bm25+dense` for reciprocal ranks, or `bm25*0.3+dense*0.7` for weighted scores.
+
+        Raises `InputError`.
+        """
+        parts = [part.rpartition("*") if "*" in part else (part, "", "") for part in (of or HYBRID).split("+")]
+        self._weights = [_weight(weight, of) for _, star, weight in parts if star]
+        if len(parts) < 2 or len(self._weights) not in (0, len(parts)):
+            raise InputError(
+                f"hybrid:{of}: expected two retrievers or more, such as bm25+dense, all with a weight or none"
+            )
+        self._retrievers: list[Retriever] = [open_retriever(name, index) for name, _, _ in parts]
+        names = [retriever.fingerprint for retriever in self._retrievers]
+        weighted = (
+            [f"{name}*{weight}" for name, weight in zip(names, self._weights, strict=True)]
+            if self._weights
+            else names
+        )
+        self.fingerprint = f"hybrid({'+'.join(weighted)})"
+
+    def search(self, queries: Sequence[str], k: int) -> list[Pool]:
+        """The `k` best passages of the fused lists, best first."""
+        lists = [retriever.search(queries, max(k, FUSED)) for retriever in self._retrievers]
+        if self._weights:
+            return [weighted_scores(pools, self._weights).head(k) for pools in zip(*lists, strict=True)]
+        return [reciprocal_ranks([pool.passages for pool in pools]).head(k) for pools in zip(*lists, strict=True)]
+
+
+def _weight(text: str, of: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    if not 0 < weight < math.inf:
+        raise InputError(f"hybrid:{of}: a weight is a number above 0, got {text!r}")
+    return weight
