@@ -145,6 +145,7 @@ PACKAGE = {
     "rouge_score": "rouge-score",
     "sentence_transformers": "sentence-transformers",
     "sklearn": "scikit-learn",
+    "Stemmer": "pystemmer",
     "multipart": "python-multipart",
     "starlette": "fastapi",
     "prometheus_client": "prometheus-client",

@@ -16,6 +16,7 @@ from pyfast.engine import recorded_value
 from pyfast.errors import InputError
 from pyfast.retrieval import Index, Reranker, Retriever
 from pyfast.retrieval import build_index as build
+from pyfast.retrieval.analysis import Analysis, StopWords, Tokenizer
 from pyfast.retrieval.manifest import commit_numbers
 from pyfast.retrieval.passage_size import PassageSize
 
@@ -32,6 +33,9 @@ def build_index(
     columns: int = COLUMNS,
     passage_length: int = LENGTH,
     passage_overlap: int = 0,
+    tokenizer: Tokenizer = "words",
+    stemmer: str = "",
+    stop_words: StopWords = "english",
     vectors: str | Iterable[str] = (),
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
@@ -50,6 +54,11 @@ def build_index(
             index keeps this size for documents that are added later.
         passage_overlap: How many characters of such a cut paragraph two passages share, in whole sentences. The
             shared text is searched and read with both, and stored once.
+        tokenizer: `words` of two characters or more; or `characters`, for Chinese and Japanese, or where words of
+            one character matter: words of any length, and each Chinese or Japanese character.
+        stemmer: A language of Snowball's, such as `"english"` or `"german"`: forms of a word are one term. Empty:
+            words stay as they are.
+        stop_words: `english`, or `none` for texts in other languages.
         vectors: What the passages are encoded with, for other retrievers than BM25: `"dense"` or `"dense:MODEL"`
             (sentence embeddings), `"sparse:MODEL"` (learned sparse vectors); one or several. A model is a folder
             or a name of the hub. The index keeps them for documents that are added later.
@@ -72,8 +81,11 @@ def build_index(
         1
     """
     size = PassageSize(passage_length, passage_overlap)
+    analysis = Analysis(tokenizer, stemmer, stop_words)
     with documents_of(documents, readers, columns, strict, on_unread) as read:
-        return build(read, Path(out), overwrite, size, [vectors] if isinstance(vectors, str) else vectors)
+        return build(
+            read, Path(out), overwrite, size, [vectors] if isinstance(vectors, str) else vectors, analysis
+        )
 
 
 def open_index(

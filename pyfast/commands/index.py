@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -37,6 +37,16 @@ def index(
     passage_overlap: Annotated[
         int, typer.Option(help="Characters that two passages of a cut paragraph share, in whole sentences.")
     ] = 0,
+    tokenizer: Annotated[
+        Literal["words", "characters"],
+        typer.Option(help="characters: words of any length, and each Chinese or Japanese character."),
+    ] = "words",
+    stemmer: Annotated[
+        str, typer.Option(help="A language of Snowball's, such as english; forms are one term.")
+    ] = "",
+    stop_words: Annotated[
+        Literal["english", "none"], typer.Option(help="Words that count for nothing; none for other languages.")
+    ] = "english",
     vectors: Annotated[
         list[str] | None,
         typer.Option(help="Encode the passages too: dense, dense:MODEL or sparse:MODEL; repeatable."),
@@ -55,6 +65,9 @@ def index(
             columns=columns,
             passage_length=passage_length,
             passage_overlap=passage_overlap,
+            tokenizer=tokenizer,
+            stemmer=stemmer,
+            stop_words=stop_words,
             vectors=vectors or (),
             strict=strict,
             on_unread=on_unread,

@@ -186,6 +186,7 @@ class Context:
         self.past = past
         self.ledger = Ledger()
         self.until_now: Callable[[], Answer] = partial(Answer, None)
+        self.nothing_retrieved: set[str] = set()
         """What stands in the record if the question fails: see `so_far`"""
         self._clock: Clock | None = None
 
@@ -358,11 +359,17 @@ class Context:
         self._step(work.__name__)
         point: BatchPoint[Any, Any] = self._runtime.point(work, *parameters)
         result = point(item, self.ledger.stage(work.__name__))
+        if work in (search, search_and_fuse):
+            result.add_done_callback(partial(self._note_if_empty, _queries(item)))
         if self._on_step is not None:
             step = Step(self.question.id, work.__name__, asked=_queries(item))
             end = self._begin(step)
             result.add_done_callback(lambda done: end(_of_result(step, done)))
         return result
+
+    def _note_if_empty(self, query: str, done: asyncio.Future[Any]) -> None:
+        if not done.cancelled() and done.exception() is None and not len(done.result()):
+            self.nothing_retrieved.add(query)
 
     def retrieve(self, query: str, k: int) -> Awaitable[Pool]:
         """The `k` best passages for a query. All queries that wait make one index search."""

@@ -218,8 +218,11 @@ def usage_of(ledger: Ledger) -> Usage:
     return Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)
 
 
-def _with_left_out(trace: Mapping[str, Any], ledger: Ledger) -> Mapping[str, Any]:
-    return {**trace, "left_out": ledger.left_out} if ledger.left_out else trace
+def _with_notes(trace: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+    """The trace with the passages that prompts had no room for, and the queries that retrieved nothing."""
+    left_out = {"left_out": context.ledger.left_out} if context.ledger.left_out else {}
+    empty = {"nothing_retrieved": sorted(context.nothing_retrieved)} if context.nothing_retrieved else {}
+    return {**trace, **left_out, **empty}
 
 
 async def answer_question(
@@ -256,7 +259,7 @@ async def _answered(
                 evidence = await context.call(cite, evidence)
             else:
                 evidence = _checked(evidence)
-        trace = orjson.dumps(_with_left_out(answer.trace, context.ledger))
+        trace = orjson.dumps(_with_notes(answer.trace, context))
         (answer.text or "").encode()  # what is not Unicode fails here, and not when it is written
         state: State = "answered" if answer.text is not None else "abstained"
         usage = usage_of(context.ledger)
@@ -274,7 +277,7 @@ async def _answered(
         until = context.until_now()
         segments = until.evidence or evidence
         evidence = await context.cited(segments) if isinstance(segments, ScoredSegments) else _checked(segments)
-        trace = orjson.dumps(_with_left_out(until.trace, context.ledger))
+        trace = orjson.dumps(_with_notes(until.trace, context))
     except Exception as error:
         reason += f"; what was found until then cannot be written: {error}"
     reason = reason.encode(errors="replace").decode()

@@ -14,9 +14,9 @@ from scipy.sparse import csr_array
 from pyfast import ops
 from pyfast.errors import InputError
 from pyfast.ops.arrays import stack
-from pyfast.retrieval.forward_index import mapped, stop_columns, without_columns
+from pyfast.retrieval.analysis import Analysis
+from pyfast.retrieval.forward_index import WORDS, mapped, stop_columns, without_columns
 from pyfast.retrieval.pools import Pool, split
-from pyfast.retrieval.tokenization import term_ids
 
 if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
@@ -36,9 +36,9 @@ STOP_WORDS = frozenset(
 _ARRAYS = ("indptr", "documents", "counts", "lengths")
 
 
-def term_counts(counts: csr_array, terms: Sequence[str]) -> ops.TermCounts:
+def term_counts(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -> ops.TermCounts:
     """How often each term is in each passage, by term; stop words are left out."""
-    return ops.TermCounts.of(without_columns(counts, stop_columns(terms, STOP_WORDS)))
+    return ops.TermCounts.of(without_columns(counts, stop_columns(terms, analysis.stop(STOP_WORDS))))
 
 
 def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
@@ -59,13 +59,13 @@ class BM25Retriever:
     def __init__(self, index: Index, k1: float = BM25_PARAMETERS["k1"], b: float = BM25_PARAMETERS["b"]) -> None:
         self._k1, self._b = k1, b
         self.fingerprint = f"bm25:method={BM25_PARAMETERS['method']},k1={k1},b={b}"
-        self._vocabulary = index.vocabulary
+        self._vocabulary, self._analysis = index.vocabulary, index.analysis
         self.parts = index.term_counts
         self._place = index.place
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """The `k` best passages for each query, best first; fewer if fewer share a word with it."""
-        asked = stack([term_ids(query, self._vocabulary) for query in queries], np.int32)
+        asked = stack([self._analysis.term_ids(query, self._vocabulary) for query in queries], np.int32)
         offsets, found, scores = ops.bm25(self.parts, *asked, k, k1=self._k1, b=self._b)
         return split(offsets, found if self._place is None else self._place[found], scores)
 

@@ -22,6 +22,7 @@ from pyfast.corpus import Document, storage
 from pyfast.corpus.joining import add_sums, digest_sum
 from pyfast.errors import InputError
 from pyfast.files import only_writer
+from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.forward_index import Mask
 from pyfast.retrieval.index import live_documents
 from pyfast.retrieval.manifest import (
@@ -115,7 +116,7 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
         IndexFormatError: The folder is no index, or damaged.
     """
     parameters = read_manifest(folder, check=False)["parameters"]
-    part = make_part(documents, PassageSize.of(parameters))
+    part = make_part(documents, PassageSize.of(parameters), Analysis.of(parameters))
     with _writing(folder) as writer:
         uris = part.corpus.document_table.column("uri")
         found = writer.find(uris)
@@ -286,7 +287,7 @@ class _Writer:
             for name in self._before["files"]:
                 if name.startswith(f"{PARTS}/{entry.name}/"):
                     check_file(self._folder, self._before, name)
-            entry.part = open_part(self._folder / PARTS / entry.name)
+            entry.part = open_part(self._folder / PARTS / entry.name, Analysis.of(self._before["parameters"]))
         return entry.part
 
     def merge_full_tiers(self) -> None:

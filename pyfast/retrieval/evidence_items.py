@@ -9,12 +9,13 @@ from itertools import chain
 import numpy as np
 
 from pyfast.ops.arrays import Float32
+from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.evidence import ScoredSegments
+from pyfast.retrieval.forward_index import WORDS
 from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rerank import search
-from pyfast.retrieval.tokenization import tokenize
 
 
 def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: int) -> list[ScoredSegments]:
@@ -33,20 +34,25 @@ def _best(index: Index, query: str, pool: Pool, k: int) -> ScoredSegments:
     )
     starts, asked = index.XT.indptr, index.question_terms(query)
     frequencies = {term: int(starts[term + 1] - starts[term]) for term in asked}  # stop words have none
-    words = {word: frequencies[index.vocabulary[word]] for word in set(tokenize(query)) & index.vocabulary.keys()}
-    scores = bm25_scores(words, len(index.passages), [index.corpus.linearise(i) for i in segments])
+    words = {
+        word: frequencies[index.vocabulary[word]]
+        for word in set(index.analysis.tokens(query)) & index.vocabulary.keys()
+    }
+    scores = bm25_scores(words, len(index.passages), [index.corpus.linearise(i) for i in segments], index.analysis)
     best = np.argsort(-scores, kind="stable")[: min(k, np.count_nonzero(scores > 0))]
     return ScoredSegments(np.array(segments, np.int64)[best], scores[best])
 
 
-def bm25_scores(frequencies: Mapping[str, int], documents: int, texts: Sequence[str]) -> Float32:
+def bm25_scores(
+    frequencies: Mapping[str, int], documents: int, texts: Sequence[str], analysis: Analysis = WORDS
+) -> Float32:
     """[texts] Lucene's BM25 for the words of a query, with their document frequencies among `documents`.
 
     bm25s cannot be used, because it takes frequencies from the texts themselves. Words in no document do not
     count.
     """
     k1, b = BM25_PARAMETERS["k1"], BM25_PARAMETERS["b"]
-    tokens = [tokenize(text) for text in texts]
+    tokens = [analysis.tokens(text) for text in texts]
     lengths = np.array([len(words) for words in tokens], np.float64)
     bounds = k1 * (1 - b + b * lengths / (lengths.mean() or 1.0)) if len(texts) else lengths
     scores = np.zeros(len(texts))

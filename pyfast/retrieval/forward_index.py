@@ -11,19 +11,21 @@ from scipy.sparse import csr_array
 
 from pyfast.ops import Cells
 from pyfast.ops.arrays import Int32
-from pyfast.retrieval.tokenization import tokenize
+from pyfast.retrieval.analysis import Analysis
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
 """How `weigh` weighs, in scikit-learn's words"""
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+WORDS = Analysis()
 _CELLS = ("value_offsets", "term_offsets", "term_ids")
 
 
-def count_terms(texts: Iterable[str]) -> tuple[csr_array, list[str]]:
+def count_terms(texts: Iterable[str], analysis: Analysis = WORDS) -> tuple[csr_array, list[str]]:
     """Return (counts float32, documents x terms, rows sorted; the terms in column order)."""
     from sklearn.feature_extraction.text import CountVectorizer
 
-    vectorizer = CountVectorizer(dtype=np.float32)
+    analyzer = "word" if analysis.is_default else analysis.tokens
+    vectorizer = CountVectorizer(dtype=np.float32, analyzer=analyzer)
     try:
         matrix = vectorizer.fit_transform(texts)
     except ValueError:  # scikit-learn: empty vocabulary
@@ -47,29 +49,30 @@ def without_columns(x: csr_array, columns: np.ndarray[Any, np.dtype[np.bool_]]) 
     return csr_array((x.data[keep], x.indices[keep], indptr), shape=x.shape)
 
 
-def weigh(counts: csr_array, terms: Sequence[str]) -> csr_array:
+def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -> csr_array:
     """TF-IDF weights: scikit-learn's smoothed idf over the corpus, logarithmic tf, l2 norm, no stop words.
 
     Logarithmic tf without stop words gave the best recall with `bridge_rank`.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
 
-    content = without_columns(counts, stop_columns(terms, ENGLISH_STOP_WORDS))
+    content = without_columns(counts, stop_columns(terms, analysis.stop(ENGLISH_STOP_WORDS)))
     if not content.nnz:
         return content.astype(np.float32)
     weights = csr_array(TfidfTransformer(sublinear_tf=True).fit_transform(content))
     return weights.astype(np.float32)
 
 
-def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int]) -> Cells:
+def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], analysis: Analysis = WORDS) -> Cells:
     """The cell values of each passage (none for passages) as term ids, stop words left out."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
+    stop = analysis.stop(ENGLISH_STOP_WORDS)
     value_offsets, term_offsets = [0], [0]
     ids: list[int] = []
     for cells in rows:
         for cell in cells:
-            ids.extend(vocabulary[word] for word in tokenize(cell) if word not in ENGLISH_STOP_WORDS)
+            ids.extend(vocabulary[word] for word in analysis.tokens(cell) if word not in stop)
             term_offsets.append(len(ids))
         value_offsets.append(len(term_offsets) - 1)
     return Cells(

@@ -21,8 +21,9 @@ from pyfast.corpus import Document, EntityLinks, Level, entity_links, stream
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.files import built_aside, link_folder, only_writer
 from pyfast.ops.arrays import Int32, Int64
+from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
-from pyfast.retrieval.forward_index import FORWARD, Mask, narrow
+from pyfast.retrieval.forward_index import FORWARD, WORDS, Mask, narrow
 from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, read_manifest, write_manifest
 from pyfast.retrieval.parts import Part, columns_in, join_parts, make_part, open_part, save_part, weigh_part
 from pyfast.retrieval.passage_size import PassageSize
@@ -32,7 +33,7 @@ from pyfast.retrieval.rendered_passages import RenderedPassages
 from pyfast.retrieval.reranker import OFF, Reranker, open_rerankers
 from pyfast.retrieval.retriever import Retriever, open_retriever
 from pyfast.retrieval.score_cache import ScoreCache
-from pyfast.retrieval.tokenization import TOKENS, term_ids
+from pyfast.retrieval.tokenization import TOKENS
 
 _LOG = logging.getLogger("pyfast")
 
@@ -46,6 +47,7 @@ def build_index(
     overwrite: bool = False,
     size: PassageSize | None = None,
     vectors: Iterable[str] = (),
+    analysis: Analysis = WORDS,
 ) -> Index:
     """Build the index of `documents` in the folder `out` and open it.
 
@@ -62,7 +64,7 @@ def build_index(
             )
         aside = held.enter_context(built_aside(out))
         _check_free(out, overwrite)  # another process may just have built it
-        write_index(documents, aside, size or PassageSize(), described)
+        write_index(documents, aside, size or PassageSize(), described, analysis)
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
     return Index(out)
@@ -80,9 +82,10 @@ def write_index(
     folder: Path,
     size: PassageSize,
     vectors: Mapping[str, Mapping[str, str]] | None = None,
+    analysis: Analysis = WORDS,
 ) -> None:
     """Fill an empty folder. Raises `InputError` if no document has anything to retrieve."""
-    part = make_part(documents, size)
+    part = make_part(documents, size, analysis)
     if not part.terms:
         raise InputError("no usable document: nothing to retrieve in the sources given")
     if not part.counts.total_length:
@@ -101,7 +104,9 @@ def facts_of(part: Part, size: PassageSize, vectors: Mapping[str, Mapping[str, s
         "documents": part.corpus.documents,
         "passages": len(part.passages),
         "corpus": part.corpus.fingerprint(),
-        "parameters": {**parameters, "vectors": vectors} if vectors else parameters,
+        "parameters": parameters
+        | ({"vectors": vectors} if vectors else {})
+        | ({} if part.analysis.is_default else {"analysis": asdict(part.analysis)}),
     }
 
 
@@ -142,6 +147,8 @@ class Index:
         self.whole: Part = self.parts[0] if alone else join_parts(self.parts, live)
         """All live documents as one part"""
         self.corpus = self.whole.corpus
+        self.analysis = Analysis.of(self.manifest["parameters"])
+        """how texts and queries are made into terms"""
         self.passages: Int64 = self.whole.passages
         """[passages] the segment of each passage, that is, of each row of X"""
         self.terms: list[str] = self.whole.terms
@@ -208,7 +215,7 @@ class Index:
 
     def question_terms(self, question: str) -> list[int]:
         """The distinct term ids of a question, ascending: what `bridge_rank` masks."""
-        return sorted(set(term_ids(question, self.vocabulary)))
+        return sorted(set(self.analysis.term_ids(question, self.vocabulary)))
 
     def idf(self, term: int) -> float:
         """The idf of a term: ln(1 + passages / passages with the term); 0 for stop words."""
@@ -250,7 +257,8 @@ def _open_commit(folder: Path, commit: int | None) -> tuple[dict[str, Any], list
         manifest = read_manifest(folder, commit=commit, check=False)
         try:
             manifest = read_manifest(folder, commit=commit)
-            parts = [open_part(folder / PARTS / entry["name"]) for entry in manifest["parts"]]
+            analysis = Analysis.of(manifest["parameters"])
+            parts = [open_part(folder / PARTS / entry["name"], analysis) for entry in manifest["parts"]]
             return manifest, parts, [live_documents(folder, entry) for entry in manifest["parts"]]
         except (IndexFormatError, FileNotFoundError):
             if commit is not None or read_manifest(folder, check=False) == manifest:

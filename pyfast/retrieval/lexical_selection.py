@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyfast.retrieval.index import Index
-from pyfast.retrieval.tokenization import tokenize
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +23,19 @@ class Words:
     """The words of a question that carry information, with their idf."""
 
     def __init__(self, index: Index, question: str) -> None:
-        known = {word: index.vocabulary[word] for word in tokenize(question) if word in index.vocabulary}
+        self._analysis = index.analysis
+        known = {
+            word: index.vocabulary[word] for word in index.analysis.tokens(question) if word in index.vocabulary
+        }
         self.idf = {word: idf for word, term in known.items() if (idf := index.idf(term))}
         self._whole = {word: re.compile(rf"\b{word}\b") for word in self.idf}
 
     def within(self, text: str) -> set[str]:
-        """The question's words that occur in the text. The text is not split into words, to save time."""
+        """The question's words that occur in the text. By default the text is not split into words, to save
+        time.
+        """
+        if not self._analysis.is_default:
+            return self.idf.keys() & set(self._analysis.tokens(text))
         text = text.lower()
         return {word for word, whole in self._whole.items() if word in text and whole.search(text)}
 

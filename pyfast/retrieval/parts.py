@@ -14,9 +14,11 @@ from scipy.sparse import csc_array, csr_array, vstack
 from pyfast import ops
 from pyfast.corpus import Corpus, Document, encode
 from pyfast.ops.arrays import Int32, Int64
+from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
 from pyfast.retrieval.bm25 import STOP_WORDS, open_term_counts, save_term_counts, term_counts
 from pyfast.retrieval.forward_index import (
+    WORDS,
     Mask,
     cell_terms,
     count_terms,
@@ -58,6 +60,8 @@ class Part:
     """X, and X transposed, if this part is all of an index"""
     vectors: Mapping[str, PassageVectors] = field(default_factory=dict)
     """Of each kind that the index has, dense or sparse"""
+    analysis: Analysis = WORDS
+    """How its terms were made"""
 
     def __post_init__(self) -> None:
         """Look up the passages."""
@@ -69,20 +73,21 @@ class Part:
         return kept
 
 
-def make_part(documents: Iterable[Document], size: PassageSize) -> Part:
+def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analysis = WORDS) -> Part:
     """Make the part of these documents, in memory."""
     corpus = encode(documents, size.length)
     passages = corpus.passages().tolist()
-    counted, terms = count_terms(indexed_text(corpus, i, size.overlap) for i in passages)
+    counted, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
     vocabulary = {term: i for i, term in enumerate(terms)}
     rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages)
     counts = counted if terms else csr_array(np.empty((len(passages), 0), np.float32))  # that has a row for each
     return Part(
         corpus,
         terms,
-        term_counts(counts, terms),
-        cell_terms(rows, vocabulary),
+        term_counts(counts, terms, analysis),
+        cell_terms(rows, vocabulary, analysis),
         render_passages(passage_line(corpus, i, size.overlap) for i in passages),
+        analysis=analysis,
     )
 
 
@@ -94,10 +99,12 @@ def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
         (np.bincount(matrix.indices, minlength=len(part.terms)) > 0).tolist()
         for part, matrix in zip(parts, matrices, strict=True)
     ]
+    analysis = parts[0].analysis
+    stop = analysis.stop(STOP_WORDS)
     terms = sorted(
         set(
             chain.from_iterable(
-                (term for term, is_used in zip(part.terms, some, strict=True) if is_used or term in STOP_WORDS)
+                (term for term, is_used in zip(part.terms, some, strict=True) if is_used or term in stop)
                 for part, some in zip(parts, used, strict=True)
             )
         )
@@ -113,6 +120,7 @@ def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
         join_cells([part.cells for part in parts], kept, columns),
         join_rendered([part.rendered for part in parts], kept),
         vectors=join_vectors([part.vectors for part in parts], kept),
+        analysis=analysis,
     )
 
 
@@ -131,7 +139,7 @@ def _by_passage(part: Part) -> csr_array:
 
 def weigh_part(part: Part) -> tuple[csr_array, csr_array]:
     """Compute X, and X transposed, of a part that is a whole index."""
-    x = weigh(_by_passage(part).astype(np.float32), part.terms)
+    x = weigh(_by_passage(part).astype(np.float32), part.terms, part.analysis)
     return x, x.T.tocsr()
 
 
@@ -148,7 +156,7 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
         save_weights(folder / _WEIGHTS, weigh_part(part)[0])
 
 
-def open_part(folder: Path) -> Part:
+def open_part(folder: Path, analysis: Analysis = WORDS) -> Part:
     """Map a part."""
     terms = json.loads((folder / _TERMS).read_text(encoding="utf-8"))
     return Part(
@@ -159,4 +167,5 @@ def open_part(folder: Path) -> Part:
         open_rendered(folder / RENDERED_FOLDER),
         open_weights(folder / _WEIGHTS, len(terms)) if (folder / _WEIGHTS).is_dir() else None,
         open_vectors(folder),
+        analysis,
     )

@@ -1,0 +1,78 @@
+"""How the texts of an index are made into terms: the tokenizer, the stemmer and the stop words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from threading import local
+from typing import Any, Literal, get_args
+
+from pyfast.errors import InputError
+from pyfast.extras import explained
+from pyfast.retrieval.tokenization import tokenize
+
+Tokenizer = Literal["words", "characters"]
+StopWords = Literal["english", "none"]
+# Chinese characters and Japanese syllables, which no blank separates: each is a term.
+_UNSEPARATED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_CHARACTERS = re.compile(rf"[{_UNSEPARATED}]|[^\W{_UNSEPARATED}]+")
+_of_this_thread = local()
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The terms of texts and queries. Documents that join an index get the index's."""
+
+    tokenizer: Tokenizer = "words"
+    """`words` of two characters or more; `characters`: words of any length, each Chinese or Japanese character"""
+    stemmer: str = ""
+    """A language of Snowball's, such as `english`; empty: words stay as they are"""
+    stop_words: StopWords = "english"
+    """Which words count for nothing"""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` for what there is not."""
+        for name, known in (("tokenizer", get_args(Tokenizer)), ("stop_words", get_args(StopWords))):
+            if getattr(self, name) not in known:
+                raise InputError(f"{name}: expected {' or '.join(known)}, got {getattr(self, name)!r}")
+        if self.stemmer and self.stemmer not in (known := _snowball().algorithms()):
+            raise InputError(f"stemmer: expected one of {', '.join(known)}, got {self.stemmer!r}")
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> Analysis:
+        """The analysis in the parameters of an index; older indexes have the default."""
+        return cls(**parameters.get("analysis", {}))
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is `tokenize` alone."""
+        return self == Analysis()
+
+    def tokens(self, text: str) -> list[str]:
+        """The terms of a text, in order, with repetitions."""
+        words = tokenize(text) if self.tokenizer == "words" else _CHARACTERS.findall(text.lower())
+        return self._stems(words) if self.stemmer else words
+
+    def term_ids(self, text: str, vocabulary: Mapping[str, int]) -> list[int]:
+        """Ids of the known terms of a text, in order, with repetitions."""
+        return [i for i in map(vocabulary.get, self.tokens(text)) if i is not None]
+
+    def stop(self, words: Iterable[str]) -> frozenset[str]:
+        """The terms of stop words; none if there are no stop words."""
+        if self.stop_words == "none":
+            return frozenset()
+        return frozenset(self._stems(list(words)) if self.stemmer else words)
+
+    def _stems(self, words: list[str]) -> list[str]:
+        stemmers: dict[str, Any] = _of_this_thread.__dict__  # a stemmer serves one thread at a time
+        if self.stemmer not in stemmers:
+            stemmers[self.stemmer] = _snowball().Stemmer(self.stemmer)
+        stems: list[str] = stemmers[self.stemmer].stemWords(words)
+        return stems
+
+
+def _snowball() -> Any:
+    with explained():
+        import Stemmer
+    return Stemmer
