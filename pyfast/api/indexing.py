@@ -101,8 +101,8 @@ def open_index(
             (BM25 and dense by reciprocal ranks; `hybrid:bm25+sparse`, or with weights
             `hybrid:bm25*0.3+dense*0.7`), `MODULE:NAME`, or a function of the index that returns a retriever.
         rerank: What reads the best passages of a list again: `off`, `cross` (a cross-encoder; `cross:MODEL`
-            for one of your own), `MODULE:NAME`, or a function of the index that returns a reranker. Every system
-            uses it; a search of `rag` then also ranks by `bridge_rank`, expanded.
+            for one of your own), `late` (late interaction), `both`, `MODULE:NAME`, or a function of the index that
+            returns a reranker. Every system uses it; a search of `rag` then also ranks by `bridge_rank`, expanded.
 
     Returns:
         The index; its large files are memory-mapped.

@@ -17,6 +17,7 @@ from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval import Index, Pool, RerankConfig, rerank_lists, rerank_pools, search
 from pyfast.retrieval.bm25 import BM25Retriever
 from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
+from pyfast.retrieval.onnx_models import packaged_model
 from pyfast.retrieval.score_cache import FILE, ScoreCache, pair_key
 
 PACKAGED = pytest.mark.skipif(
@@ -160,8 +161,6 @@ class TestCrossEncoder:
         import onnxruntime
         from tokenizers import Tokenizer
 
-        from pyfast.retrieval.onnx_models import packaged_model
-
         index = Index(small.folder, rerank="cross")
         pools = [pool.passages[:4] for pool in small.search(QUESTIONS, 4)]
         folder = packaged_model("reranker_en")
@@ -233,6 +232,38 @@ class TestCrossEncoder:
             given = {name: given[name] for name in ("input_ids", "attention_mask")}
             with torch.no_grad():
                 assert torch.sigmoid(model(**given).logits).item() == pytest.approx(score, abs=1e-4)
+
+
+@PACKAGED
+def test_late_interaction_is_maxsim_by_hand(small: Index) -> None:
+    """Against onnxruntime, tokenizers and the sum written out; alone and in company."""
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+    folder = packaged_model("colbert")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+
+    def vectors(text: str) -> Float32:
+        one = tokenizer.encode(text)
+        given = {"input_ids": one.ids, "attention_mask": one.attention_mask, "token_type_ids": one.type_ids}
+        found = session.run(None, {name: np.array([values], np.int64) for name, values in given.items()})[0][0]
+        normal: Float32 = found / np.linalg.norm(found, axis=1, keepdims=True)
+        return normal
+
+    index = Index(small.folder, rerank="both")
+    late, cross = index.rerankers
+    assert late.fingerprint.startswith("late:") and cross.fingerprint.startswith("cross:")
+    pools = [pool.passages[:3] for pool in small.search([*QUESTIONS, *QUESTIONS, *QUESTIONS], 3)]
+    scores = late.score([*QUESTIONS, *QUESTIONS, *QUESTIONS], pools)
+    for query, passages, of_query in zip(QUESTIONS, pools, scores, strict=False):
+        for passage, score in zip(passages.tolist(), of_query.tolist(), strict=True):
+            products = [[float(q @ t) for t in vectors(small.text(passage))] for q in vectors(query)]
+            assert sum(map(max, products)) == pytest.approx(score, abs=1e-3)
+            (alone,) = late.score([query], [np.array([passage], np.int32)])
+            assert alone[0] == score
+    assert [some.tolist() for some in scores[:3]] == [some.tolist() for some in scores[3:6]]
 
 
 def test_graph_ops_and_rerank_together(small: Index, backwards: Index) -> None:
