@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.errors import IndexFormatError
-from pyfast.files import link_file, sync_to_disk, write_atomically
+from pyfast.files import link_file, sync_to_disk, written_aside
 
 VERSION = {"index": 6, "knowledge": 3}
 OLDEST = {"index": 3, "knowledge": 1}
@@ -98,14 +98,15 @@ def write_commit(
         The new manifest.
     """
     files = {name: told for name, told in before["files"].items() if not name.startswith(tuple(removed))}
+    written: set[Path] = set()
     for path in added:
         below = [path, *path.rglob("*")] if path.is_dir() else [path]
         for one in below:
             if one.is_file():
                 told = {"bytes": one.stat().st_size, "blake2b": _digest(one)}
                 files[one.relative_to(folder).as_posix()] = told
-            sync_to_disk(one)
-        sync_to_disk(path.parent)
+            written.add(one)
+        written.add(path.parent)
     manifest = {
         "format": "pyfast-index",
         "version": VERSION["index"],
@@ -113,9 +114,21 @@ def write_commit(
         "files": dict(sorted(files.items())),
     }
     text = _sealed(manifest)
-    write_atomically(folder / COMMITS / f"{facts['commit']}.json", text, durable=True)
-    write_atomically(folder / _NAME, text, durable=True)
+    commit = folder / COMMITS / f"{facts['commit']}.json"
+    with written_aside(commit) as aside:
+        aside.write_bytes(text.encode())
+        _sync_all((*written, aside))
+    with written_aside(folder / _NAME) as aside:
+        aside.write_bytes(text.encode())
+        _sync_all((aside, commit.parent))
+    sync_to_disk(folder)
     return manifest
+
+
+def _sync_all(paths: Sequence[Path]) -> None:
+    """Sync files and folders at once: the file system then writes them together."""
+    with ThreadPoolExecutor(min(len(paths), 16)) as threads:
+        list(threads.map(sync_to_disk, paths))
 
 
 def read_manifest(
