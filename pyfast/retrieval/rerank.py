@@ -159,7 +159,8 @@ def reranked_scores(
 ) -> Float32:
     """The scores of each pool after the index's rerankers have read its 30 best: reciprocal ranks, fused.
 
-    The list by `scores` counts as the rerankers' lists do. What they have not read keeps its order, below.
+    The list by `scores` counts as the rerankers' lists do. What they have not read keeps its order, below. Texts
+    change places with texts and table rows with table rows: a model's scores of the two do not compare.
     """
     orders = [begin + np.argsort(-scores[begin:end], kind="stable") for begin, end in pairwise(offsets.tolist())]
     heads = [order[:READ] for order in orders]
@@ -169,10 +170,19 @@ def reranked_scores(
         for some, head, of_head in zip(lists, heads, read, strict=True):
             some.append(head[np.argsort(-of_head, kind="stable")])
     fused = np.zeros(len(passages), np.float32)
-    for some in lists:
+    for some, order in zip(lists, orders, strict=True):
         pool = reciprocal_ranks([places.astype(np.int32) for places in some])
-        fused[pool.passages] = pool.scores
+        fused[_by_kind(order, pool.passages, index.is_table[passages])] = pool.scores
     return fused
+
+
+def _by_kind(order: Int64, better: Int32, is_table: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> Int64:
+    """The nodes of a pool in the order `better`, but where `order` has a table row there is one."""
+    kinds = is_table[order]
+    result = order.copy()
+    for kind in (0, 1):
+        result[kinds == kind] = better[is_table[better] == kind]
+    return result
 
 
 def rerank_lists(index: Index, items: Sequence[tuple[Pool, str]]) -> list[Pool]:

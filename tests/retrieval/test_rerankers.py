@@ -61,7 +61,7 @@ def test_weighted_scores_are_normalised_by_pool() -> None:
 
 
 def test_each_pool_is_fused_with_what_was_read(small: Index, backwards: Index) -> None:
-    """Against the rule written out: the first 30 by both orders, the rest below in their own."""
+    """Against the rule written out: the first 30 by both orders, rows and texts each in their places."""
     pools = small.search(QUESTIONS, 100)
     reranked = rerank_lists(backwards, list(zip(pools, QUESTIONS, strict=True)))
     for pool, result in zip(pools, reranked, strict=True):
@@ -69,7 +69,9 @@ def test_each_pool_is_fused_with_what_was_read(small: Index, backwards: Index) -
         read = sorted(order[:30], reverse=True)
         ranks = {passage: 1 / (11 + order.index(passage)) for passage in order}
         ranks |= {passage: ranks[passage] + 1 / (11 + read.index(passage)) for passage in read}
-        assert result.passages.tolist() == sorted(order, key=lambda it: (-np.float32(ranks[it]), order.index(it)))
+        better = sorted(order, key=lambda it: (-np.float32(ranks[it]), order.index(it)))
+        kinds = [iter([it for it in better if small.is_table[it] == kind]) for kind in (0, 1)]
+        assert result.passages.tolist() == [next(kinds[small.is_table[it]]) for it in order]
         assert all(above >= below for above, below in pairwise(result.scores.tolist()))
 
 
@@ -122,12 +124,11 @@ def test_a_run_keeps_its_scores(small: Index, tmp_path: Path) -> None:
         index = Index(small.folder, rerank=Backwards)
         pyfast.answer(QUESTIONS, index=index, llm="instant", system="rag", run=run)
     assert (run / FILE).stat().st_mode & 0o777 == 0o600
-    cache = ScoreCache(run / FILE)
-    assert isinstance(index.rerankers[0], Backwards)
-    text = index.text(3)
-    (key,) = [pair_key("backwards", QUESTIONS[0], text)]
-    rows = sqlite3.connect(run / FILE).execute("SELECT count(*) FROM scores").fetchone()[0]
-    assert rows >= 30 and cache.known([key]).get(key, 3.0) == 3.0
+    expected = [list(pool) for pool in search(index, QUESTIONS, 10)]
+    index = Index(small.folder, rerank=Backwards).keeping_scores(run / FILE)
+    assert [list(pool) for pool in search(index, QUESTIONS, 10)] == expected
+    (reranker,) = index.rerankers
+    assert isinstance(reranker, Backwards) and not reranker.asked  # nothing is computed again
 
 
 def test_another_reranker_is_another_run(small: Index, tmp_path: Path) -> None:
