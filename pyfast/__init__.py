@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyfast.api.service import Engine
     from pyfast.api.verifying import verify
     from pyfast.engine import Evidence, Question, Record, Usage
-    from pyfast.experiments import Bench, bench
+    from pyfast.experiments import Bench, Experiment, bench, experiment
     from pyfast.llm import LLM, open_llm
     from pyfast.retrieval import Index
     from pyfast.server import serve
@@ -44,6 +44,7 @@ __all__ = [
     "Bench",
     "Engine",
     "Evidence",
+    "Experiment",
     "Index",
     "Question",
     "Record",
@@ -63,6 +64,7 @@ __all__ = [
     "estimate",
     "evaluate",
     "evaluate_retrieval",
+    "experiment",
     "open_index",
     "open_llm",
     "ops",
@@ -89,7 +91,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is none
         "pyfast.api.service": ("Engine",),
         "pyfast.api.verifying": ("verify",),
         "pyfast.engine": ("Evidence", "Question", "Record", "Usage"),
-        "pyfast.experiments": ("Bench", "bench"),
+        "pyfast.experiments": ("Bench", "Experiment", "bench", "experiment"),
         "pyfast.llm": ("LLM", "open_llm"),
         "pyfast.retrieval": ("Index",),
         "pyfast.server": ("serve",),

@@ -23,6 +23,7 @@ from pyfast.commands.deprecated import renamed_arguments
 from pyfast.commands.doctor import doctor
 from pyfast.commands.evaluate import evaluate
 from pyfast.commands.evaluate_retrieval import evaluate_retrieval
+from pyfast.commands.experiment import experiment
 from pyfast.commands.index import index
 from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import app as knowledge
@@ -89,6 +90,7 @@ for command in (
     evaluate_retrieval,
     compare,
     bench,
+    experiment,
     questions,
     judge,
     systems,

@@ -20,7 +20,7 @@ EXTRAS = {
     "dense": ("faiss", "safetensors", "sentence_transformers", "tokenizers"),
     "rerank": ("onnxruntime", "tokenizers"),
     "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),
-    "plots": ("matplotlib",),
+    "experiments": ("matplotlib", "tabulate"),
     "metrics": ("bert_score", "rouge_score"),
     "server": ("fastapi", "httptools", "multipart", "prometheus_client", "starlette", "uvicorn"),
     "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),

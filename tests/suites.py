@@ -73,7 +73,13 @@ SUITES: Mapping[str, Suite] = {
         330,
         (
             *(*PACKAGES, *PROCESSES, "pyfast/llm/llamacpp.py", "pyfast/llm/openai.py", "pyfast/llm/protocol.py"),
-            *("pyfast/llm/rate_limit.py", "pyfast/systems/n2n", "tests/engine/", "tests/hostile_server.py"),
+            *(
+                "pyfast/llm/rate_limit.py",
+                "pyfast/systems/n2n",
+                "tests/engine/",
+                "tests/hostile_server.py",
+                "pyfast/experiments/cells.py",
+            ),
         ),
     ),
     # Knowledge, as it is built and used by processes that are killed.

@@ -98,7 +98,7 @@ def answer(
         _show(
             pyfast.estimate(
                 questions,
-                index=None if index is None else pyfast.open_index(index, retriever),
+                index=None if index is None else pyfast.open_index(index, retriever, rerank),
                 llm=llms,
                 system=system,
                 settings=settings,

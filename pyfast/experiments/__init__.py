@@ -1,5 +1,6 @@
-"""Measuring a system as a whole: latency under load."""
+"""Measuring systems as a whole: tables of data sets, systems and models; latency under load."""
 
+from pyfast.experiments.cells import Experiment, experiment
 from pyfast.experiments.latency import Bench, bench
 
-__all__ = ["Bench", "bench"]
+__all__ = ["Bench", "Experiment", "bench", "experiment"]

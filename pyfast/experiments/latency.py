@@ -272,6 +272,6 @@ def _plot(result: Bench, path: Path) -> None:
     try:
         from pyfast.experiments.plots import plot_bench
     except ModuleNotFoundError:
-        _LOG.warning("no plot: matplotlib is not installed (pip install 'pyfast-qa[plots]')")
+        _LOG.warning("no plot: matplotlib is not installed (pip install 'pyfast-qa[experiments]')")
         return
     plot_bench(result.as_json(), path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,5 +32,38 @@ def plot_bench(result: Mapping[str, Any], path: Path) -> None:
         below = [a + b for a, b in zip(below, means, strict=True)]
     right.set(xlabel="mean time of a question, ms")
     right.legend()
+    FigureCanvasAgg(figure)
+    figure.savefig(path, format="png")
+
+
+def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """The points (name, cost, quality) that no other beats: none is at most as dear and at least as good.
+
+    Args:
+        points: Points in any order. Of equal points the first stays.
+
+    Returns:
+        The front, cheapest first.
+    """
+    front: list[tuple[str, float, float]] = []
+    for point in sorted(points, key=lambda one: (one[1], -one[2])):
+        if not front or point[2] > front[-1][2]:
+            front.append(point)
+    return front
+
+
+def plot_pareto(points: Sequence[tuple[str, float, float]], unit: str, quality: str, path: Path) -> None:
+    """Draw quality against cost, with the Pareto front as a line, into a PNG file."""
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for name, cost, value in points:
+        axes.plot(cost, value, "o", color="tab:blue")
+        axes.annotate(name, (cost, value), textcoords="offset points", xytext=(5, 5), fontsize="small")
+    front = pareto_front(points)
+    axes.plot(
+        [cost for _, cost, _ in front], [value for *_, value in front], "-", color="tab:orange", label="front"
+    )
+    axes.set(xlabel=unit, ylabel=quality, xlim=(0, None))
+    axes.legend()
     FigureCanvasAgg(figure)
     figure.savefig(path, format="png")

@@ -23,10 +23,11 @@ from pyfast.api import judging, knowledge, open_questions, reranking, training, 
 HERE = Path(__file__).parent
 SNAPSHOT = HERE / "public_names.txt"
 # The names of DESIGN's section 3; a name or a parameter that goes, or changes, breaks who embeds pyfast.
-NAMES = ["LLM", "Bench", "Engine", "Evidence", "Index", "Question", "Record", "Run", "Usage"]
+NAMES = ["LLM", "Bench", "Engine", "Experiment", "Evidence", "Index", "Question", "Record", "Run", "Usage"]
 NAMES += [
     "bench",
     "estimate",
+    "experiment",
     "answer",
     "build_index",
     "build_knowledge",
@@ -129,6 +130,11 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Iterator[
         pyfast.build_knowledge(index)
         pyfast.build_knowledge(pyfast.build_index(folder / "corpus", folder / "OTHER"))
         turn = {"id": "t1", "question": "Who discovered Titan?", "answers": ["Christiaan Huygens"]}
+        (folder / "DATA" / "moons").mkdir(parents=True)
+        titan = {"kind": "text", "id": "titan", "title": "Titan", "text": "Titan is a moon of Saturn."}
+        (folder / "DATA" / "moons" / "corpus.jsonl").write_text(json.dumps(titan) + "\n")
+        asked = ({"id": id, "question": "Of which planet is Titan a moon?", "answers": ["Saturn"]} for id in "ab")
+        (folder / "DATA" / "moons" / "questions.jsonl").write_text("".join(json.dumps(q) + "\n" for q in asked))
         (folder / "NQ-open.dev.jsonl").write_text('{"question": "who found titan", "answer": ["Huygens"]}\n')
         (folder / "CONVERSATIONS.jsonl").write_text(json.dumps({"id": "titan", "turns": [turn]}) + "\n")
         tiny_model(folder / "MODEL")

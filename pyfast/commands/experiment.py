@@ -1,0 +1,87 @@
+"""`pyfast experiment`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyfast.commands.running import Concurrency, LlmOption, Outage, models, watched
+from pyfast.commands.terminal import console, pairs, plain, values
+
+if TYPE_CHECKING:
+    from pyfast import Experiment
+
+
+def experiment(
+    plan: Annotated[str | None, typer.Argument(help="A TOML file, or the name of a plan: see --list.")] = None,
+    data: Annotated[Path, typer.Option(help="The folder with a folder for each data set.")] = Path("."),
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the experiment. If it exists, it resumes.")
+    ] = None,
+    llm: Annotated[
+        list[str] | None, typer.Option(help="A model in place of the plan's, as in `pyfast answer`; repeatable.")
+    ] = None,
+    llm_option: LlmOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many questions of each set.")] = None,
+    prices: Annotated[Path | None, typer.Option(help="A price list, for costs in money.")] = None,
+    concurrency: Concurrency = 64,
+    outage: Outage = 30.0,
+    compare: Annotated[bool, typer.Option("--compare", help="Which differences from a row are real?")] = False,
+    baseline: Annotated[str | None, typer.Option(help="With --compare: the row; by default the first.")] = None,
+    list_plans: Annotated[bool, typer.Option("--list", help="Show the plans that come with pyfast.")] = False,
+) -> None:
+    """Run systems on data sets with models, and write tables; or resume."""
+    import pyfast
+    from pyfast.errors import InputError
+    from pyfast.experiments.plan import ready_plans
+
+    if list_plans:
+        for name, title in ready_plans().items():
+            print(f"{name}: {title}")
+        return
+    if plan is None or out is None:
+        raise InputError("experiment: give a plan and --out")
+    llms = models(llm) if llm else None
+    result = watched(
+        out,
+        llms or {},
+        lambda on_event, stop: pyfast.experiment(
+            plan,
+            data,
+            out,
+            llm=llms,
+            llm_options=values(pairs("--llm-option", llm_option)),
+            limit=limit,
+            prices=prices,
+            concurrency=concurrency,
+            outage=outage,
+            on_event=on_event,
+            stop=stop,
+        ),
+    )
+    print((out / "tables.md").read_text(encoding="utf-8"))
+    if compare:
+        _show(result, baseline)
+
+
+def _show(result: Experiment, baseline: str | None) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Column, Table
+
+    heads = (Column(head, justify="right") for head in ("before", "after", "change", "95 %", "p (Holm)"))
+    table = Table("figure", *heads, box=SIMPLE_HEAD)
+    differences = result.compare(baseline)
+    row = ""
+    for one in differences:
+        if one.b != row:
+            row = one.b
+            table.add_section()
+            table.add_row(plain(row.partition(",")[0]))
+        numbers = (f"{one.of_a:.3f}", f"{one.of_b:.3f}", f"{one.difference:+.3f}")
+        interval = f"{one.low:+.3f} to {one.high:+.3f}"
+        table.add_row(f"  {one.figure}", *numbers, interval, f"{one.p_holm:.4f}")
+    if differences:
+        print(f"compared with {plain(differences[0].a)}:")
+    console(stderr=False).print(table)

@@ -1,0 +1,241 @@
+"""`pyfast.experiment`: data sets x systems x models x seeds, as a table."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyfast
+from pyfast.engine import OnEvent
+from pyfast.engine.events import ignore
+from pyfast.errors import InputError, RunError
+from pyfast.evaluation import Figure, Scored
+from pyfast.evaluation.compare import Difference, holm
+from pyfast.evaluation.compare import compare as differences_of
+from pyfast.evaluation.cost import Cost, cost_of
+from pyfast.evaluation.evaluate import rows_of
+from pyfast.evaluation.prices import Prices, read_prices
+from pyfast.experiments.plan import Model, Plan, Row, read_plan
+from pyfast.experiments.writing import write_tables
+
+_LOG = logging.getLogger("pyfast")
+_QUESTIONS = ("questions.jsonl", "conversations.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A row of the experiment on one set with one model: the runs of all seeds together."""
+
+    set: str
+    row: str
+    model: str
+    runs: tuple[Path, ...]
+    """One for each seed"""
+    figures: Mapping[str, Figure]
+    """By name; means over questions and seeds, with 95 % intervals over the questions"""
+    paper: Mapping[str, float]
+    """The published figures of the row on this set, by column"""
+    cost: Cost
+    scored: Sequence[Scored]
+    """The questions; of several seeds the sums over them"""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """The result of `pyfast.experiment`."""
+
+    plan: Plan
+    cells: list[Cell]
+
+    def compare(self, baseline: str | None = None) -> list[Difference]:
+        """Compare each row with one of them, on each set and model, question by question.
+
+        Args:
+            baseline: The name of the row to compare with; None: the first that was run.
+
+        Returns:
+            The differences in the columns of the plan, with p-values after Holm's correction for all of them.
+
+        Raises:
+            InputError: No row that was run has this name.
+        """
+        name = baseline or (self.cells[0].row if self.cells else "")
+        if name not in {cell.row for cell in self.cells}:
+            raise InputError(f"no row {name!r} was run")
+        differences: list[Difference] = []
+        for base in (cell for cell in self.cells if cell.row == name):
+            for cell in self.cells:
+                if (cell.set, cell.model) == (base.set, base.model) and cell.row != name:
+                    a, b = (f"{one.row}, {one.set}, {one.model}" for one in (base, cell))
+                    found, _ = differences_of({a: base.scored, b: _as(base.scored, cell.scored)})
+                    differences += [one for one in found if one.figure in self.plan.columns]
+        corrected = holm([one.p for one in differences])
+        return [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
+
+
+def experiment(
+    plan: str | Path | Mapping[str, Any] | Plan,
+    data: str | Path,
+    out: str | Path,
+    *,
+    llm: str | Mapping[str, str] | None = None,
+    llm_options: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    prices: str | Path | Prices | None = None,
+    concurrency: int = 64,
+    outage: float = 30.0,
+    on_event: OnEvent = ignore,
+    stop: threading.Event | None = None,
+) -> Experiment:
+    """Run systems on data sets, score the answers, and write tables.
+
+    Each row, set, model and seed is a run in a folder of its own below `out`. The same call resumes an experiment
+    that was stopped or killed: finished runs are not asked again. The indexes are built below `out` too.
+
+    Args:
+        plan: A TOML file, the name of a plan that comes with pyfast (`pyfast experiment --list`), or its content.
+        data: A folder with a folder for each set of the plan, as `pyfast data convert` writes them: corpus.jsonl,
+            questions.jsonl (or conversations.jsonl) and perhaps gold.jsonl.
+        out: The folder of the experiment: runs, indexes, tables.md, tables.tex, tables.csv, cells.parquet and, if
+            matplotlib is installed, pareto.png.
+        llm: A model in place of the plan's models: the text that names it, or a mapping of roles to such texts.
+        llm_options: Options of `llm`.
+        limit: Only so many questions of each set, in place of the plan's `limit`. It can grow.
+        prices: A price list, or its file, for costs in money.
+        concurrency: How many questions are in progress at once.
+        outage: How many minutes to wait for a model that does not answer.
+        on_event: Called with each `pyfast.engine.Event` of each run, from another thread.
+        stop: Once set, the run in progress finishes its questions, and `RunError` is raised.
+
+    Returns:
+        The cells of the table.
+
+    Raises:
+        InputError: The plan or a set cannot be read, or `out` holds runs of something else.
+        RunError: A run cannot continue, or was stopped. The same call resumes it.
+
+    Example:
+        >>> import pyfast
+        >>> rows = [{"name": "RAG", "system": "rag"}, {"name": "LLM alone", "system": "direct"}]
+        >>> plan = {"sets": ["moons"], "rows": rows}
+        >>> result = pyfast.experiment(plan, "DATA", "EXPERIMENT", llm="instant")
+        >>> [(cell.row, cell.figures["em"].questions) for cell in result.cells]
+        [('RAG', 2), ('LLM alone', 2)]
+    """
+    read = read_plan(plan)
+    if llm is not None:
+        read = read.model_copy(update={"models": {_name_of(llm): Model(llm=llm, options=llm_options or {})}})
+    if limit is not None:
+        read = read.model_copy(update={"limit": limit})
+    listed = read_prices(prices) if isinstance(prices, str | Path) else prices
+    folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
+    cells = []
+    for name, source in sources.items():
+        index = _index(source, folder / "indexes" / name)
+        for model_name, model in read.models.items():
+            for row in read.rows:
+                if not row.not_run:
+                    place = folder / "runs" / _slug(name) / _slug(row.name) / _slug(model_name)
+                    runs = tuple(
+                        _run(read, row, model, index, source, place / f"seed-{seed}", seed,
+                             concurrency=concurrency, outage=outage, on_event=on_event, stop=stop)
+                        for seed in read.seeds
+                    )  # fmt: skip
+                    cells.append(_cell(read, name, row, model_name, runs, source, listed))
+    result = Experiment(read, cells)
+    write_tables(result.plan, result.cells, folder)
+    return result
+
+
+def _run(
+    plan: Plan, row: Row, model: Model, index: pyfast.Index, source: Path, run: Path, seed: int, **given: Any
+) -> Path:
+    _LOG.info("%s", run)
+    done = pyfast.answer(
+        _questions(source),
+        index=index,
+        llm=model.llm,
+        llm_options=model.options,
+        system=row.system,
+        settings=row.settings,
+        follow_ups=row.follow_ups,  # type: ignore[arg-type]
+        run=run,
+        seed=seed,
+        temperature=plan.temperature,
+        limit=plan.limit,
+        sample=plan.sample,
+        **given,
+    )
+    if done.status.ended < done.status.questions:
+        raise RunError(f"{run}: stopped; the same command resumes the experiment")
+    return run
+
+
+def _cell(
+    plan: Plan, name: str, row: Row, model: str, runs: tuple[Path, ...], source: Path, prices: Prices | None
+) -> Cell:
+    gold = source / "gold.jsonl"
+    reports = [
+        pyfast.evaluate(run, gold if gold.is_file() else _questions(source), metrics=plan.metrics) for run in runs
+    ]
+    scored = _together([report.questions for report in reports])
+    records = {record.id: record for record in pyfast.Run(runs[0]).records}
+    cost = cost_of(str(runs[0]), runs[0], records, reports[0].questions, prices)
+    figures = rows_of(scored)[0].figures
+    return Cell(name, row.name, model, runs, figures, row.paper.get(name, {}), cost, scored)
+
+
+def _together(of_seeds: Sequence[Sequence[Scored]]) -> Sequence[Scored]:
+    """Each question once, with its shares added up over the seeds."""
+    if len(of_seeds) == 1:
+        return of_seeds[0]
+    others = [{one.id: one for one in some} for some in of_seeds[1:]]
+    return [_sum([one, *(other[one.id] for other in others)]) for one in of_seeds[0]]
+
+
+def _sum(same: Sequence[Scored]) -> Scored:
+    shares = {
+        name: (sum(one.shares[name][0] for one in same), sum(one.shares[name][1] for one in same))
+        for name in same[0].shares
+    }
+    return replace(same[0], shares=shares)
+
+
+def _as(like: Sequence[Scored], scored: Sequence[Scored]) -> Sequence[Scored]:
+    """The questions in the order of others."""
+    by_id = {one.id: one for one in scored}
+    return [by_id[one.id] for one in like]
+
+
+def _source(folder: Path) -> Path:
+    if not (folder / "corpus.jsonl").is_file() or not any((folder / name).is_file() for name in _QUESTIONS):
+        raise InputError(
+            f"{folder}: expected corpus.jsonl and questions.jsonl, as `pyfast data convert` writes them"
+        )
+    return folder
+
+
+def _questions(source: Path) -> Path:
+    return next(source / name for name in reversed(_QUESTIONS) if (source / name).is_file())
+
+
+def _index(source: Path, folder: Path) -> pyfast.Index:
+    if folder.exists():
+        return pyfast.open_index(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return pyfast.build_index(source / "corpus.jsonl", folder)
+
+
+def _name_of(llm: str | Mapping[str, str]) -> str:
+    if isinstance(llm, str):
+        return llm
+    return ", ".join(spec if role == "default" else f"{role}={spec}" for role, spec in llm.items())
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "row"

@@ -1,0 +1,94 @@
+"""The plan of an experiment: data sets, systems with settings, language models, seeds."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from pyfast.errors import InputError, first_fault
+
+READY = files("pyfast.experiments") / "tables"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Row(_Strict):
+    """A row of the table: a system with settings."""
+
+    name: str = Field(min_length=1)
+    system: str
+    settings: Mapping[str, Any] = {}
+    follow_ups: str = "off"
+    paper: Mapping[str, Mapping[str, float]] = {}
+    """Published figures, by data set and column"""
+    not_run: str = ""
+    """Why the row is shown with its published figures alone; empty: it is run"""
+
+
+class Model(_Strict):
+    """A language model."""
+
+    llm: str | Mapping[str, str]
+    options: Mapping[str, Any] = {}
+
+
+class Plan(_Strict):
+    """What an experiment runs: each row with each model and seed on each set."""
+
+    title: str = ""
+    sets: tuple[str, ...] = Field(min_length=1)
+    """Names of folders with corpus.jsonl, questions.jsonl or conversations.jsonl, and perhaps gold.jsonl"""
+    columns: tuple[str, ...] = ("em", "f1")
+    metrics: tuple[str, ...] | None = None
+    rows: tuple[Row, ...] = Field(min_length=1)
+    models: Mapping[str, Model] = {"embedded": Model(llm="embedded")}
+    paper_model: str = ""
+    """The model of the published figures"""
+    seeds: tuple[int, ...] = (0,)
+    temperature: float = Field(0.0, ge=0, allow_inf_nan=False)
+    limit: int | None = Field(None, ge=1)
+    sample: int | None = Field(None, ge=1)
+
+    @field_validator("rows")
+    @classmethod
+    def _distinct(cls, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        names = [row.name for row in rows]
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two rows are called {repeated.pop()!r}")
+        return rows
+
+
+def ready_plans() -> dict[str, str]:
+    """The plans that come with pyfast: titles by name."""
+    names = sorted(path.name.removesuffix(".toml") for path in READY.iterdir() if path.name.endswith(".toml"))
+    return {name: read_plan(name).title for name in names}
+
+
+def read_plan(given: str | Path | Mapping[str, Any] | Plan) -> Plan:
+    """Read a plan: a TOML file, the name of one that comes with pyfast, or its content.
+
+    Raises:
+        InputError: There is no such file or plan, or it has a fault; one line that names it.
+    """
+    if isinstance(given, Plan):
+        return given
+    content: Any = given
+    try:
+        if isinstance(given, str | Path):
+            path = Path(given)
+            ready = READY / f"{given}.toml"
+            text = path.read_text(encoding="utf-8") if path.is_file() or not ready.is_file() else ready.read_text()
+            content = tomllib.loads(text)
+        return Plan.model_validate(content)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{given}: {error}") from None
+    except ValidationError as error:
+        where = given if isinstance(given, str | Path) else "the experiment"
+        raise InputError("{}: {}: {}".format(where, *first_fault(error))) from None

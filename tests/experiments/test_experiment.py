@@ -1,0 +1,226 @@
+"""Experiments: each cell is a run; tables say what `evaluate` says; a kill costs nothing but time."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.multitest import multipletests
+from test_bench import url  # noqa: F401
+from typer.testing import CliRunner
+
+import pyfast
+from pyfast.cli import app
+from pyfast.errors import InputError
+from pyfast.experiments.plan import read_plan, ready_plans
+from pyfast.experiments.plots import pareto_front
+from pyfast.systems import load_system
+
+PLAN: dict[str, Any] = {
+    "title": "Two rows",
+    "sets": ["moons", "films"],
+    "metrics": ["em_f1", "evidence"],
+    "paper_model": "another model",
+    "rows": [
+        {"name": "RAG", "system": "rag", "settings": {"k": 2}, "paper": {"moons": {"em": 0.5, "f1": 0.625}}},
+        {"name": "N2N/graph", "system": "n2n"},
+        {"name": "trained", "system": "hseq", "not_run": "needs training", "paper": {"films": {"em": 0.75}}},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    for name, kind in (("moons", "moon"), ("films", "film")):
+        (folder / name).mkdir()
+        texts = (
+            {
+                "kind": "text",
+                "id": f"{kind}{i}",
+                "title": f"{kind} {i}",
+                "text": f"The {kind} {i} was made by maker {i}.",
+            }
+            for i in range(30)
+        )
+        (folder / name / "corpus.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts))
+        asked = (
+            {
+                "id": f"q{i}",
+                "question": f"Who made {kind} {i}? wait 60000 us",
+                "answers": ["42" if i % 3 else f"maker {i}"],
+            }
+            for i in range(12)
+        )
+        (folder / name / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in asked))
+    return folder
+
+
+def test_cells_are_what_evaluate_says_of_their_runs(data: Path, tmp_path: Path) -> None:
+    result = pyfast.experiment(PLAN, data, tmp_path / "E", llm="instant")
+    assert [(cell.set, cell.row) for cell in result.cells] == [
+        (name, row) for name in ("moons", "films") for row in ("RAG", "N2N/graph")
+    ]
+    for cell in result.cells:
+        report = pyfast.evaluate(cell.runs[0], data / cell.set / "questions.jsonl", metrics=["em_f1", "evidence"])
+        assert cell.figures == report.rows[0].figures
+        records = pyfast.Run(cell.runs[0]).records
+        assert cell.cost.llm_calls == sum(record.usage.llm_calls for record in records) / len(records)
+    lines = (tmp_path / "E" / "tables.md").read_text().splitlines()
+    rows = {
+        cells[0]: cells[1:]
+        for line in lines
+        if (cells := [c.strip() for c in line.strip("|").split("|")])[0] in ("RAG", "trained")
+    }
+    assert (
+        rows["RAG"][1] == "0.500"
+        and rows["RAG"][3] == "0.625"
+        and rows["trained"][4:6] == ["needs training", "0.750"]
+    )
+    assert any("another model" in line for line in lines)
+    table = list(csv.DictReader((tmp_path / "E" / "tables.csv").open()))
+    assert [float(row["em"]) for row in table] == [cell.figures["em"].value for cell in result.cells]
+    assert pq.read_table(tmp_path / "E" / "cells.parquet").column("questions").to_pylist() == [12] * 4
+    assert r"\toprule" in (tmp_path / "E" / "tables.tex").read_text()
+    assert (tmp_path / "E" / "pareto.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_seeds_are_averaged_over_questions(data: Path, tmp_path: Path, url: str) -> None:  # noqa: F811
+    plan = {**PLAN, "sets": ["moons"], "rows": PLAN["rows"][:1], "seeds": [1, 2, 3], "temperature": 0.7}
+    cell = pyfast.experiment(plan, data, tmp_path / "E", llm=url, limit=6).cells[0]
+    reports = [pyfast.evaluate(run, data / "moons" / "questions.jsonl", metrics=["em_f1"]) for run in cell.runs]
+    assert len(cell.runs) == 3 and [report.rows[0]["em"].questions for report in reports] == [6] * 3
+    mean = sum(report.rows[0]["em"].value for report in reports) / 3
+    assert cell.figures["em"].value == pytest.approx(mean) and cell.figures["em"].questions == 6
+
+
+def test_differences_have_holms_correction_over_all(data: Path, tmp_path: Path, url: str) -> None:  # noqa: F811
+    result = pyfast.experiment({**PLAN, "columns": ["em", "f1", "recall"]}, data, tmp_path / "E", llm=url)
+    differences = result.compare()
+    assert {one.a.partition(",")[0] for one in differences} == {"RAG"} and len(differences) == 6
+    expected = multipletests([one.p for one in differences], method="holm")[1]
+    assert [one.p_holm for one in differences] == pytest.approx(list(expected))
+    again = result.compare("N2N/graph")
+    assert [one.difference for one in again] == pytest.approx([-one.difference for one in differences])
+    with pytest.raises(InputError, match="no row 'trained' was run"):
+        result.compare("trained")
+
+
+@pytest.mark.slow(suite="crashes")
+def test_killed_twice_it_ends_as_if_it_was_not(data: Path, tmp_path: Path, url: str) -> None:  # noqa: F811
+    plan = tmp_path / "plan.toml"
+    rows = "".join(f'[[rows]]\nname = "{row["name"]}"\nsystem = "{row["system"]}"\n' for row in PLAN["rows"][:2])
+    plan.write_text(f'sets = ["moons", "films"]\nmetrics = ["em_f1"]\n{rows}')
+
+    def command(out: Path) -> list[str]:
+        given = ["--data", data, "--out", out, "--llm", url, "--concurrency", 2]
+        return [sys.executable, "-m", "pyfast", "experiment", *map(str, [plan, *given])]
+
+    def killed(out: Path, runs: int) -> None:
+        """Kill it once so many runs have begun."""
+        process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while len(list(out.glob("runs/*/*/*/*/answers.jsonl"))) < runs:
+            assert process.poll() is None
+            time.sleep(0.02)
+        time.sleep(0.15)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+
+    killed(tmp_path / "A", 1)
+    killed(tmp_path / "A", 3)
+    for out in (tmp_path / "A", tmp_path / "B"):
+        subprocess.run(command(out), check=True, capture_output=True)
+    for path in (tmp_path / "B").glob("runs/*/*/*/*/answers.jsonl"):
+        assert path.read_bytes() == (tmp_path / "A" / path.relative_to(tmp_path / "B")).read_bytes()
+
+    def quality(out: Path) -> list[tuple[str, ...]]:
+        return [
+            (row["set"], row["row"], row["em"], row["f1"], row["llm_calls"])
+            for row in csv.DictReader((out / "tables.csv").open())
+        ]
+
+    assert quality(tmp_path / "A") == quality(tmp_path / "B") and len(quality(tmp_path / "A")) == 4
+    started = time.monotonic()
+    subprocess.run(command(tmp_path / "A"), check=True, capture_output=True)  # all of it is there
+    assert time.monotonic() - started < 20
+
+
+def test_plans_of_the_papers_can_be_run() -> None:
+    """Each row's system takes its settings; the published figures are those of the paper's page."""
+    assert set(ready_plans()) == {
+        *("n2n-table-1", "n2n-table-2", "subqrag-table-2", "mtqa-table-3", "hseq-table-5", "convqa-table-2")
+    }
+    for name in ready_plans():
+        plan = read_plan(name)
+        assert plan.limit is None and plan.paper_model and all(row.paper for row in plan.rows)
+        for row in plan.rows:
+            if not row.not_run:
+                load_system(row.system).configure(dict(row.settings))
+            assert set(row.paper) <= set(plan.sets)
+            assert all(set(figures) <= set(plan.columns) for figures in row.paper.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "page"), [("n2n-table-2", "n2n"), ("subqrag-table-2", "subqrag"), ("mtqa-table-3", "mtqa")]
+)
+def test_published_figures_are_those_of_the_papers_page(name: str, page: str) -> None:
+    text = Path("docs/papers", f"{page}.md").read_text(encoding="utf-8")
+    for row in read_plan(name).rows:
+        for figures in row.paper.values():
+            pair = [figures[column] for column in read_plan(name).columns[:2]]
+            formats = [(1, ".3f"), (100, ".2f"), (100, ".1f")]
+            shapes = [", ".join(f"{scale * value:{shape}}" for value in pair) for scale, shape in formats]
+            assert any(shape in text for shape in shapes), (row.name, pair)
+
+
+POINTS = st.lists(
+    st.tuples(st.text("ab", max_size=2), st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12
+)
+
+
+@given(POINTS)
+def test_the_front_is_what_nothing_beats(points: list[tuple[str, float, float]]) -> None:
+    front = pareto_front(points)
+    beaten = {
+        (cost, value)
+        for _, cost, value in points
+        if any((c <= cost and v >= value) and (c, v) != (cost, value) for _, c, v in points)
+    }
+    assert {(cost, value) for _, cost, value in front} == {(c, v) for _, c, v in points} - beaten
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"rows": []}, "rows"),
+        ({"sets": []}, "sets"),
+        ({"rows": [{"name": "a", "system": "rag"}, {"name": "a", "system": "n2n"}]}, "two rows are called 'a'"),
+        ({"colums": ["em"]}, "colums"),
+        ({"limit": 0}, "limit"),
+        ({"sets": ["nowhere"]}, "nowhere"),
+        ({"rows": [{"name": "a", "system": "nobody"}]}, "nobody"),
+    ],
+)
+def test_bad_plans_are_refused(data: Path, tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        pyfast.experiment({**PLAN, **change}, data, tmp_path / "E", llm="instant")
+
+
+def test_the_command_lists_plans_and_needs_a_folder(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["experiment", "--list"])
+    assert shown.exit_code == 0 and "n2n-table-2: N2N-GQA, table 2: HybridQA" in shown.stdout
+    lacking = CliRunner().invoke(app, ["experiment", "n2n-table-2"])
+    assert isinstance(lacking.exception, InputError) and "--out" in str(lacking.exception)
+    unknown = CliRunner().invoke(app, ["experiment", "n2n-table-9", "--out", str(tmp_path / "E")])
+    assert isinstance(unknown.exception, InputError) and "n2n-table-9" in str(unknown.exception)
