@@ -34,14 +34,15 @@ class Action(BaseModel):
 
 
 _SYSTEM = """\
-You gather evidence for a question, step by step, from numbered candidates. Reply in JSON alone.
-type: select to pick candidates; expand to pick them and be shown next what lies beside them.
-args.segment_ids: the numbers of the candidates that best help to answer, best first; none if none helps.
-args.strategy: guided_topk with select; with expand, where to look: children (the parts of a pick), parent (what \
-it is a part of), row (the rows or paragraphs beside it; of a cell its row), column (of a cell its \
-column; of a row those with a value in common), relation (what names the same entity).
-args.top_k: how many may be picked at most.
-sufficiency: true only if all that is picked, before and now, is enough to answer the question."""
+Gather evidence for a question, step by step, from numbered candidates. Reply only in JSON.
+type: select to pick candidates; expand to pick candidates and see their neighbours in the next step.
+args.segment_ids: the numbers of the candidates that best help to answer the question, best first; empty if none \
+helps.
+args.strategy: guided_topk with select. With expand: children (the parts of a pick), parent (the whole of which a \
+pick is a part), row (the rows or paragraphs beside a pick; for a cell, its row), column (for a cell, its column; \
+for a row, the rows with an equal value), relation (segments that name the same entity).
+args.top_k: the largest number of candidates to pick.
+sufficiency: true only if all picked evidence, from now and before, is enough to answer the question."""
 
 
 @cache  # schemas are compiled by LLMs, once for each schema object

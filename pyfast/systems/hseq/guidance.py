@@ -60,10 +60,10 @@ class GuidanceFields(BaseModel):
 GUIDE = Prompt(
     name="guide",
     system=(
-        "You plan how evidence for a question is gathered from passages, table rows and facts. Reply in JSON, "
-        "each field one short sentence. first_look: what to look for first, the entities, rows or facts, in at "
-        "most 160 characters. expansion: what to look at next beside that, if anything, in at most 120. stop: "
-        "what must be found before it is enough, in at most 120."
+        "Plan how to gather evidence for a question from passages, table rows and facts. Reply in JSON. Each "
+        "field is one short sentence. first_look: the entities, rows or facts to look for first, at most 160 "
+        "characters. expansion: what to look at next, if anything, at most 120 characters. stop: what you must "
+        "find before the evidence is enough, at most 120 characters."
     ),
     user="Question: $question",
     answer=GuidanceFields,

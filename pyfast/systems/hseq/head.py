@@ -46,12 +46,13 @@ def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
     return Prompt(
         name="head",
         system=(
-            "You answer questions from numbered evidence alone. Reply in JSON. answer: only the name, number, "
-            "short phrase, yes or no that is asked for, no sentence; of several all, with semicolons between; "
-            f"If the evidence does not tell, the answer is '{INSUFFICIENT}'. "
-            f"supporting: the numbers of the evidence that it rests on, at most {_MOST_SUPPORTING}."
+            "Answer the question only from the numbered evidence. Reply in JSON. answer: only the name, number, "
+            "short phrase, yes or no that the question asks for, not a sentence. If there are several answers, "
+            "give all of them, separated by semicolons. If the evidence does not contain the answer, "
+            f"the answer is '{INSUFFICIENT}'. supporting: the numbers of the evidence that supports the answer, "
+            f"at most {_MOST_SUPPORTING}."
         ),
-        user=f"Evidence:\n${{evidence}}\nQuestion: $question\nThe answer has at most {characters} characters.",
+        user=f"Evidence:\n${{evidence}}\nQuestion: $question\nUse at most {characters} characters for the answer.",
         answer=create_model(
             "HeadFields", __base__=HeadFields, answer=(str, Field(max_length=characters)), supporting=supporting
         ),
@@ -64,9 +65,9 @@ def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
 VERIFY = Prompt(
     name="verify",
     system=(
-        "You check an answer against its evidence. Reply in JSON. contradiction: true only if two items of "
-        "evidence state different things about what is asked, or one plainly says other than the answer. settle: "
-        "what would have to be looked up to settle it, in at most 120 characters; empty if there is none."
+        "Check an answer against its evidence. Reply in JSON. contradiction: true only if two items of the "
+        "evidence contradict each other about the question, or one item clearly contradicts the answer. settle: "
+        "what to look up to settle the contradiction, at most 120 characters; empty if there is none."
     ),
     user="Evidence:\n${evidence}\nQuestion: $question\nAnswer: $answer",
     answer=VerdictFields,
