@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyfast.experiments import Bench, Experiment, bench, experiment
     from pyfast.llm import LLM, open_llm
     from pyfast.retrieval import Index
-    from pyfast.server import serve
+    from pyfast.server import serve, serve_mcp
 
 __all__ = [
     "LLM",
@@ -69,6 +69,7 @@ __all__ = [
     "open_llm",
     "ops",
     "serve",
+    "serve_mcp",
     "systems",
     "update_documents",
     "verify",
@@ -94,7 +95,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is none
         "pyfast.experiments": ("Bench", "Experiment", "bench", "experiment"),
         "pyfast.llm": ("LLM", "open_llm"),
         "pyfast.retrieval": ("Index",),
-        "pyfast.server": ("serve",),
+        "pyfast.server": ("serve", "serve_mcp"),
     }
 
     def __getattr__(name: str) -> Any:

@@ -27,6 +27,7 @@ from pyfast.commands.experiment import experiment
 from pyfast.commands.index import index
 from pyfast.commands.judge import judge
 from pyfast.commands.knowledge import app as knowledge
+from pyfast.commands.mcp import mcp
 from pyfast.commands.prompts import prompts
 from pyfast.commands.questions import questions
 from pyfast.commands.serve import serve
@@ -84,6 +85,7 @@ for command in (
     answer,
     ask,
     serve,
+    mcp,
     status,
     prompts,
     evaluate,

@@ -21,6 +21,7 @@ EXTRAS = {
     "rerank": ("onnxruntime", "tokenizers"),
     "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),
     "experiments": ("matplotlib", "tabulate"),
+    "mcp": ("mcp",),
     "metrics": ("bert_score", "rouge_score"),
     "server": ("fastapi", "httptools", "multipart", "prometheus_client", "starlette", "uvicorn"),
     "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),

@@ -6,5 +6,6 @@ with explained():
     from pyfast.server.app import create_app
     from pyfast.server.limits import Limits
     from pyfast.server.listen import serve
+    from pyfast.server.mcp import mcp_server, serve_mcp
 
-__all__ = ["Limits", "create_app", "serve"]
+__all__ = ["Limits", "create_app", "mcp_server", "serve", "serve_mcp"]

@@ -28,6 +28,7 @@ NAMES += [
     "bench",
     "estimate",
     "experiment",
+    "serve_mcp",
     "answer",
     "build_index",
     "build_knowledge",

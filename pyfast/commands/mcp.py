@@ -1,0 +1,38 @@
+"""`pyfast mcp`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyfast.commands.running import EMBEDDED, Limits, Llm, LlmOption, Setting, SystemName, models
+from pyfast.commands.terminal import pairs, values
+
+
+def mcp(
+    index: Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")],
+    system: SystemName = "n2n",
+    llm: Llm = EMBEDDED,
+    setting: Setting = None,
+    llm_option: LlmOption = None,
+    budget: Limits = None,
+    http: Annotated[bool, typer.Option("--http", help="Over HTTP, not standard input and output.")] = False,
+    host: Annotated[str, typer.Option(help="With --http: an address of this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="With --http.")] = 8001,
+) -> None:
+    """Serve an index to agents by the Model Context Protocol: search, answer, read_source."""
+    import pyfast
+
+    pyfast.serve_mcp(
+        index,
+        models(llm),
+        llm_options=values(pairs("--llm-option", llm_option)),
+        system=system,
+        settings=pairs("--set", setting),
+        budget=pairs("--budget", budget),
+        transport="http" if http else "stdio",
+        host=host,
+        port=port,
+    )

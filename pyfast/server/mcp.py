@@ -1,0 +1,208 @@
+"""`serve_mcp`: an index and its systems as tools for agents, by the Model Context Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from pyfast import Engine, Evidence, Index, __version__, open_index
+from pyfast.api.models import GivenLLM, opened
+from pyfast.errors import InputError
+from pyfast.systems import System
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+_LOG = logging.getLogger("pyfast")
+_INSTRUCTIONS = (
+    "Questions about one collection of texts, tables and facts. answer replies to a question with its evidence and"
+    " calls a language model; search returns passages without one; read_source returns the text of a document."
+)
+
+
+class Passage(BaseModel):
+    """A passage or a piece of evidence."""
+
+    uri: str = Field(description="The document; read_source takes it")
+    title: str
+    text: str
+    score: float | None = None
+
+
+class Passages(BaseModel):
+    """Passages, best first."""
+
+    passages: list[Passage]
+
+
+class Answered(BaseModel):
+    """The answer to a question."""
+
+    state: Literal["answered", "abstained", "failed"] = Field(description="abstained: the evidence has no answer")
+    answer: str | None
+    reason: str | None = Field(description="Why the question failed")
+    evidence: list[Passage]
+    llm_calls: int
+
+
+class Source(BaseModel):
+    """A part of a document's text."""
+
+    uri: str
+    title: str
+    text: str
+    characters: int = Field(description="The length of the whole text")
+
+
+def mcp_server(
+    index: Index | str | Path,
+    llm: GivenLLM = "embedded",
+    *,
+    llm_options: Mapping[str, Any] | None = None,
+    system: str | System = "n2n",
+    settings: Mapping[str, Any] | None = None,
+    budget: Mapping[str, Any] | None = None,
+    outage: float = 0.0,
+) -> MCPServer:
+    """Make the MCP server that `serve_mcp` runs: tools `search`, `answer` and `read_source`.
+
+    Args:
+        index: An index, or its folder.
+        llm: As in `pyfast.Engine`.
+        llm_options: Options of a model that is given as text.
+        system: The system that answers.
+        settings: Its settings, by name.
+        budget: Limits of each question, by name.
+        outage: Minutes to wait for a model that does not answer.
+
+    Returns:
+        The server, for a transport of your own. Its lifespan starts and stops the model.
+
+    Raises:
+        InputError: An argument does not fit.
+        IndexFormatError: The folder holds no index, or a damaged one.
+    """
+    from mcp.server import MCPServer
+
+    own = index if isinstance(index, Index) else open_index(index)
+    engine = Engine(own, opened(llm, llm_options).by_role, budget=budget, outage=outage)
+
+    @contextlib.asynccontextmanager
+    async def running(_: MCPServer) -> AsyncIterator[None]:
+        async with engine:
+            yield
+
+    server = MCPServer(
+        "pyfast", instructions=_INSTRUCTIONS, version=__version__, lifespan=running, log_level="WARNING"
+    )
+
+    def shown(item: Evidence) -> Passage:
+        return Passage(uri=item.uri, title=own.title(item.uri), text=item.line, score=item.score)
+
+    @server.tool()
+    async def search(
+        query: Annotated[str, Field(description="Words, or a question")],
+        k: Annotated[int, Field(ge=1, le=100, description="How many passages, at most")] = 10,
+    ) -> Passages:
+        """Find the best passages for a query. No language model is called."""
+        return Passages(passages=[shown(item) for item in await engine.retrieve(query, k)])
+
+    @server.tool()
+    async def answer(
+        question: Annotated[str, Field(description="A question that is clear by itself")],
+    ) -> Answered:
+        """Answer a question from the collection, with the evidence."""
+        record = await engine.answer({"id": "question", "question": question}, system=system, settings=settings)
+        return Answered(
+            state=record.state,
+            answer=record.answer,
+            reason=record.reason,
+            evidence=[shown(item) for item in record.evidence],
+            llm_calls=record.usage.llm_calls,
+        )
+
+    @server.tool()
+    async def read_source(
+        uri: Annotated[str, Field(description="As search and answer return it")],
+        start: Annotated[int, Field(ge=0, description="The first character")] = 0,
+        characters: Annotated[int, Field(ge=1, le=100_000, description="How many, at most")] = 8_000,
+    ) -> Source:
+        """Read the text of a document, or a part of it."""
+        text = await asyncio.to_thread(_text, own, uri)
+        return Source(uri=uri, title=own.title(uri), text=text[start : start + characters], characters=len(text))
+
+    return server
+
+
+def serve_mcp(
+    index: Index | str | Path,
+    llm: GivenLLM = "embedded",
+    *,
+    llm_options: Mapping[str, Any] | None = None,
+    system: str | System = "n2n",
+    settings: Mapping[str, Any] | None = None,
+    budget: Mapping[str, Any] | None = None,
+    outage: float = 0.0,
+    transport: Literal["stdio", "http"] = "stdio",
+    host: str = "127.0.0.1",
+    port: int = 8001,
+) -> None:
+    """Serve an index to agents by the Model Context Protocol, until the client or the process ends.
+
+    Args:
+        index: An index, or its folder.
+        llm: As in `pyfast.Engine`.
+        llm_options: Options of a model that is given as text.
+        system: The system that answers.
+        settings: Its settings, by name.
+        budget: Limits of each question, by name.
+        outage: Minutes to wait for a model that does not answer.
+        transport: `stdio`: the client starts this process and talks over its standard input and output. `http`:
+            streamable HTTP at `/mcp`.
+        host: The address of `http`. There are no keys, so it must be an address of this machine.
+        port: The port of `http`.
+
+    Raises:
+        InputError: An argument does not fit, or `host` is not an address of this machine.
+        IndexFormatError: The folder holds no index, or a damaged one.
+        LLMUnavailableError: The model cannot be started.
+
+    Example:
+        >>> import pyfast
+        >>> pyfast.serve_mcp("IDX", "openai:qwen3-8b@http://127.0.0.1:8000", transport="http", host="192.0.2.1")
+        Traceback (most recent call last):
+        pyfast.errors.InputError: 192.0.2.1: MCP over HTTP has no keys here: give an address of this machine
+    """
+    if transport == "http" and not _is_local(host):
+        raise InputError(f"{host}: MCP over HTTP has no keys here: give an address of this machine")
+    server = mcp_server(
+        index, llm, llm_options=llm_options, system=system, settings=settings, budget=budget, outage=outage
+    )
+    if transport == "stdio":
+        asyncio.run(server.run_stdio_async())
+    else:
+        _LOG.info("serving MCP at http://%s:%d/mcp", host, port)
+        asyncio.run(server.run_streamable_http_async(host=host, port=port))
+
+
+def _is_local(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def _text(index: Index, uri: str) -> str:
+    """The text of a document: a table with its header, triples as sentences. Raises `InputError`."""
+    source = index.corpus.find(uri)
+    if source is None:
+        raise InputError(f"no document {uri!r}")
+    root = int(index.corpus.roots[source])
+    header = "\t".join(index.corpus.header(source)) if index.corpus.is_table(root) else ""
+    return f"{header}\n{index.corpus.content(root)}" if header else index.corpus.content(root)

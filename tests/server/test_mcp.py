@@ -1,0 +1,104 @@
+"""The tools of `pyfast mcp`, called by the official SDK's own client, over both transports, in real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+import pyfast
+from pyfast.errors import InputError
+
+ARGUMENTS = ["--llm", "instant", "--system", "rag", "--set", "k=3"]
+
+
+@asynccontextmanager
+async def over_stdio(index: Path) -> AsyncIterator[Client]:
+    command = [*("-m", "pyfast", "mcp", str(index)), *ARGUMENTS]
+    async with Client(StdioServerParameters(command=sys.executable, args=command)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def http(small: pyfast.Index) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "pyfast", "mcp", str(small.folder), *ARGUMENTS, "--http", "--port", str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while socket.socket().connect_ex(("127.0.0.1", port)):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+    yield f"http://127.0.0.1:{port}/mcp"
+    process.terminate()
+    process.wait(20)
+
+
+async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert isinstance(result.structured_content, dict)
+    return result.structured_content
+
+
+async def all_tools(client: Client, small: pyfast.Index) -> None:
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert set(tools) == {"search", "answer", "read_source"} and all(tool.output_schema for tool in tools.values())
+    found = (await called(client, "search", query="Who discovered Titan?", k=3))["passages"]
+    pool = small.search("Who discovered Titan?", 3)[0]
+    assert [one["uri"] for one in found] == [small.uri(passage) for passage in pool.passages.tolist()]
+    assert [one["score"] for one in found] == pytest.approx(pool.scores.tolist(), abs=1e-5)
+    reply = await called(client, "answer", question="Who discovered Titan?")
+    settings = {"k": 3}
+    asked = ["Who discovered Titan?"]
+    (record,) = pyfast.answer(asked, index=small, llm="instant", system="rag", settings=settings).records
+    assert (reply["state"], reply["answer"]) == (record.state, record.answer) and reply["llm_calls"] == 1
+    assert [one["uri"] for one in reply["evidence"]] == [item.uri for item in record.evidence]
+    for uri in dict.fromkeys(one["uri"] for one in found):
+        source = await called(client, "read_source", uri=uri)
+        part = await called(client, "read_source", uri=uri, start=5, characters=20)
+        assert source["characters"] == len(source["text"]) > 0 and part["text"] == source["text"][5:25]
+
+
+async def test_over_standard_input_and_output(small: pyfast.Index) -> None:
+    async with over_stdio(small.folder) as client:
+        await all_tools(client, small)
+
+
+async def test_over_http_with_several_clients(small: pyfast.Index, http: str) -> None:
+    async def one() -> None:
+        async with Client(http) as client:
+            await all_tools(client, small)
+
+    await asyncio.gather(*(one() for _ in range(4)))
+
+
+async def test_faults_are_errors_of_the_call_and_the_server_goes_on(http: str) -> None:
+    async with Client(http) as client:
+        for tool, arguments in [
+            ("read_source", {"uri": "nowhere"}),
+            ("search", {"query": "x", "k": 0}),
+            ("search", {}),
+            ("answer", {"question": ""}),
+            ("answer", {"question": 7}),
+        ]:
+            result = await client.call_tool(tool, arguments)
+            assert result.is_error, (tool, arguments)
+            assert "Traceback" not in str(result.content)
+        assert (await called(client, "search", query="moon"))["passages"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org"])
+def test_only_this_machine_is_served(small: pyfast.Index, host: str) -> None:
+    with pytest.raises(InputError, match="give an address of this machine"):
+        pyfast.serve_mcp(small, "instant", transport="http", host=host)
