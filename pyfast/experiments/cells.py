@@ -47,7 +47,15 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """The result of `pyfast.experiment`."""
+    """The result of `pyfast.experiment`.
+
+    Example:
+        >>> import pyfast
+        >>> rows = [{"name": "RAG", "system": "rag"}, {"name": "LLM alone", "system": "direct"}]
+        >>> result = pyfast.experiment({"sets": ["moons"], "rows": rows}, "DATA", "COMPARED", llm="instant")
+        >>> for one in result.compare("LLM alone"):
+        ...     print(one.b, one.figure, one.difference, one.p_holm)
+    """
 
     plan: Plan
     cells: list[Cell]
