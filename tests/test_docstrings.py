@@ -13,7 +13,8 @@ import pytest
 import pyfast
 
 ROOT = Path(pyfast.__file__).parent
-ELSEWHERE = ("pyfast.api.", "pyfast.llm.open_llm", "pyfast.systems.registry.")  # in api/test_public_names.py
+# In api/test_public_names.py.
+ELSEWHERE = ("pyfast.api.", "pyfast.experiments.cells.", "pyfast.llm.open_llm", "pyfast.systems.registry.")
 
 
 def examples_in(path: Path) -> Iterator[str]:
