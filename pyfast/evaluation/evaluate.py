@@ -18,7 +18,7 @@ from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import Float64, ratio_intervals
 from pyfast.evaluation.gold import Gold, read_gold
 from pyfast.evaluation.jsonl_records import Lines, name_of
-from pyfast.evaluation.metric import Metric, Share, measured, open_metric
+from pyfast.evaluation.protocol import Metric, Share, measured, open_metric
 
 Answers = Path | Iterable[Record]
 """answers.jsonl of a run, or its records"""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyfast.engine import Record
 from pyfast.evaluation.gold import Gold
-from pyfast.evaluation.metric import Values, of_each
 from pyfast.evaluation.metrics import exact_match
+from pyfast.evaluation.protocol import Values, of_each
 from pyfast.evaluation.selection_metrics import counts
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pyfast.engine import Record
 from pyfast.errors import InputError
 from pyfast.evaluation.gold import Gold
-from pyfast.evaluation.metric import Values, of_each
 from pyfast.evaluation.metrics import normalise
+from pyfast.evaluation.protocol import Values, of_each
 
 NEAREST = 5
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from pyfast.engine import Record
 from pyfast.evaluation.gold import Gold
-from pyfast.evaluation.metric import Values, of_each
+from pyfast.evaluation.protocol import Values, of_each
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from pyfast.engine import Record
 from pyfast.evaluation.gold import Gold
-from pyfast.evaluation.metric import Values, of_each
+from pyfast.evaluation.protocol import Values, of_each
 
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000, "percent": 0.01}
 _NO_FIGURE = str.maketrans("", "", "'\"\\$€£¥%(),[]")

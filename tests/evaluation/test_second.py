@@ -15,7 +15,7 @@ import second
 from pyfast.engine import Record
 from pyfast.evaluation import Gold, hits
 from pyfast.evaluation.hits import by_distance
-from pyfast.evaluation.metric import open_metric
+from pyfast.evaluation.protocol import open_metric
 from pyfast.evaluation.tatqa import tatqa_score
 
 PAIRS = 10_000
