@@ -79,6 +79,7 @@ SUITES: Mapping[str, Suite] = {
                 "tests/engine/",
                 "tests/hostile_server.py",
                 "pyfast/experiments/cells.py",
+                "tests/experiments/test_experiment.py",
             ),
         ),
     ),
