@@ -149,7 +149,7 @@ def bench(
         raise InputError("no load: give rates, clients, trace or sweep")
     for number in clients:
         at_least_one("clients", number)
-    asked = _questions(questions)
+    asked, given = _questions(questions), opened(llm, llm_options)
     shape = arrivals, burstiness, count, repeats, seed
     plans: list[_Load] = [_Load(f"{number} clients", clients=number) for number in clients]
     plans += [_open_load(rate, *shape) for rate in rates]
@@ -160,9 +160,7 @@ def bench(
         Path(out).mkdir(parents=True, exist_ok=True)
 
     async def measured() -> Bench:
-        async with Engine(
-            index, opened(llm, llm_options).by_role, concurrency=concurrency, budget=budget
-        ) as engine:
+        async with Engine(index, given.by_role, concurrency=concurrency, budget=budget) as engine:
             ask = asker(engine, system, settings)
             loads: list[dict[str, Any]] = []
 
@@ -185,7 +183,7 @@ def bench(
         "date": time.strftime("%Y%m%d-%H%M%S"),
         "backend": "pyfast",
         "pyfast": __version__,
-        "model_id": llm if isinstance(llm, str) else None,
+        "model_id": ", ".join(dict.fromkeys(model.spec for model in given.full().values())),
         "system": system if isinstance(system, str) else system.name,
         "settings": dict(settings or {}),
         "questions": len(asked),

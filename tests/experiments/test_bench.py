@@ -176,6 +176,7 @@ def test_files_and_the_command(url: str, tmp_path: Path) -> None:
         "median_e2el_ms",
         "p99_e2el_ms",
     ]
+    assert written["model_id"].startswith("openai:m@") and written["system"] == "direct"
     assert set(keys) <= set(written["loads"][0]) and len(written["loads"][0]["each"]) == 3
     assert (tmp_path / "A" / "bench.png").read_bytes().startswith(b"\x89PNG")
     again = CliRunner().invoke(app, [*map(str, command), "--compare", str(tmp_path / "A" / "bench.json")])
