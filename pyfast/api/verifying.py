@@ -99,7 +99,7 @@ def _check(name: str, look: Callable[[], str]) -> Check:
         return Check(name, False, str(error))
 
 
-class _FoundError(PyfastError):
+class _DamageError(PyfastError):
     """A fault that a check found."""
 
 
@@ -136,7 +136,7 @@ def _run(folder: Path, within: str = "") -> Iterator[Check]:
 def _questions(path: Path, recorded: object) -> str:
     questions = questions_in(path)
     if questions.digest != recorded:
-        raise _FoundError(f"other questions than those of {CONFIGURATION}")
+        raise _DamageError(f"other questions than those of {CONFIGURATION}")
     return f"{questions.count} questions"
 
 
@@ -145,17 +145,17 @@ def _journal(folder: Path, total: int) -> str:
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         (state,) = database.execute("PRAGMA integrity_check(1)").fetchone()
         if state != "ok":
-            raise _FoundError(f"SQLite: {state}")
+            raise _DamageError(f"SQLite: {state}")
         completions = broken = ended = 0
         for number, entry in database.execute("SELECT question, entry FROM completions"):
             completions += 1
             broken += not sound(entry, number)
         if broken:
-            raise _FoundError(f"{broken} of {completions} completions are not what was written")
+            raise _DamageError(f"{broken} of {completions} completions are not what was written")
         for number, state in database.execute("SELECT number, state FROM questions"):
             ended += 1
             if not 0 <= number < total or state not in ("answered", "abstained", "failed"):
-                raise _FoundError(f"question {number} of {total} ended as {str(state)[:40]!r}")
+                raise _DamageError(f"question {number} of {total} ended as {str(state)[:40]!r}")
         prompts = KeptPrompts(database).check()
     kept = f", {prompts} prompts" if prompts else ""
     return f"{completions} completions, {ended} questions ended{kept}"
@@ -181,7 +181,7 @@ def _lines(path: Path) -> tuple[list[str], bool]:
 
 def _answers(folder: Path, answers: list[str], torn: bool, total: int) -> str:
     if len(answers) > total or (torn and len(answers) == total):
-        raise _FoundError(f"something follows the answers to all {total} questions")
+        raise _DamageError(f"something follows the answers to all {total} questions")
     unknown = _compare(folder, "line", answers)
     state = "" if len(answers) == total else "; running" if is_running(folder) else "; the same command resumes it"
     return f"{len(answers)} of {total} lines, as the journal knows them{unknown}{state}"
@@ -189,19 +189,19 @@ def _answers(folder: Path, answers: list[str], torn: bool, total: int) -> str:
 
 def _traces(folder: Path, traces: list[str], answers: int) -> str:
     if len(traces) < answers:
-        raise _FoundError(f"only {len(traces)} lines for {answers} answers can be read")
+        raise _DamageError(f"only {len(traces)} lines for {answers} answers can be read")
     return f"{len(traces)} lines, as the journal knows them{_compare(folder, 'trace', traces)}"
 
 
 def _compare(folder: Path, column: str, digests: list[str]) -> str:
-    """How many lines have no digest in the journal. Raises `_FoundError` if a digest differs."""
+    """How many lines have no digest in the journal. Raises `_DamageError` if a digest differs."""
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         known = dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
     other = [
         number for number, line in enumerate(digests, start=1) if known.get(number - 1, "") not in (None, line)
     ]
     if other:
-        raise _FoundError(f"{len(other)} lines are not what was written, the first is line {other[0]}")
+        raise _DamageError(f"{len(other)} lines are not what was written, the first is line {other[0]}")
     unknown = sum(known[number] is None for number in range(len(digests)))
     return f", but for {unknown} that it has no digests of" if unknown else ""
 

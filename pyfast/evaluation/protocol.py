@@ -48,18 +48,18 @@ def of_each(score: Callable[[Record, Gold], Values | None]) -> Metric:
 
 def open_metric(name: str) -> Metric:
     """The metric of a name, or of `MODULE:NAME`. Raises `InputError` if there is none."""
-    found: object = plugins.load("metrics", name)
-    if not callable(found):
+    metric: object = plugins.load("metrics", name)
+    if not callable(metric):
         raise InputError(f"the metric {name!r} is not a function")
-    return found
+    return metric
 
 
 def measured(name: str, metric: Metric, questions: Sequence[tuple[Record, Gold]]) -> list[dict[str, Share]]:
     """The shares of each question, by name. Raises `InputError`, naming the metric, for what are none."""
-    found = metric(questions)
-    if len(found) != len(questions):
-        raise InputError(f"the metric {name!r} returned {len(found)} results for {len(questions)} questions")
-    return [{key: _share(name, key, value) for key, value in (values or {}).items()} for values in found]
+    results = metric(questions)
+    if len(results) != len(questions):
+        raise InputError(f"the metric {name!r} returned {len(results)} results for {len(questions)} questions")
+    return [{key: _share(name, key, value) for key, value in (values or {}).items()} for values in results]
 
 
 def _share(metric: str, key: str, value: object) -> Share:

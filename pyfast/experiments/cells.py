@@ -80,8 +80,8 @@ class Experiment:
             for cell in self.cells:
                 if (cell.set, cell.model) == (base.set, base.model) and cell.row != name:
                     a, b = (f"{one.row}, {one.set}, {one.model}" for one in (base, cell))
-                    found, _ = differences_of({a: base.scored, b: _as(base.scored, cell.scored)})
-                    differences += [one for one in found if one.figure in self.plan.columns]
+                    pairs, _ = differences_of({a: base.scored, b: _as(base.scored, cell.scored)})
+                    differences += [one for one in pairs if one.figure in self.plan.columns]
         corrected = holm([one.p for one in differences])
         return [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
 

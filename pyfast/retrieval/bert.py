@@ -114,8 +114,8 @@ class Bert:
                 wide = functional.gelu(self._linear(x, f"{layer}intermediate.dense"))
                 x = self._normed(x + self._linear(wide, f"{layer}output.dense"), f"{layer}output.LayerNorm")
             pooled = x.mean(1) if self._mean else x[:, 0]
-            found: Float32 = functional.normalize(pooled, dim=1).cpu().numpy()
-        return found
+            vectors: Float32 = functional.normalize(pooled, dim=1).cpu().numpy()
+        return vectors
 
     def _linear(self, x: Tensor, name: str) -> Tensor:
         from torch.nn import functional

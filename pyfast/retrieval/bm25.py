@@ -66,8 +66,8 @@ class BM25Retriever:
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """The `k` best passages for each query, best first; fewer if fewer share a word with it."""
         asked = stack([self._analysis.term_ids(query, self._vocabulary) for query in queries], np.int32)
-        offsets, found, scores = ops.bm25(self.parts, *asked, k, k1=self._k1, b=self._b)
-        return split(offsets, found if self._place is None else self._place[found], scores)
+        offsets, documents, scores = ops.bm25(self.parts, *asked, k, k1=self._k1, b=self._b)
+        return split(offsets, documents if self._place is None else self._place[documents], scores)
 
 
 def open_bm25(index: Index, parameters: str = "") -> BM25Retriever:

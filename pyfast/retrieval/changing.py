@@ -96,7 +96,7 @@ def describe_index(folder: Path) -> IndexInfo:
     )
     below = (path for top in (PARTS, DELETED) for path in (folder / top).rglob("*"))
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in below if path.is_file()}
-    size = sum(told["bytes"] for told in manifest["files"].values())
+    size = sum(file["bytes"] for file in manifest["files"].values())
     kept = sum(size for name, size in sizes.items() if name not in manifest["files"])
     numbers = tuple(commit_numbers(folder))
     return IndexInfo(manifest["commit"], manifest["documents"], manifest["passages"], parts, size, kept, numbers)
@@ -119,20 +119,20 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
     part = make_part(documents, PassageSize.of(parameters), Analysis.of(parameters))
     with _writing(folder) as writer:
         uris = part.corpus.document_table.column("uri")
-        found = writer.find(uris)
-        if found and not replace:
-            raise InputError(f"{folder}: holds a document {next(iter(found))!r} already; update replaces it")
+        existing = writer.find(uris)
+        if existing and not replace:
+            raise InputError(f"{folder}: holds a document {next(iter(existing))!r} already; update replaces it")
         digests = dict(zip(uris.to_pylist(), part.corpus.document_table.column("digest").to_pylist(), strict=True))
-        same = {uri for uri, place in found.items() if writer.digest(place) == digests[uri]}
+        same = {uri for uri, place in existing.items() if writer.digest(place) == digests[uri]}
         if same:
             keep = np.fromiter((uri not in same for uri in digests), bool, len(digests))
             part = join_parts([part], [keep])
-        writer.delete([place for uri, place in found.items() if uri not in same])
+        writer.delete([place for uri, place in existing.items() if uri not in same])
         if part.corpus.documents:
             writer.add(with_vectors(part, parameters))
             writer.merge_full_tiers()
-        replaced = len(found) - len(same)
-        return writer.commit(added=len(digests) - len(found), replaced=replaced, unchanged=len(same))
+        replaced = len(existing) - len(same)
+        return writer.commit(added=len(digests) - len(existing), replaced=replaced, unchanged=len(same))
 
 
 def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
@@ -144,12 +144,12 @@ def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
         IndexFormatError: The folder is no index, or damaged.
     """
     with _writing(folder) as writer:
-        found = writer.find(pa.array(list(uris), pa.large_string()))
+        existing = writer.find(pa.array(list(uris), pa.large_string()))
         for uri in uris:
-            if uri not in found:
+            if uri not in existing:
                 raise InputError(f"{folder}: has no document {uri!r}")
-        writer.delete(list(found.values()))
-        return writer.commit(deleted=len(found))
+        writer.delete(list(existing.values()))
+        return writer.commit(deleted=len(existing))
 
 
 def compact_index(folder: Path, erase: bool = False) -> Change:
@@ -212,11 +212,11 @@ class _Writer:
         self._facts = {name: self._before[name] for name in ("documents", "passages", "corpus", "parameters")}
         self._tables: dict[str, pa.RecordBatch] = {}
         self._parts: list[_Entry] = []
-        for told in self._before["parts"]:
-            if told["deleted"] is not None:
-                check_file(folder, self._before, told["deleted"])
-            live = live_documents(folder, told)
-            self._parts.append(_Entry(told["documents"], live, told["name"], told["deleted"]))
+        for part in self._before["parts"]:
+            if part["deleted"] is not None:
+                check_file(folder, self._before, part["deleted"])
+            live = live_documents(folder, part)
+            self._parts.append(_Entry(part["documents"], live, part["name"], part["deleted"]))
         for path in (folder / PARTS).iterdir():  # of a writer that was killed
             if int(path.name) >= self._before["next_part"]:
                 shutil.rmtree(path)
@@ -236,18 +236,18 @@ class _Writer:
 
     def find(self, uris: pa.Array) -> dict[str, _Place]:
         """The places of the documents with these uris, without uris that the index does not have."""
-        found: dict[str, _Place] = {}
+        places: dict[str, _Place] = {}
         for number, entry in enumerate(self._parts):
             column = self._documents(entry).column("uri")
             hits = pc.is_in(column, value_set=uris).to_numpy(zero_copy_only=False)
             for document in np.flatnonzero(hits & entry.live).tolist():
-                found[column[document].as_py()] = number, document
-        return found
+                places[column[document].as_py()] = number, document
+        return places
 
     def digest(self, place: _Place) -> bytes:
         """The digest of a document."""
-        found: bytes = self._documents(self._parts[place[0]]).column("digest")[place[1]].as_py()
-        return found
+        digest: bytes = self._documents(self._parts[place[0]]).column("digest")[place[1]].as_py()
+        return digest
 
     def delete(self, places: Sequence[_Place]) -> None:
         """Mark documents as deleted."""
@@ -319,10 +319,10 @@ class _Writer:
         parts = [{"name": e.name, "documents": e.documents, "deleted": e.deleted} for e in self._parts]
         if parts == before["parts"]:
             return Change(before["commit"], **counts)
-        gone = [told for told in before["parts"] if told not in parts]
+        gone = [part for part in before["parts"] if part not in parts]
         names = {e.name for e in self._parts}
-        removed = [f"{PARTS}/{told['name']}/" for told in gone if told["name"] not in names]
-        removed += [told["deleted"] for told in gone if told["deleted"] is not None]
+        removed = [f"{PARTS}/{part['name']}/" for part in gone if part["name"] not in names]
+        removed += [part["deleted"] for part in gone if part["deleted"] is not None]
         facts = {"commit": number, "next_part": next_part, "parts": parts, **self._facts}
         write_commit(self._folder, before, facts, added, removed)
         return Change(number, **counts)

@@ -100,8 +100,8 @@ class _OfSentenceTransformers:
 
     def scores(self, pairs: Pairs) -> Sequence[float]:
         with self._turn:
-            found: list[float] = self._model.predict(list(pairs), batch_size=1, show_progress_bar=False).tolist()
-        return found
+            scores: list[float] = self._model.predict(list(pairs), batch_size=1, show_progress_bar=False).tolist()
+        return scores
 
 
 def open_cross_encoder(index: Index, model: str = "") -> CrossEncoder:

@@ -152,16 +152,16 @@ class Embedder:
     def encode(self, texts: Sequence[str]) -> Float32:
         """float32[texts, dimensions], each of length 1. Text beyond the model's maximum length is ignored."""
         with self._turn:
-            found = {text: vector for text in texts if (vector := self._known.get(text)) is not None}
-            new = list(dict.fromkeys(text for text in texts if text not in found))
-            found.update(zip(new, self._computed(new), strict=True))
+            known = {text: vector for text in texts if (vector := self._known.get(text)) is not None}
+            new = list(dict.fromkeys(text for text in texts if text not in known))
+            known.update(zip(new, self._computed(new), strict=True))
             for text in new[-_KNOWN:]:
-                self._known[text] = found[text].copy()
+                self._known[text] = known[text].copy()
             for text in list(self._known)[:-_KNOWN]:
                 del self._known[text]
             vectors = np.empty((len(texts), self._model.dimensions), np.float32)
             for place, text in enumerate(texts):
-                vectors[place] = found[text]
+                vectors[place] = known[text]
         return vectors
 
     def _computed(self, texts: Sequence[str]) -> Float32:
@@ -218,10 +218,10 @@ class _OfSentenceTransformers:
 
     def vectors(self, tokens: Sequence[_Text]) -> Float32:
         texts = [each.text for each in tokens]
-        found: Float32 = self._model.encode(
+        vectors: Float32 = self._model.encode(
             texts, batch_size=len(texts), normalize_embeddings=True, show_progress_bar=False
         )
-        return found
+        return vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ def _is_alone_as_together(model: _Model, min_tokens: int) -> bool:
     for words in (1, 2, 3, 5, 12, 60):
         (tokens,) = model.tokens(["word " * words])
         least, most = _sizes_on_cpu(min_tokens, len(tokens))
-        found = [model.vectors([tokens] * many) for many in (least, least + 1, 3 * least, min(most, 40))]
-        if any((vectors != found[0][0]).any() for vectors in found):
+        batches = [model.vectors([tokens] * many) for many in (least, least + 1, 3 * least, min(most, 40))]
+        if any((vectors != batches[0][0]).any() for vectors in batches):
             return False
     return True

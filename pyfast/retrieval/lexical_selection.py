@@ -58,7 +58,7 @@ def select_lexically(
 def _pick(index: Index, question: str, before: Sequence[str], window: Sequence[str], k: int) -> LexicalSelection:
     words = Words(index, question)
     known = {word for text in before for word in words.within(text)}
-    texts = {at: found for at, text in enumerate(window) if (found := words.within(text))}
+    texts = {at: shared for at, text in enumerate(window) if (shared := words.within(text))}
     picked: list[int] = []
     while texts and len(picked) < k:
         best = max(texts, key=lambda at: words.weight(texts[at]) + words.weight(texts[at] - known))

@@ -97,14 +97,18 @@ def write_commit(
     Returns:
         The new manifest.
     """
-    files = {name: told for name, told in before["files"].items() if not name.startswith(tuple(removed))}
+    files = {
+        name: facts_of_file
+        for name, facts_of_file in before["files"].items()
+        if not name.startswith(tuple(removed))
+    }
     written: set[Path] = set()
     for path in added:
         below = [path, *path.rglob("*")] if path.is_dir() else [path]
         for one in below:
             if one.is_file():
-                told = {"bytes": one.stat().st_size, "blake2b": _digest(one)}
-                files[one.relative_to(folder).as_posix()] = told
+                facts_of_file = {"bytes": one.stat().st_size, "blake2b": _digest(one)}
+                files[one.relative_to(folder).as_posix()] = facts_of_file
             written.add(one)
         written.add(path.parent)
     manifest = {

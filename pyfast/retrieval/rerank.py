@@ -83,10 +83,10 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
         scores = reranked_scores(index, offsets, passages, scores, [query for _, query in items])
     kept = ops.prune(scores, index.is_table[passages], offsets, how.min_nodes, how.max_nodes, how.per_kind)
     places = _places(offsets, *kept)
-    told = {"score": scores, "semantic": semantic} | ({} if structural is None else {"structural": structural})
+    by_name = {"score": scores, "semantic": semantic} | ({} if structural is None else {"structural": structural})
     offsets, passages, scores = kept[0], passages[places], scores[places]
-    told = {name: numbers[places] for name, numbers in told.items()}
-    shown = traces(index, offsets, passages, told, how.edges)
+    by_name = {name: numbers[places] for name, numbers in by_name.items()}
+    shown = traces(index, offsets, passages, by_name, how.edges)
     pools = split(offsets, passages, scores)
     return [RankedPool(pool.passages, pool.scores, trace) for pool, trace in zip(pools, shown, strict=True)]
 
@@ -113,12 +113,12 @@ def expand(
     sizes = np.diff(offsets)
     seeds = passages[np.arange(len(passages)) - np.repeat(offsets[:-1], sizes) < SEEDS]
     seed_offsets = np.concatenate([[0], np.cumsum(np.minimum(sizes, SEEDS))])
-    found_offsets, found, _ = ops.bridge_expand(
+    found_offsets, nearest, _ = ops.bridge_expand(
         index.X, index.XT, seed_offsets, seeds, terms, NEAREST, largest_norm=1.0, max_entries=MAX_ENTRIES
     )
     pools = np.arange(len(offsets) - 1)
     pool = np.concatenate([np.repeat(pools, sizes), np.repeat(pools, np.diff(found_offsets[seed_offsets]))])
-    joined = np.concatenate([passages, found])
+    joined = np.concatenate([passages, nearest])
     # Each passage of a pool once, where it stands first; a pool's own before what was found.
     _, first = np.unique(pool * len(index.passages) + joined, return_index=True)
     order = first[np.lexsort((first, pool[first]))]
@@ -137,12 +137,12 @@ def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Sele
     every = max(len(passages), 1)
     kept = ops.prune(boosted, is_table, offsets, every, every)  # all, in order
     places = _places(offsets, *kept)
-    found = split(kept[0], passages[places], boosted[places])
+    ranked = split(kept[0], passages[places], boosted[places])
     shown = boosted
     if beta < _SEEN:  # too little to be told from the scores themselves
         shown = ops.bridge_select(index.X, offsets, passages, semantic, is_table, index.cells, 1.0)
     selected = []
-    for pool, (begin, end) in zip(found, pairwise(offsets.tolist()), strict=True):
+    for pool, (begin, end) in zip(ranked, pairwise(offsets.tolist()), strict=True):
         has_both = 0 < is_table[begin:end].sum() < end - begin
         linked = has_both and (shown[begin:end] != semantic[begin:end]).sum() == 1  # the row alone
         selected.append(SelectedPool(pool.passages, pool.scores, bool(linked)))
@@ -234,5 +234,5 @@ def search_and_fuse(index: Index, items: Sequence[tuple[Sequence[str], Sequence[
 
     One search and one `fuse` for all; earlier pools come first.
     """
-    found = iter(index.search([query for queries, _ in items for query in queries], k))
-    return fuse([[*before, *islice(found, len(queries))] for queries, before in items], k)
+    pools = iter(index.search([query for queries, _ in items for query in queries], k))
+    return fuse([[*before, *islice(pools, len(queries))] for queries, before in items], k)

@@ -32,7 +32,7 @@ class Retriever(Protocol):
 
 def open_retriever(name: str, index: Index) -> Retriever:
     """Open the retriever with this name, or `MODULE:NAME`, for an index. Raises `InputError`."""
-    found: Retriever = open_plug_in("retrievers", name, index)
-    if not hasattr(found, "search") or not hasattr(found, "fingerprint"):
+    retriever: Retriever = open_plug_in("retrievers", name, index)
+    if not hasattr(retriever, "search") or not hasattr(retriever, "fingerprint"):
         raise InputError(f"{name}: no retriever: it needs a method `search` and a `fingerprint` (see Retriever)")
-    return found
+    return retriever

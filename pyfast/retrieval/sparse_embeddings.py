@@ -49,8 +49,8 @@ class SparseEmbedder:
             return len(self._vector(""))
 
     def _vector(self, text: str) -> Float32:
-        found = self._model.encode([text], convert_to_sparse_tensor=False, show_progress_bar=False)[0]
-        return np.asarray(found.cpu(), np.float32)
+        row = self._model.encode([text], convert_to_sparse_tensor=False, show_progress_bar=False)[0]
+        return np.asarray(row.cpu(), np.float32)
 
     def encode(self, texts: Sequence[str]) -> csr_array:
         """float32[texts, terms], rows sorted."""

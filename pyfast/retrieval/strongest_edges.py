@@ -138,5 +138,5 @@ def _entries(X: csr_array, rows: Int32) -> tuple[Int64, Int64]:
 
 def _rank(groups: Int64, count: int) -> Int64:
     """The position of each item within its group. Groups are numbers below `count`, in order."""
-    found: Int64 = np.arange(len(groups)) - np.searchsorted(groups, np.arange(count))[groups]
-    return found
+    ranks: Int64 = np.arange(len(groups)) - np.searchsorted(groups, np.arange(count))[groups]
+    return ranks

@@ -54,13 +54,13 @@ class Vectors:
     def of(self, places: npt.NDArray[np.integer[Any]]) -> Float32:
         """float32[..., dimensions]: the vectors of the texts at `places`."""
         if self.rows is None or self.late is None:
-            found: Float32 = self.matrix[places]
-            return found
+            vectors: Float32 = self.matrix[places]
+            return vectors
         rows = self.rows[places]
-        found = self.matrix[np.minimum(rows, len(self.matrix) - 1)]
+        vectors = self.matrix[np.minimum(rows, len(self.matrix) - 1)]
         is_late = rows >= len(self.matrix)
-        found[is_late] = self.late[rows[is_late] - len(self.matrix)]
-        return found
+        vectors[is_late] = self.late[rows[is_late] - len(self.matrix)]
+        return vectors
 
     def search(self, queries: Float32, k: int) -> tuple[Int64, Float32]:
         """(places int64[queries, k], cosines float32[queries, k]), best first, ties by place; -1 where fewer are.
@@ -71,11 +71,11 @@ class Vectors:
         k = min(k, len(self))
         if not k or not len(queries):
             return np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
-        found = self._candidates(queries, k)
-        scores = self.cosines(found, queries[:, None])
-        scores[found < 0] = -np.inf
-        order = np.lexsort((found, -scores))[:, :k]
-        return np.take_along_axis(found, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        candidates = self._candidates(queries, k)
+        scores = self.cosines(candidates, queries[:, None])
+        scores[candidates < 0] = -np.inf
+        order = np.lexsort((candidates, -scores))[:, :k]
+        return np.take_along_axis(candidates, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
     def _candidates(self, queries: Float32, k: int) -> Int64:
         """int64[queries, at least k]: the candidates for the nearest places; -1 for none."""
@@ -87,17 +87,17 @@ class Vectors:
         place_of = np.full(len(self.matrix) + len(self.late) + 1, -1, np.int64)  # the last: of no row
         place_of[self.rows] = np.arange(len(self.rows))
         late = _nearest(self.late, queries, k + _SPARE) + len(self.matrix)
-        found: Int64 = place_of[np.concatenate([self._coded(queries, k + 2 * _CANDIDATES), late], axis=1)]
-        return found
+        candidates: Int64 = place_of[np.concatenate([self._coded(queries, k + 2 * _CANDIDATES), late], axis=1)]
+        return candidates
 
     def _coded(self, queries: Float32, k: int) -> Int64:
-        found: Int64 = self.codes.search(queries, min(k, len(self.matrix)))[1]
-        return found
+        rows: Int64 = self.codes.search(queries, min(k, len(self.matrix)))[1]
+        return rows
 
     def cosines(self, places: npt.NDArray[np.integer[Any]], query: Float32) -> Float32:
         """The cosines (float32) of the vectors at `places` with a query's. The order of addition is fixed."""
-        found: Float32 = np.einsum("...d,...d->...", self.of(places), query)
-        return found
+        cosines: Float32 = np.einsum("...d,...d->...", self.of(places), query)
+        return cosines
 
 
 def _nearest(matrix: Float32, queries: Float32, k: int) -> Int64:

@@ -64,8 +64,8 @@ def open_window(index: Index, questions: Sequence[str], width: int, prior: int, 
     """
     stream = index.stream(priority)
     if prior:
-        found = [index.passages[pool.passages] for pool in search(index, questions, prior)]
-        priors = _lists([np.concatenate([it, _beside(index, it, priority)]) for it in found])
+        retrieved = [index.passages[pool.passages] for pool in search(index, questions, prior)]
+        priors = _lists([np.concatenate([it, _beside(index, it, priority)]) for it in retrieved])
         cursors = stream.cursors(priors=priors)
     else:
         cursors = stream.cursors(len(questions))
@@ -96,9 +96,9 @@ def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority)
     near = _neighbours(index, stream, moves, cursors, max(width // 2, 1))
     corpus = index.corpus
     fronts = []
-    for move, found in zip(moves, near, strict=True):
+    for move, neighbours in zip(moves, near, strict=True):
         gone = set(move.done)
-        small = (i for i in found if corpus.byte_end[i] - corpus.byte_start[i] <= _LARGEST)
+        small = (i for i in neighbours if corpus.byte_end[i] - corpus.byte_start[i] <= _LARGEST)
         fronts.append(tuple(dict.fromkeys([*small, *(i for i in move.view.front if i not in gone)]))[:width])
     return _views(index, stream, [move.view.question for move in moves], cursors, fronts, width)
 
@@ -143,8 +143,8 @@ def _neighbours(
                 near[at] = list(islice(dict.fromkeys(i for i in beside if i not in gone), limit))
             continue
         lists = _lists([np.array(moves[at].of, np.int64) for at in which])
-        found = stream.neighbors(lists, kind, Cursors.join([cursors[at : at + 1] for at in which]), limit)
-        for at, segments in zip(which, _split(*found), strict=True):
+        neighbours = stream.neighbors(lists, kind, Cursors.join([cursors[at : at + 1] for at in which]), limit)
+        for at, segments in zip(which, _split(*neighbours), strict=True):
             near[at] = segments
     return near
 
@@ -196,12 +196,12 @@ def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
     the question.
     """
     hops = chain.from_iterable(index.entity_links.of(i) for i in move.of)
-    found = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))
-    if len(found) <= limit:
-        return found
+    related = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))
+    if len(related) <= limit:
+        return related
     words = Words(index, move.view.question)
-    shared = [-words.weight(words.within(index.corpus.render(i))) for i in found]
-    return [found[at] for at in np.argsort(shared, kind="stable")[:limit].tolist()]
+    shared = [-words.weight(words.within(index.corpus.render(i))) for i in related]
+    return [related[at] for at in np.argsort(shared, kind="stable")[:limit].tolist()]
 
 
 def _lists(parts: Sequence[Int64]) -> Lists:

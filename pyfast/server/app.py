@@ -198,8 +198,8 @@ def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
                 if with_keys and path not in OPEN:
                     operation["security"] = [{"key": []}]
         app.openapi_schema = made
-    found: dict[str, Any] = app.openapi_schema
-    return found
+    described: dict[str, Any] = app.openapi_schema
+    return described
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:

@@ -273,19 +273,19 @@ class Batches:
     def _line(self, line: bytes, endpoint: str) -> tuple[str, str, str]:
         """The custom_id, model and question of a line. Raises `ApiError`."""
         try:
-            found = orjson.loads(line)
+            fields = orjson.loads(line)
         except orjson.JSONDecodeError:
             raise ApiError(400, "not JSON", "invalid_json_line") from None
         if (
-            not isinstance(found, dict)
-            or not isinstance(custom_id := found.get("custom_id"), str)
+            not isinstance(fields, dict)
+            or not isinstance(custom_id := fields.get("custom_id"), str)
             or not custom_id
         ):
             raise ApiError(400, "needs a custom_id, a text", "missing_custom_id", param="custom_id")
-        if (found.get("method"), found.get("url")) != ("POST", endpoint):
+        if (fields.get("method"), fields.get("url")) != ("POST", endpoint):
             raise ApiError(400, f"needs the method POST and the url {endpoint}", "mismatched_url", param="url")
         try:
-            asked = ChatRequest.model_validate(found.get("body"))
+            asked = ChatRequest.model_validate(fields.get("body"))
         except ValidationError as error:
             name, fault = first_fault(error)
             raise ApiError(400, f"body.{name}: {fault}", "invalid_request", param=name) from None
@@ -298,7 +298,7 @@ class Batches:
         """Write the results. Returns the ids of the files by their field in the batch. Repeating it writes the
         same.
         """
-        found: dict[str, str | None] = {}
+        ids: dict[str, str | None] = {}
         run = Run(folder / "run")
         for name in ("output_file_id", "error_file_id"):
             wants_failed = name == "error_file_id"
@@ -310,7 +310,7 @@ class Batches:
                     if (record.state == "failed") == wants_failed:
                         out.write(orjson.dumps(self._result(batch, record)) + b"\n")
                         count += 1
-            found[name] = path.name if count else None
+            ids[name] = path.name if count else None
             if count:
                 made = File(
                     path.name, path.stat().st_size, batch.created_at, f"{batch.id}_{name}.jsonl", "batch_output"
@@ -318,7 +318,7 @@ class Batches:
                 self.files.note(made)
             else:
                 path.unlink()
-        return found
+        return ids
 
     def _result(self, batch: Batch, record: Record) -> dict[str, Any]:
         assert batch.model is not None

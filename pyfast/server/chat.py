@@ -42,9 +42,9 @@ async def chat(asked: ChatRequest, request: Request) -> Response:
         service.queue.check()
         with_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
         return _Stream(service, read, id, asked.model, asked.trace, with_usage)
-    found = await unless_gone(service.answer(read, id), request.receive)
+    answered = await unless_gone(service.answer(read, id), request.receive)
     title = service.titles(read.index)
-    body = completion(id, int(time.time()), asked.model, found.record, title, found.cached_tokens)
+    body = completion(id, int(time.time()), asked.model, answered.record, title, answered.cached_tokens)
     return Response(dumps(body), media_type="application/json")
 
 
@@ -106,22 +106,22 @@ class _Stream(Response):
         """Answer the question and queue each event for `_send`; None marks the end."""
 
         def on_step(step: Step) -> None:
-            told = {name: value for name, value in asdict(step).items() if value not in ("", 0, None)}
-            del told["question"]
-            put(self._event({}, trace=told))
+            fields = {name: value for name, value in asdict(step).items() if value not in ("", 0, None)}
+            del fields["question"]
+            put(self._event({}, trace=fields))
 
         put(self._event({"role": "assistant", "content": ""}))
         try:
-            found = await self._service.answer(self._asked, self._id, on_step if self._with_trace else None)
+            answered = await self._service.answer(self._asked, self._id, on_step if self._with_trace else None)
         except Exception as error:
             put(_line(api_error(error).body()))
         else:
-            record = found.record
+            record = answered.record
             put(self._event({"content": text(record)}))
             put(self._event({"annotations": citations(record, self._service.titles(self._asked.index))}))
             put(self._event({}, "stop", state=record.state))
             if self._with_usage:
-                put(_line({**self._head, "choices": [], "usage": usage(record, found.cached_tokens)}))
+                put(_line({**self._head, "choices": [], "usage": usage(record, answered.cached_tokens)}))
             put(b"data: [DONE]\n\n")
         put(None)
 

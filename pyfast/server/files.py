@@ -58,8 +58,8 @@ class Files:
 
     def all(self) -> list[File]:
         """All files, the newest first."""
-        found = [File(**orjson.loads(path.read_bytes())) for path in self._folder.glob("*.json")]
-        return sorted(found, key=lambda file: (-file.created_at, file.id))
+        files = [File(**orjson.loads(path.read_bytes())) for path in self._folder.glob("*.json")]
+        return sorted(files, key=lambda file: (-file.created_at, file.id))
 
     def get(self, id: str) -> File:
         """A file. Raises `ApiError` 404."""

@@ -80,8 +80,8 @@ async def file(request: Request, file_id: str) -> Response:
 )
 async def content(request: Request, file_id: str) -> Response:
     """The content of a file."""
-    found = _batches(request).files
-    return FileResponse(found.path(found.get(file_id).id), media_type="application/jsonl")
+    files = _batches(request).files
+    return FileResponse(files.path(files.get(file_id).id), media_type="application/jsonl")
 
 
 @router.delete("/v1/files/{file_id}", response_model=FileDeleted)
@@ -125,26 +125,26 @@ async def cancel(request: Request, batch_id: str) -> Response:
 
 
 def _batches(request: Request) -> Batches:
-    found: Batches | None = request.app.state.batches
-    if found is None:
+    batches: Batches | None = request.app.state.batches
+    if batches is None:
         raise ApiError(404, "this server takes no batches: start it with a folder for them (--jobs)", "no_batches")
-    return found
+    return batches
 
 
 def _json(value: File | Batch) -> Response:
     return Response(dumps(asdict(value)), media_type="application/json")
 
 
-def _page(found: Sequence[T], after: str | None, limit: int) -> Response:
-    ids = [one.id for one in found]
+def _page(items: Sequence[T], after: str | None, limit: int) -> Response:
+    ids = [one.id for one in items]
     start = ids.index(after) + 1 if after in ids else 0
-    page = found[start : start + limit]
+    page = items[start : start + limit]
     body: dict[str, Any] = {
         "object": "list",
         "data": page,
         "first_id": page[0].id if page else None,
         "last_id": page[-1].id if page else None,
-        "has_more": start + limit < len(found),
+        "has_more": start + limit < len(items),
     }
     return Response(dumps(body), media_type="application/json")
 

@@ -41,8 +41,8 @@ class Limits:
         """The default limits, replaced by those given by name. Raises `InputError`."""
         if isinstance(given, Limits):
             return given
-        found = cls()
-        known = {field.name: type(getattr(found, field.name)) for field in fields(cls)}
+        limits = cls()
+        known = {field.name: type(getattr(limits, field.name)) for field in fields(cls)}
         for name, value in (given or {}).items():
             if name not in known:
                 raise InputError(f"limit {name}: there is none; there are: {', '.join(known)}")

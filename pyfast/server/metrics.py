@@ -42,5 +42,5 @@ class Metrics:
 
     def text(self) -> bytes:
         """In Prometheus' text format."""
-        found: bytes = generate_latest(self._registry)
-        return found
+        text: bytes = generate_latest(self._registry)
+        return text

@@ -25,7 +25,7 @@ async def retrieve(asked: RetrieveRequest, request: Request) -> Response:
     _check(asked.query, asked.k, service, "k")
     name, engine = service.engine(asked.index)
     async with asyncio.timeout(service.limits.seconds):
-        found = await unless_gone(engine.retrieve(asked.query, asked.k), request.receive)
+        passages = await unless_gone(engine.retrieve(asked.query, asked.k), request.receive)
     title = service.titles(name)
     results = [
         {
@@ -36,7 +36,7 @@ async def retrieve(asked: RetrieveRequest, request: Request) -> Response:
             "segment": one.segment,
             "score": one.score,
         }
-        for one in found
+        for one in passages
     ]
     return Response(dumps({"object": "list", "index": name, "results": results}), media_type="application/json")
 

@@ -64,9 +64,9 @@ class Service:
         self.indexes = _opened(index)
         self.systems = _served(served, bool(self.indexes))
         models = opened(llm, llm_options).by_role  # opened once: all engines share them
-        found: Mapping[str, Index | None] = self.indexes or {"": None}
+        by_name: Mapping[str, Index | None] = self.indexes or {"": None}
         self._engines = {
-            name: Engine(one, models, concurrency=concurrency, **options) for name, one in found.items()
+            name: Engine(one, models, concurrency=concurrency, **options) for name, one in by_name.items()
         }
 
     @contextlib.asynccontextmanager
@@ -140,8 +140,8 @@ class Service:
 
     def titles(self, index: str) -> Titles:
         """The titles of an index's documents by uri."""
-        found = self.indexes.get(index)
-        return (lambda uri: "") if found is None else found.title
+        index_of_name = self.indexes.get(index)
+        return (lambda uri: "") if index_of_name is None else index_of_name.title
 
 
 def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -174,16 +174,16 @@ def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, In
     if given is None:
         return {}
     many = given if isinstance(given, Mapping) else {"": given}
-    found: dict[str, Index] = {}
+    indexes: dict[str, Index] = {}
     for name, one in many.items():
         index = one if isinstance(one, Index) else open_index(one)
         called = name or re.sub(r"[^\w.-]+", "-", index.folder.resolve().name)
         if not re.fullmatch(r"[\w.-]+", called):
             raise InputError(f"index {called!r}: its name may have letters, digits, dots, dashes and underscores")
-        found[called] = index
-    if not found:
+        indexes[called] = index
+    if not indexes:
         raise InputError("no index is given: give None for a server without one")
-    return found
+    return indexes
 
 
 def _served(given: Systems | None, has_index: bool) -> dict[str, Mapping[str, Any]]:
