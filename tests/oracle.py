@@ -23,7 +23,7 @@ from pyfast.systems.prompts import INSUFFICIENT
 PROMPTS = {prompt.system: prompt.name for name in ("n2n", "hseq") for prompt in load_system(name).prompts}
 _WINDOW = re.compile(r"(?m)^\[(\d+)\] (.*)$")
 _LABEL = re.compile(r"(?m)^\[\d+\] ")
-_HEAD = re.compile(r"(.*)\nQuestion: (.*)\nThe answer has at most (\d+) characters\.$", re.DOTALL)
+_HEAD = re.compile(r"(.*)\nQuestion: (.*)\nUse at most (\d+) characters for the answer\.$", re.DOTALL)
 _ENTITY = 120  # characters that an entity may have
 
 
