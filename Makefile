@@ -28,7 +28,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 # vLLM for the CPU exists for Linux on x86-64; `make test-all VLLM=off` leaves it out there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test test-vllm test-slow test-all lint docs bench fuzz recall cuda-report gpu-check env env-vllm clean
+.PHONY: demo test test-vllm test-slow test-all lint docs bench fuzz recall vendor cuda-report gpu-check env env-vllm clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -138,3 +138,15 @@ $(CHECKED): $(TESTED)
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) $(GPU_VENV) build dist *.egg-info pyfast/_native*.so demo
+
+# The built libraries of a report's page, from npm, in pinned versions. Then run the suite `browser`: it finds a style
+# whose digest pyfast/reports/page.py has to allow.
+VENDOR = pyfast/reports/static/vendor
+vendor:
+	rm -rf build/npm && mkdir -p build/npm
+	cd build/npm && npm install --no-audit --no-fund cytoscape@3.34.4 d3@7.9.2 @observablehq/plot@0.6.17
+	cp build/npm/node_modules/cytoscape/dist/cytoscape.min.js build/npm/node_modules/d3/dist/d3.min.js $(VENDOR)
+	cp build/npm/node_modules/@observablehq/plot/dist/plot.umd.min.js $(VENDOR)
+	cp build/npm/node_modules/cytoscape/LICENSE $(VENDOR)/cytoscape.LICENSE
+	cp build/npm/node_modules/d3/LICENSE $(VENDOR)/d3.LICENSE
+	cp build/npm/node_modules/@observablehq/plot/LICENSE $(VENDOR)/plot.LICENSE

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyfast.engine import Evidence, Question, Record, Usage
     from pyfast.experiments import Bench, Experiment, bench, experiment
     from pyfast.llm import LLM, open_llm
+    from pyfast.reports import report
     from pyfast.retrieval import Index
     from pyfast.server import serve, serve_mcp
 
@@ -68,6 +69,7 @@ __all__ = [
     "open_index",
     "open_llm",
     "ops",
+    "report",
     "serve",
     "serve_mcp",
     "systems",
@@ -94,6 +96,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is none
         "pyfast.engine": ("Evidence", "Question", "Record", "Usage"),
         "pyfast.experiments": ("Bench", "Experiment", "bench", "experiment"),
         "pyfast.llm": ("LLM", "open_llm"),
+        "pyfast.reports": ("report",),
         "pyfast.retrieval": ("Index",),
         "pyfast.server": ("serve", "serve_mcp"),
     }

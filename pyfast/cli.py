@@ -30,6 +30,7 @@ from pyfast.commands.knowledge import app as knowledge
 from pyfast.commands.mcp import mcp
 from pyfast.commands.prompts import prompts
 from pyfast.commands.questions import questions
+from pyfast.commands.report import report
 from pyfast.commands.serve import serve
 from pyfast.commands.status import status
 from pyfast.commands.systems import systems
@@ -93,6 +94,7 @@ for command in (
     compare,
     bench,
     experiment,
+    report,
     questions,
     judge,
     systems,

@@ -14,7 +14,13 @@ import pyfast
 
 ROOT = Path(pyfast.__file__).parent
 # In api/test_public_names.py.
-ELSEWHERE = ("pyfast.api.", "pyfast.experiments.cells.", "pyfast.llm.open_llm", "pyfast.systems.registry.")
+ELSEWHERE = (
+    "pyfast.api.",
+    "pyfast.experiments.cells.",
+    "pyfast.llm.open_llm",
+    "pyfast.reports.",
+    "pyfast.systems.registry.",
+)
 
 
 def examples_in(path: Path) -> Iterator[str]:

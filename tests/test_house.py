@@ -44,12 +44,12 @@ STOREYS = [
     {"training", "evaluation"},
     {"api"},
     {"pyfast"},  # the public API's names, loaded when they are used; below it only `__version__` is asked for
-    {"conformance", "experiments", "report", "server", "distributed", "integrations"},
+    {"conformance", "experiments", "reports", "server", "distributed", "integrations"},
     {"commands"},
     {"cli"},
     {"__main__"},
 ]
-LOADED_LATER = {"experiments", "server"}
+LOADED_LATER = {"experiments", "reports", "server"}
 """Above the public API, but with names in it: `pyfast.serve` loads them when it is first used"""
 STOREY = {room: height for height, rooms in enumerate(STOREYS) for room in rooms}
 

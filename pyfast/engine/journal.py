@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
@@ -64,6 +64,7 @@ _OF_THE_MACHINE = {
 }
 _LOST = f"entry ->> 3 = '{TransportError.__name__}'"
 _ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerError, TransportError)}
+_ENTRIES = "SELECT entry FROM completions WHERE question = ? ORDER BY rowid"
 _KEEP = "INSERT INTO completions SELECT value ->> 0, value FROM json_each(?)"
 # A question that ended before the process was killed, and again from its journal: the first time tells what it
 # cost, the second what stands in the answers.
@@ -327,7 +328,8 @@ def calls_of(path: Path, id: str) -> list[LLMCall]:
         with contextlib.closing(open_to_read(path)) as database:
             row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
             if row is not None:
-                return list(_calls(database, row[0]))
+                entries = database.execute(_ENTRIES, (row[0],)).fetchall()
+                return list(read_calls([entry for (entry,) in entries], row[0], KeptPrompts(database)))
     except sqlite3.Error as error:
         raise InputError(f"{path}: {fault(error)}") from None
     except DamagedError as error:
@@ -335,10 +337,9 @@ def calls_of(path: Path, id: str) -> list[LLMCall]:
     raise InputError(f"{path.parent}: no question {id!r} has ended")
 
 
-def _calls(database: sqlite3.Connection, number: int) -> Iterator[LLMCall]:
-    rows = database.execute("SELECT entry FROM completions WHERE question = ? ORDER BY rowid", (number,))
-    prompts = KeptPrompts(database)
-    for (entry,) in rows.fetchall():
+def read_calls(entries: Iterable[str], number: int, prompts: KeptPrompts) -> Iterator[LLMCall]:
+    """Read the completions of a question. Raises `DamagedError`."""
+    for entry in entries:
         read = _outcome(entry, number)
         if read is None:
             raise DamagedError("a completion is not what was written")

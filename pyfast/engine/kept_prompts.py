@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS frames (id INTEGER PRIMARY KEY, content BLOB NOT NULL
 """
 _LARGEST = 256 << 20  # bytes of a frame, unpacked: what a file says of itself is not believed
 _LEVEL = 3
-_FRAMES = 16  # that a reader holds
+_FRAMES = 16
 
 
 class DamagedError(PyfastError):
@@ -79,11 +79,12 @@ def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> Non
 class KeptPrompts:
     """Reads the prompts of a journal. Its methods raise `DamagedError`."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: sqlite3.Connection, frames: int = _FRAMES) -> None:
+        """Read from an open journal, holding up to `frames` frames unpacked."""
         self._database = database
         there = database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'prompts'")
         self._any = there.fetchone() is not None  # journals of earlier releases have none
-        self._frame = lru_cache(_FRAMES)(self._unpacked)
+        self._frame = lru_cache(frames)(self._unpacked)
 
     def of(self, request: str) -> Asked | None:
         """The request with this digest; None if it was not kept."""

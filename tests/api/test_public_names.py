@@ -38,6 +38,7 @@ NAMES += [
     "evaluate_retrieval",
     "open_index",
     "open_llm",
+    "report",
     "serve",
     "verify",
 ]

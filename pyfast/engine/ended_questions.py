@@ -1,0 +1,56 @@
+"""The questions of a run that have ended, one after another, with their ledgers and LLM calls."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pyfast.engine.journal import open_to_read, read_calls
+from pyfast.engine.kept_prompts import DamagedError, KeptPrompts, LLMCall
+from pyfast.errors import InputError
+from pyfast.sqlite_files import fault
+
+_FRAMES = 128  # of kept prompts: about what the questions hold that a run has in progress at once
+_QUESTIONS = "SELECT number, id, ledger FROM questions WHERE number >= ? ORDER BY number"
+_COMPLETIONS = "SELECT question, entry FROM completions WHERE question >= ? ORDER BY question, rowid"
+
+Ended = tuple[str, dict[str, Any], list[LLMCall]]
+"""Id, ledger (empty if it is damaged), LLM calls"""
+
+
+def ended_questions(journal: Path, first: int = 0) -> Iterator[Ended]:
+    """The questions from a place on, in the order of the run, as the journal is at the first of them.
+
+    Raises `InputError` if the journal cannot be read or is damaged.
+    """
+    with contextlib.closing(open_to_read(journal)) as database:
+        try:
+            database.execute("BEGIN")
+            prompts = KeptPrompts(database, _FRAMES)
+            completions = database.execute(_COMPLETIONS, (first,))
+            row = completions.fetchone()
+            for number, id, ledger in database.execute(_QUESTIONS, (first,)):
+                while row is not None and row[0] < number:
+                    row = completions.fetchone()
+                entries = []
+                while row is not None and row[0] == number:
+                    entries.append(row[1])
+                    row = completions.fetchone()
+                yield str(id), _ledger(ledger), list(read_calls(entries, number, prompts))
+        except sqlite3.Error as error:
+            raise InputError(f"{journal}: {fault(error)}") from None
+        except DamagedError as error:
+            raise InputError(f"{journal}: {error}") from None
+
+
+def _ledger(text: str) -> dict[str, Any]:
+    with contextlib.suppress(ValueError, TypeError):
+        fields = orjson.loads(text)
+        if isinstance(fields, dict) and isinstance(fields.get("stages"), dict):
+            return fields
+    return {}

@@ -1,0 +1,142 @@
+"""The data of a report: a list of all questions, and the details of each, in compressed chunks.
+
+A chunk of details is gzip members one after another, one for each question, so that a page unpacks a single
+question. A file of the list has columns, with a value for each question; `chunk`, `start` and `size` say where the
+details of a question are.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pyfast.api.evaluating import GoldLike
+from pyfast.evaluation import Metric
+from pyfast.reports.details import details_of
+from pyfast.reports.passages import PassageFinder, index_of
+from pyfast.reports.reading import Entry, RunReader
+from pyfast.reports.scores import Scores, scores_of, wrongness
+from pyfast.reports.summary import Series, summary_of
+
+VERSION = 1
+"""Of the data's format"""
+CHUNK = 256
+"""Questions whose details are in one file"""
+LISTED = 4096
+"""Questions of one file of the list, at most"""
+SHOWN = 160
+"""Characters of a text in the list"""
+_LEVEL = 2  # of gzip: higher ones take twice the time and give a tenth
+
+
+class RunData:
+    """The data of one run in a folder. `update` adds the questions that have ended since."""
+
+    def __init__(
+        self, path: Path, out: Path, gold: GoldLike | None = None, metrics: Sequence[str | Metric] | None = None
+    ) -> None:
+        """Begin the data of the run `path` in the folder `out`. Raises `InputError` if it is not a run's."""
+        self.reader = RunReader(path)
+        self._out = out
+        self._gold, self._metrics = gold, metrics
+        self._finder = PassageFinder(index_of(path))
+        self._series = Series()
+        self._done = self._chunks = 0
+        self._lists: list[dict[str, Any]] = []
+        out.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def done(self) -> int:
+        """How many questions are in the folder."""
+        return self._done
+
+    def update(self) -> dict[str, Any]:
+        """Write what has ended since, and return the run's part of the manifest.
+
+        Raises `InputError` if the run is damaged, or the gold does not fit.
+        """
+        status = self.reader.run.status
+        scores = self._scores() if status.ended else Scores()
+        entries = self.reader.entries(self._done)
+        with ThreadPoolExecutor(2) as packers:  # gzip releases the interpreter's lock
+            while rows := self._write_chunks(islice(entries, LISTED), scores, packers):
+                self._write_list(rows)
+        return {
+            "name": self.reader.path.name,
+            "system": self.reader.system,
+            "folder": self._out.name,
+            "figures": scores.names,
+            "lists": self._lists,
+            **summary_of(status, scores, self._series, self.reader.configuration),
+        }
+
+    def details(self, id: str) -> dict[str, Any]:
+        """Everything of one question. Raises `InputError` if no such question has ended."""
+        return details_of(self.reader.entry(id), self.reader.system, self._scores(), self._finder)
+
+    def _scores(self) -> Scores:
+        return scores_of(self.reader.path, self._gold, self._metrics)
+
+    def _write_chunks(
+        self, entries: Iterator[Entry], scores: Scores, packers: ThreadPoolExecutor
+    ) -> list[dict[str, Any]]:
+        """Write the details of some questions; return their rows of the list."""
+        rows: list[dict[str, Any]] = []
+        while some := list(islice(entries, CHUNK)):
+            every = [details_of(entry, self.reader.system, scores, self._finder) for entry in some]
+            packed = packers.map(_packed, [orjson.dumps(details) for details in every])
+            place = self._out / f"questions-{self._chunks:05}.bin"
+            start = 0
+            with place.open("wb") as file:
+                for entry, details, content in zip(some, every, packed, strict=True):
+                    file.write(content)
+                    row = _row(details, scores.names) | {
+                        "chunk": self._chunks,
+                        "start": start,
+                        "size": len(content),
+                    }
+                    self._series.add(row, entry.ledger, wrongness(details["figures"]))
+                    rows.append(row)
+                    start += len(content)
+            self._chunks += 1
+        self._done += len(rows)
+        return rows
+
+    def _write_list(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        file = f"list-{len(self._lists):05}.json.gz"
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        (self._out / file).write_bytes(_packed(orjson.dumps(columns)))
+        self._lists.append({"file": file, "questions": len(rows)})
+
+
+def _packed(content: bytes) -> bytes:
+    return gzip.compress(content, _LEVEL, mtime=0)
+
+
+def _row(details: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The row of a question in the list, with its figures in the order of `names`."""
+    gold, paths, ledger = details["gold"], details["gold_paths"], details["ledger"]
+    usage = details["usage"]
+    return {
+        "id": details["id"],
+        "question": _short(details["question"]),
+        "answer": _short(details["answer"]),
+        "state": details["state"],
+        "reason": _short(details["reason"]),
+        "type": "" if gold is None else gold["groups"].get("type", ""),
+        "figures": [details["figures"].get(name) for name in names] if details["figures"] else [],
+        "seconds": ledger.get("seconds"),
+        "tokens": usage["prompt_tokens"] + usage["completion_tokens"],
+        "calls": usage["llm_calls"],
+        "gold": [sum(path["reached"] for path in paths), len(paths)],
+    }
+
+
+def _short(text: str | None) -> str | None:
+    return text if text is None or len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -1,0 +1,123 @@
+"""The passages that a trace names by their ids, from the run's index and from the record itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyfast.engine import Record
+from pyfast.engine.configuration import recorded_value
+from pyfast.errors import PyfastError
+from pyfast.retrieval import Index
+
+EXCERPT = 160
+"""Characters of a passage that no list kept"""
+_LOG = logging.getLogger("pyfast")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One segment, as a page shows it."""
+
+    uri: str
+    title: str
+    text: str
+    whole: bool
+    """Whether `text` is all of it"""
+    header: tuple[str, ...] = ()
+    """Of a table row: the names of its columns; `text` has a tab between two cells"""
+
+
+def index_of(run: Path) -> Index | None:
+    """The index that a run was answered from, if it is still in its place. It warns if it is not."""
+    place = recorded_value(run, "places", "index")
+    if not place:
+        return None
+    try:
+        return Index(Path(place))
+    except (PyfastError, OSError) as error:
+        _LOG.warning("%s: passages that are no evidence are shown by id only: %s", run, error)
+        return None
+
+
+class PassageFinder:
+    """Finds segments by id. It holds the sorted ids of the index's corpus."""
+
+    def __init__(self, index: Index | None) -> None:
+        self._index = index
+        if index is not None:
+            ids = index.corpus.ids
+            self._order = np.argsort(ids)
+            self._sorted = ids[self._order]
+
+    @property
+    def index(self) -> Index | None:
+        """The index, if there is one."""
+        return self._index
+
+    def find(self, ids: Iterable[str], whole: Iterable[str], record: Record) -> dict[str, Passage]:
+        """The passages with these ids; unknown ids are left out. Those in `whole` have all of their text."""
+        shown = _of_evidence(record)
+        wanted = [id for id in dict.fromkeys(ids) if id not in shown]
+        all_text = set(whole)
+        for id, segment in self.segments(wanted).items():
+            shown[id] = self._passage(segment, id in all_text)
+        return shown
+
+    def segments(self, ids: Iterable[str]) -> dict[str, int]:
+        """The positions in the corpus of the ids that it has."""
+        numbers = {id: int(id, 16) for id in ids if _is_id(id)}
+        if self._index is None or not numbers or not len(self._sorted):
+            return {}
+        values = np.array(list(numbers.values()), np.uint64)
+        at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
+        there = self._sorted[at] == values
+        places = self._order[at].tolist()
+        return {id: place for id, place, known in zip(numbers, places, there.tolist(), strict=True) if known}
+
+    def _passage(self, segment: int, whole: bool) -> Passage:
+        assert self._index is not None
+        corpus = self._index.corpus
+        source = int(corpus.source[segment])
+        text = corpus.content(segment)
+        header = corpus.header(source) if corpus.is_table(segment) and "\t" in text else ()
+        shown = text if whole or header else text[:EXCERPT]
+        return Passage(corpus.uri(source), corpus.title(source), shown, len(shown) == len(text), tuple(header))
+
+
+def _is_id(text: str) -> bool:
+    return len(text) == 16 and all(letter in "0123456789abcdef" for letter in text)
+
+
+def _of_evidence(record: Record) -> dict[str, Passage]:
+    """The evidence by segment id."""
+    return {
+        one.segment: Passage(
+            one.uri,
+            str(one.metadata.get("title", "")),
+            one.snippet,
+            True,
+            tuple(map(str, one.metadata.get("header") or ())) if "\t" in one.snippet else (),
+        )
+        for one in record.evidence
+        if one.segment
+    }
+
+
+def as_json(passages: Mapping[str, Passage]) -> dict[str, dict[str, Any]]:
+    """The passages in JSON types; what a passage has not is left out."""
+    return {
+        id: {
+            "uri": one.uri,
+            "text": one.text,
+            **({"title": one.title} if one.title and one.title != one.uri else {}),
+            **({} if one.whole else {"cut": True}),
+            **({"header": one.header} if one.header else {}),
+        }
+        for id, one in passages.items()
+    }

@@ -1,0 +1,76 @@
+"""A run's folder as a stream of questions, with everything that is known of each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pyfast.api.run import Run
+from pyfast.engine import Question, Record, read_questions
+from pyfast.engine.configuration import CONFIGURATION, Configuration, read_configuration
+from pyfast.engine.ended_questions import ended_questions
+from pyfast.engine.kept_prompts import LLMCall
+from pyfast.engine.run_folder import JOURNAL
+from pyfast.errors import InputError
+
+_LOG = logging.getLogger("pyfast")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One question of a run that has ended."""
+
+    number: int
+    """Its place among the answers"""
+    record: Record
+    question: Question | None
+    """None if the file of questions is gone"""
+    ledger: Mapping[str, Any]
+    """As `Ledger.as_row` writes it; empty if it is damaged"""
+    calls: tuple[LLMCall, ...]
+
+
+class RunReader:
+    """Reads a run's folder, also while it runs."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a run. Raises `InputError` if the folder is not a run's."""
+        self.run = Run(path)
+        self.path = path
+        self.configuration: Configuration = read_configuration(path / CONFIGURATION)
+        self.system = str(self.configuration.get("system", {}).get("name", ""))
+        self.questions = _questions(path, self.configuration)
+
+    def entries(self, first: int = 0) -> Iterator[Entry]:
+        """The questions whose answers are written, from this place on.
+
+        Raises `InputError` for a damaged run.
+        """
+        records = islice(iter(self.run.records), first, None)
+        for number, (record, ended) in enumerate(
+            zip(records, ended_questions(self.path / JOURNAL, first), strict=False), start=first
+        ):
+            id, ledger, calls = ended
+            if id != record.id:
+                raise InputError(f"{self.path}: damaged: its answers and its journal differ; try `pyfast verify`")
+            yield Entry(number, record, self.questions.get(id), ledger, tuple(calls))
+
+    def entry(self, id: str) -> Entry:
+        """One question. Raises `InputError` if no such question has ended."""
+        for number, record in enumerate(self.run.records):
+            if record.id == id:
+                return next(self.entries(number))
+        raise InputError(f"{self.path}: no question {id!r} has ended")
+
+
+def _questions(path: Path, configuration: Configuration) -> dict[str, Question]:
+    """The run's questions by id, from the file that it was given."""
+    place = configuration.get("places", {}).get("questions")
+    if not place or not Path(place).is_file():
+        _LOG.warning("%s: its file of questions is not there: questions are shown by id", path)
+        return {}
+    return {question.id: question for question in read_questions(Path(place))}

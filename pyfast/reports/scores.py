@@ -1,0 +1,62 @@
+"""The scores of a run's questions, and their gold."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyfast.api.evaluating import GoldLike, evaluate, gold_of
+from pyfast.errors import InputError
+from pyfast.evaluation import Metric
+from pyfast.evaluation.evaluate import Report, Scored
+from pyfast.evaluation.gold import Gold, read_gold
+
+_LOG = logging.getLogger("pyfast")
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Figures of all questions and of each; empty if there is no gold."""
+
+    report: Report | None = None
+    by_id: Mapping[str, Scored] = field(default_factory=dict)
+    gold: Mapping[str, Gold] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the figures."""
+        return [] if self.report is None else list(self.report.rows[0].figures)
+
+    def figures(self, id: str) -> dict[str, float | None]:
+        """The figures of one question; empty if it has no gold."""
+        return self.by_id[id].figures if id in self.by_id else {}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the report: figures with intervals, by group."""
+        return [] if self.report is None else self.report.as_json()["rows"]
+
+
+def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None) -> Scores:
+    """Score a run. Without `gold`: by what stands beside or in its questions, if anything does; it warns if not.
+
+    Raises `InputError` if the gold that was given does not fit.
+    """
+    try:
+        lines = gold_of(run, gold)
+        known = {one.id: one for one in read_gold(lines)}
+        report = evaluate(run, lines, metrics=metrics)
+    except InputError as error:
+        if gold is not None:
+            raise
+        _LOG.warning("%s: no scores: %s", run, error)
+        return Scores()
+    return Scores(report, {one.id: one for one in report.questions}, known)
+
+
+def wrongness(figures: Mapping[str, float | None]) -> float:
+    """How wrong an answer is, from 0 to 1, by the first figure of the answer that the question has."""
+    value = next((one for one in figures.values() if one is not None), None)
+    return 0.0 if value is None else 1.0 - min(max(value, 0.0), 1.0)

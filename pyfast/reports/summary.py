@@ -1,0 +1,133 @@
+"""The first screen: what was run, and figures over all of its questions."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pyfast.engine import Status
+from pyfast.reports.scores import Scores
+
+BINS = 60  # of the run's time, in the charts
+EXTREMES = 10  # questions of each kind
+HIDDEN = ("prompts", "code", "format")  # digests tell a reader nothing
+
+
+@dataclass
+class Series:
+    """Numbers of each question that has ended, collected while the run is read."""
+
+    ids: list[str] = field(default_factory=list)
+    texts: list[str | None] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+    """Seconds since the epoch"""
+    seconds: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    wrong: list[float] = field(default_factory=list)
+    batches: list[float] = field(default_factory=list)
+    """Mean number of LLM calls in progress"""
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(state, reason) of what was not answered"""
+
+    def add(self, row: Mapping[str, Any], ledger: Mapping[str, Any], wrong: float) -> None:
+        """Add one question: its row of the list, its ledger, how wrong its answer is."""
+        self.ids.append(row["id"])
+        self.texts.append(row["question"])
+        self.seconds.append(row["seconds"] or 0.0)
+        self.ends.append(float(ledger.get("started", 0.0)) + self.seconds[-1])
+        self.tokens.append(row["tokens"])
+        self.wrong.append(wrong)
+        stages = [stage for stage in ledger.get("stages", {}).values() if isinstance(stage, list)]
+        of_llm = [stage for stage in stages if len(stage) == 7]
+        calls = sum(stage[0] for stage in of_llm)
+        self.batches.append(sum(stage[3] for stage in of_llm) / calls if calls else 0.0)
+        if row["state"] != "answered":
+            self.reasons[row["state"], row["reason"] or "the evidence does not tell"] += 1
+
+    def extremes(self) -> dict[str, list[tuple[str, float, str | None]]]:
+        """The slowest, most expensive and most wrong questions: id, number, text."""
+        ranked: dict[str, Sequence[float]] = {"slowest": self.seconds, "tokens": self.tokens, "wrong": self.wrong}
+        return {
+            name: [
+                (self.ids[at], numbers[at], self.texts[at])
+                for at in heapq.nlargest(EXTREMES, range(len(numbers)), key=numbers.__getitem__)
+                if numbers[at] > 0
+            ]
+            for name, numbers in ranked.items()
+        }
+
+    def over_time(self) -> list[dict[str, float]]:
+        """Throughput and batch sizes over the run's time; empty if the ledgers have no times."""
+        ends = np.asarray(self.ends)
+        timed = ends > 1
+        if not timed.any():
+            return []
+        ends, batches = ends[timed], np.asarray(self.batches)[timed]
+        first = float(ends.min() - np.asarray(self.seconds)[timed][ends.argmin()])
+        width = max(float(ends.max()) - first, 1e-3) / BINS
+        place = np.minimum(((ends - first) / width).astype(int), BINS - 1)
+        counts = np.bincount(place, minlength=BINS)
+        sums = np.bincount(place, weights=batches, minlength=BINS)
+        return [
+            {"second": (at + 0.5) * width, "rate": count / width, "batch": total / count if count else 0.0}
+            for at, (count, total) in enumerate(zip(counts.tolist(), sums.tolist(), strict=True))
+        ]
+
+    def latencies(self) -> list[dict[str, float]]:
+        """A histogram of the seconds of a question."""
+        seconds = np.asarray([one for one in self.seconds if one > 0])
+        if not len(seconds):
+            return []
+        counts, edges = np.histogram(seconds, bins=40)
+        return [
+            {"from": float(low), "to": float(high), "questions": int(count)}
+            for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+        ]
+
+
+def summary_of(status: Status, scores: Scores, series: Series, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """The first screen of one run, in JSON types."""
+    return {
+        "configuration": {name: table for name, table in configuration.items() if name not in HIDDEN},
+        "questions": status.questions,
+        "running": status.running,
+        "seconds_left": status.seconds_left,
+        "waiting": None
+        if status.waiting is None
+        else {"llm": status.waiting.llm, "reason": status.waiting.reason},
+        "states": status.states,
+        "reasons": [(state, why, count) for (state, why), count in series.reasons.most_common(20)],
+        "usage": {
+            "llm_calls": status.llm_calls,
+            "prompt_tokens": status.prompt_tokens,
+            "cached_tokens": status.cached_tokens,
+            "completion_tokens": status.completion_tokens,
+            "reasoning_tokens": status.reasoning_tokens,
+        },
+        "percentiles": {f"p{percent}": value for percent, value in status.seconds.items()},
+        "fall_backs": status.fall_backs,
+        "left_out": status.left_out,
+        "stages": [
+            {
+                "name": stage.name,
+                "role": stage.role,
+                "calls": stage.calls,
+                "queued_ms": stage.queued_ms,
+                "running_ms": stage.running_ms,
+                "batch": stage.batch,
+                "tokens_in": stage.prompt_tokens,
+                "tokens_out": stage.completion_tokens,
+            }
+            for stage in status.stages
+        ],
+        "scores": scores.rows(),
+        "not_run": [] if scores.report is None else list(scores.report.not_run[:100]),
+        "extremes": series.extremes(),
+        "over_time": series.over_time(),
+        "latencies": series.latencies(),
+    }

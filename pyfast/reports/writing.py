@@ -1,0 +1,102 @@
+"""`pyfast.report`: runs as a static folder for any web server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pyfast import __version__
+from pyfast.api.comparing import compare
+from pyfast.api.evaluating import GoldLike
+from pyfast.api.run import Run
+from pyfast.errors import InputError
+from pyfast.evaluation import Metric
+from pyfast.files import built_aside
+from pyfast.reports.bundle import VERSION, RunData
+from pyfast.reports.page import write_page
+
+MANIFEST = "manifest.json"
+
+
+def report(
+    runs: Run | str | Path | Sequence[Run | str | Path],
+    out: str | Path,
+    gold: GoldLike | None = None,
+    *,
+    metrics: Sequence[str | Metric] | None = None,
+) -> Path:
+    """Write runs as pages to look at: a static folder that needs no network.
+
+    The folder has the page (`index.html`, `app.js`, `style.css`, `vendor/`), a manifest and the data in compressed
+    chunks, which the page loads when they are needed. Any web server can serve it. From the disk a browser loads
+    no data: `pyfast view` serves a run on this machine.
+
+    Args:
+        runs: A run, or several over the same questions to compare; or their folders.
+        out: The folder to write. If it holds a report, the new one replaces it.
+        gold: As for `pyfast.evaluate`. None: what stands beside or in the questions, if anything does.
+        metrics: As for `pyfast.evaluate`.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: A run is in memory or damaged, the gold does not fit, or `out` holds something else.
+
+    Example:
+        >>> import pyfast
+        >>> pyfast.report("RUN", "REPORT", "QUESTIONS.jsonl")
+        PosixPath('REPORT')
+    """
+    folders = folders_of(runs)
+    out = Path(out)
+    if out.exists() and not (out.is_dir() and ((out / MANIFEST).is_file() or not any(out.iterdir()))):
+        raise InputError(f"{out}: exists and is not a report; choose another folder")
+    with built_aside(out.resolve()) as aside:
+        data = [
+            RunData(folder, aside / "data" / f"run-{number}", gold, metrics)
+            for number, folder in enumerate(folders)
+        ]
+        parts = [one.update() for one in data]
+        write_manifest(aside, parts, differences(folders, gold, metrics, parts))
+        write_page(aside, title_of(folders))
+    return out
+
+
+def folders_of(runs: Run | str | Path | Sequence[Run | str | Path]) -> list[Path]:
+    """The folders of runs. Raises `InputError` for none, one in memory, or one that is given twice."""
+    given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
+    folders = [run.path if isinstance(run, Run) else Path(run) for run in given]
+    known = [folder for folder in folders if folder is not None]
+    if not known or len(known) < len(folders):
+        raise InputError("a report needs runs with folders; give pyfast.answer a folder as `run`")
+    if len({folder.resolve() for folder in known}) < len(known):
+        raise InputError(f"{known[0]}: given twice")
+    return known
+
+
+def title_of(folders: Sequence[Path]) -> str:
+    """The title of a page about these runs."""
+    return f"{', '.join(folder.resolve().name for folder in folders)} – pyfast"
+
+
+def differences(
+    folders: Sequence[Path],
+    gold: GoldLike | None,
+    metrics: Sequence[str | Metric] | None,
+    parts: Sequence[dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """The differences between runs, as `pyfast.compare` has them; none without scores or with one run."""
+    if len(folders) < 2 or not all(part["scores"] for part in parts):
+        return []
+    differences: list[dict[str, Any]] = compare(folders, gold, metrics=metrics).as_json()["differences"]
+    return differences
+
+
+def write_manifest(out: Path, runs: Sequence[dict[str, Any]], differences: Sequence[dict[str, Any]]) -> None:
+    """Write the manifest: what the first screen shows, and where everything else is."""
+    manifest = {"version": VERSION, "pyfast": __version__, "runs": runs, "differences": differences}
+    (out / MANIFEST).write_bytes(orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS))

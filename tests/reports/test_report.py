@@ -1,0 +1,189 @@
+"""Reports: what is in the folder is what the run's own files say, read by other code."""
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyfast
+from pyfast.errors import InputError
+from pyfast.retrieval import Index
+
+QUESTIONS = [
+    {
+        "id": f"q{number}",
+        "question": f"Which moon of Saturn is number {number}?",
+        "answers": ["Titan"],
+        "type": "bridge" if number % 2 else "comparison",
+        "supporting": ["passages/titan.md"],
+    }
+    for number in range(6)
+]
+HOSTILE = {"id": "h", "question": "<script>alert(1)</script> </script> \u202eevil\u0007", "answers": ["x"]}
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("asked") / "questions.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in [*QUESTIONS, HOSTILE]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(asked: Path, small: Index, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A run of n2n and one of rag."""
+    folders = []
+    for system in ("n2n", "rag"):
+        folder = tmp_path_factory.mktemp("runs") / system
+        pyfast.answer(asked, index=small, llm="instant", system=system, run=folder)
+        folders.append(folder)
+    return folders
+
+
+@pytest.fixture(scope="module")
+def written(runs: list[Path], asked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pyfast.report(runs, tmp_path_factory.mktemp("out") / "report", asked)
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())
+    return read
+
+
+def listed(folder: Path, run: int = 0) -> dict[str, list[Any]]:
+    """The list of a run, as a page reads it."""
+    columns: dict[str, list[Any]] = {}
+    part = manifest(folder)["runs"][run]
+    for one in part["lists"]:
+        content = json.loads(gzip.decompress((folder / "data" / part["folder"] / one["file"]).read_bytes()))
+        for name, values in content.items():
+            columns.setdefault(name, []).extend(values)
+    return columns
+
+
+def details(folder: Path, run: int = 0) -> Iterator[dict[str, Any]]:
+    columns, place = listed(folder, run), folder / "data" / manifest(folder)["runs"][run]["folder"]
+    for chunk, start, size in zip(columns["chunk"], columns["start"], columns["size"], strict=True):
+        content = (place / f"questions-{chunk:05}.bin").read_bytes()[start : start + size]
+        yield json.loads(gzip.decompress(content))
+
+
+def test_each_question_is_there_as_the_run_has_it(written: Path, runs: list[Path]) -> None:
+    for number, path in enumerate(runs):
+        run, shown = pyfast.Run(path), list(details(written, number))
+        assert [one["id"] for one in shown] == [record.id for record in run.records]
+        for record, one in zip(run.records, shown, strict=True):
+            assert (one["answer"], one["state"], one["trace"]) == (record.answer, record.state, record.trace)
+            assert one["evidence"] == [each.segment for each in record.evidence]
+            assert [one["passages"][each.segment]["text"] for each in record.evidence] == [
+                each.snippet for each in record.evidence
+            ]
+            calls = run.prompts(record.id)
+            assert [call["completion"]["text"] for call in one["calls"]] == [
+                call.completion.text for call in calls if call.completion
+            ]
+            assert [call["messages"] for call in one["calls"]] == [
+                [{"role": message.role, "content": message.content} for message in call.messages or ()]
+                for call in calls
+            ]
+        texts = [one["question"] for one in [*QUESTIONS, HOSTILE]]
+        assert [one["question"] for one in shown] == texts == listed(written, number)["question"]
+
+
+def test_the_first_screen_has_the_figures_of_evaluate_and_status(
+    written: Path, runs: list[Path], asked: Path
+) -> None:
+    for part, path in zip(manifest(written)["runs"], runs, strict=True):
+        expected = json.loads(json.dumps(pyfast.evaluate(path, asked).as_json()["rows"]))
+        assert part["scores"] == expected
+        status = pyfast.Run(path).status
+        assert part["states"] == status.states and part["usage"]["llm_calls"] == status.llm_calls
+        assert {stage["name"] for stage in part["stages"]} == {stage.name for stage in status.stages}
+        assert sum(bin["questions"] for bin in part["latencies"]) == 7
+        width = part["over_time"][1]["second"] - part["over_time"][0]["second"]
+        assert sum(bin["rate"] * width for bin in part["over_time"]) == pytest.approx(7)
+        slowest = [seconds for _, seconds, _ in part["extremes"]["slowest"]]
+        assert slowest == sorted(slowest, reverse=True) and len(slowest) == 7
+
+
+def test_figures_of_the_list_are_those_of_evaluate(written: Path, runs: list[Path], asked: Path) -> None:
+    report, columns = pyfast.evaluate(runs[0], asked), listed(written)
+    names = manifest(written)["runs"][0]["figures"]
+    expected = {one.id: [one.figures.get(name) for name in names] for one in report.questions}
+    assert dict(zip(columns["id"], columns["figures"], strict=True)) == expected
+
+
+def test_comparison(written: Path, runs: list[Path], asked: Path) -> None:
+    expected = pyfast.compare(runs, asked).as_json()["differences"]
+    assert manifest(written)["differences"] == json.loads(json.dumps(expected))
+
+
+def test_a_gold_path_agrees_with_the_lists(written: Path, runs: list[Path]) -> None:
+    """The ranks of the path, counted by hand from the record."""
+    for record, one in zip(pyfast.Run(runs[1]).records, details(written, 1), strict=True):
+        uris = [each.uri for each in record.evidence]
+        for path in one["gold_paths"]:
+            rank = uris.index(path["uri"]) + 1 if path["uri"] in uris else None
+            assert path["ranks"][-1] == ["answer", "evidence of the answer", rank, len(uris)]
+            assert path["reached"] == (rank is not None)
+
+
+class Page(HTMLParser):
+    """The tags of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_loads_its_own_files_only(written: Path) -> None:
+    page = Page((written / "index.html").read_text(encoding="utf-8"))
+    places = [
+        value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")
+    ]
+    assert places == ["data:,", "style.css", "app.js"]
+    (policy,) = (a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy and "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+    script = (written / "app.js").read_text(encoding="utf-8")
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function", script)
+    assert {path.name for path in (written / "vendor").iterdir()} >= {"cytoscape.min.js", "cytoscape.LICENSE"}
+
+
+def test_no_gold_no_scores(small: Index, tmp_path: Path) -> None:
+    run = pyfast.answer(["What is Titan?"], index=small, llm="instant", system="rag", run=tmp_path / "run")
+    part = manifest(pyfast.report(run, tmp_path / "report"))["runs"][0]
+    assert part["scores"] == [] and part["figures"] == [] and part["states"] == {"answered": 1}
+
+
+def test_bad_input(runs: list[Path], small: Index, tmp_path: Path) -> None:
+    in_memory = pyfast.answer(["What is Titan?"], index=small, llm="instant", system="rag")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    for given, out, message in (
+        ([], "report", "needs runs with folders"),
+        (in_memory, "report", "needs runs with folders"),
+        ([runs[0], runs[0]], "report", "given twice"),
+        (tmp_path, "report", "not a run folder"),
+        (runs[0], "mine", "is not a report"),
+    ):
+        with pytest.raises(InputError, match=message):
+            pyfast.report(given, tmp_path / out)
+        assert not (tmp_path / "report").exists()
+    with pytest.raises(InputError, match=r"nothing\.jsonl"):
+        pyfast.report(runs[0], tmp_path / "report", tmp_path / "nothing.jsonl")
+
+
+def test_a_report_replaces_a_report(runs: list[Path], tmp_path: Path) -> None:
+    out = pyfast.report(runs, tmp_path / "report")
+    assert len(manifest(out)["runs"]) == 2
+    pyfast.report(runs[:1], out)
+    assert len(manifest(out)["runs"]) == 1 and not (out / "data" / "run-1").exists()
