@@ -70,14 +70,19 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Runs that are killed, starved and damaged; and what they take of memory.
     "crashes": Suite(
-        330,
+        370,
         (
             *(*PACKAGES, *PROCESSES, "pyfast/llm/llamacpp.py", "pyfast/llm/openai.py", "pyfast/llm/protocol.py"),
             *(
+                "pyfast/llm/batch_provider.py",
+                "pyfast/llm/collecting.py",
+                "pyfast/llm/openai_batches.py",
                 "pyfast/llm/rate_limit.py",
                 "pyfast/systems/n2n",
                 "tests/engine/",
+                "tests/batch_server.py",
                 "tests/hostile_server.py",
+                "tests/llm/test_openai_batches.py",
                 "pyfast/experiments/cells.py",
                 "tests/experiments/test_experiment.py",
             ),

@@ -39,6 +39,8 @@ from pyfast.engine.outages import PATIENCE_S
 from pyfast.engine.question_files import as_path
 from pyfast.engine.questions import sampled
 from pyfast.errors import InputError
+from pyfast.llm import FullLLM, Role
+from pyfast.llm.collecting import collecting
 from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
 from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
@@ -68,7 +70,7 @@ def answer(
     sample: int | None = None,
     temperature: float = 0.0,
     seed: int = 0,
-    concurrency: int = 64,
+    concurrency: int | None = None,
     budget: Mapping[str, Any] | None = None,
     outage: float = MINUTES,
     strict: bool = False,
@@ -111,7 +113,8 @@ def answer(
             contains the smaller one. Conversations are drawn as a whole.
         temperature: Of the model, where the system does not set it. 0 is greedy.
         seed: Of the model's draws. It is sent even at temperature 0, where most servers ignore it.
-        concurrency: How many questions are in progress at once. The answers do not depend on it.
+        concurrency: How many questions are in progress at once. The answers do not depend on it. None: 64, or
+            10,000 with a model behind a Batch API.
         budget: Limits by name. Of a question: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`, `attempts`.
             Of the run: `run_tokens`, `run_seconds`.
         outage: How many minutes to wait for a model that cannot be reached, is overloaded or answers with errors
@@ -193,7 +196,7 @@ def job_of(
     sample: int | None = None,
     temperature: float = 0.0,
     seed: int = 0,
-    concurrency: int,
+    concurrency: int | None,
     budget: Mapping[str, Any] | None,
     outage: float,
     strict: bool = False,
@@ -215,7 +218,6 @@ def job_of(
     )
     limits = Budget.parse(budget or {})
     limits = limits.model_copy(update={"strict": True}) if strict else limits
-    concurrency = at_least_one("concurrency", concurrency)
     asked = read_in(questions, limit if limit is None else at_least_one("limit", limit))
     asked, gold = (asked, "") if sample is None else (sampled(asked, at_least_one("sample", sample)), asked.place)
     failures = allowed_failures(max_failures, asked.count)
@@ -246,7 +248,7 @@ def job_of(
         },
         sampling=Sampling(not_negative("temperature", temperature), int(not_negative("seed", seed))),
         accept_code=accept_code,
-        concurrency=concurrency,
+        concurrency=at_once(concurrency, models),
         budget=limits,
         failures=failures,
         outage_seconds=60 * not_negative("outage", outage),
@@ -340,6 +342,13 @@ async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]
     finally:
         if looking is not None:
             looking.cancel()
+
+
+def at_once(concurrency: int | None, models: Mapping[Role, FullLLM]) -> int:
+    """How many questions are in progress at once: as given, or as fits the models. Raises `InputError`."""
+    if concurrency is not None:
+        return at_least_one("concurrency", concurrency)
+    return max([64, *(one.questions_at_once for one in map(collecting, models.values()) if one is not None)])
 
 
 def at_least_one(name: str, value: int) -> int:

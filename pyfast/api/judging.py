@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from pyfast.api.answering import MINUTES, at_least_one, begin, carry_out, not_negative
+from pyfast.api.answering import MINUTES, at_once, begin, carry_out, not_negative
 from pyfast.api.models import GivenLLM, opened
 from pyfast.api.run import Run
 from pyfast.engine import Budget, Job, OnEvent, Questions
@@ -40,7 +40,7 @@ def judge_runs(
     ties: bool = True,
     llm: GivenLLM = "embedded",
     llm_options: Mapping[str, Any] | None = None,
-    concurrency: int = 64,
+    concurrency: int | None = None,
     budget: Mapping[str, Any] | None = None,
     outage: float = MINUTES,
     sync: Literal["normal", "full"] = "normal",
@@ -75,6 +75,7 @@ def judge_runs(
     pairs = open_pairs(Path(run_a), Path(run_b), None if questions is None else Path(questions))
     used = opened(llm, llm_options)
     check_roles("judge", (JUDGE.role,), used.by_role)
+    models = used.full()
     job = Job(
         folder=Path(run),
         questions=Questions(lambda: iter(pairs), pairs.count, pairs.digest(), str(pairs.questions)),
@@ -83,9 +84,9 @@ def judge_runs(
         ask=partial(judge, ties=ties),
         settings={} if ties else {"ties": False},
         prompts=(JUDGE if ties else JUDGE_WITHOUT_TIES,),
-        llm=used.full(),
+        llm=models,
         places={"run_a": str(run_a), "run_b": str(run_b)},
-        concurrency=at_least_one("concurrency", concurrency),
+        concurrency=at_once(concurrency, models),
         budget=limits,
         outage_seconds=60 * not_negative("outage", outage),
         sync=sync,

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.answering import MINUTES, allowed_failures, at_least_one, begin, carry_out, not_negative
+from pyfast.api.answering import MINUTES, allowed_failures, at_least_one, at_once, begin, carry_out, not_negative
 from pyfast.api.indexing import index_of
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Budget, Job, OnEvent
@@ -45,7 +45,7 @@ def build_knowledge(
     limit: int | None = None,
     budget: Mapping[str, Any] | None = None,
     max_failures: int | str | None = None,
-    concurrency: int = 64,
+    concurrency: int | None = None,
     outage: float = MINUTES,
     restart: bool = False,
     retry_failed: bool = False,
@@ -71,7 +71,7 @@ def build_knowledge(
         limit: Maximum number of new chunks to read in this call.
         budget: Limits of each chunk (with `packed`, of each call), as those of a question in `pyfast.answer`.
         max_failures: Stop when more chunks than this failed: a number, or a share such as "5%".
-        concurrency: How many chunks the LLM reads at once.
+        concurrency: How many chunks the LLM reads at once; None: as in `pyfast.answer`.
         outage: How many minutes to wait for a model that does not answer.
         restart: Set aside an extraction that was stopped, and start again. The existing graph stays.
         retry_failed: Try again the chunks that failed.
@@ -121,9 +121,10 @@ def build_knowledge(
             session.completion_tokens,
         )
 
+    models = None if used is None else used.full()
     return build(
         index_of(index),
-        None if used is None else used.full(),
+        models,
         embedder=Embedder(embedder),
         run_job=run_job,
         chunk_tokens=chunk_tokens,
@@ -132,7 +133,7 @@ def build_knowledge(
         limit=limit if limit is None else at_least_one("limit", limit),
         budget=limits,
         failures=partial(allowed_failures, max_failures),
-        concurrency=at_least_one("concurrency", concurrency),
+        concurrency=at_once(concurrency, models or {}),
         restart=restart,
         retry_failed=retry_failed,
     )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import orjson
 
-from pyfast.api.answering import MINUTES, at_least_one, begin, carry_out, not_negative
+from pyfast.api.answering import MINUTES, at_least_one, at_once, begin, carry_out, not_negative
 from pyfast.api.indexing import index_of
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Budget, Job, OnEvent, Question, Questions
@@ -40,7 +40,7 @@ def write_questions(
     questions: int = 10,
     llm: GivenLLM,
     llm_options: Mapping[str, Any] | None = None,
-    concurrency: int = 64,
+    concurrency: int | None = None,
     budget: Mapping[str, Any] | None = None,
     outage: float = MINUTES,
     sync: Literal["normal", "full"] = "normal",
@@ -84,6 +84,7 @@ def write_questions(
     limits = Budget.parse(budget or {})
     used = opened(llm, llm_options)
     check_roles("questions", (OPEN_USERS.role,), used.by_role)
+    models = used.full()
     job = Job(
         folder=Path(run),
         questions=Questions(lambda: iter([Question("questions", "")]), 1, "questions about a corpus"),
@@ -93,9 +94,9 @@ def write_questions(
         settings=sizes,
         prompts=(OPEN_USERS, OPEN_QUESTIONS),
         index=here,
-        llm=used.full(),
+        llm=models,
         places={"index": str(here.folder)},
-        concurrency=at_least_one("concurrency", concurrency),
+        concurrency=at_once(concurrency, models),
         budget=limits,
         outage_seconds=60 * not_negative("outage", outage),
         sync=sync,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -32,6 +33,7 @@ from pyfast.commands.running import (
     watched,
 )
 from pyfast.commands.terminal import pairs, plain, values
+from pyfast.errors import InputError
 
 if TYPE_CHECKING:
     from pyfast.api.estimating import Estimate
@@ -65,7 +67,7 @@ def answer(
     sample: Sample = None,
     temperature: Temperature = 0.0,
     seed: Seed = 0,
-    concurrency: Concurrency = 64,
+    concurrency: Concurrency = None,
     outage: Outage = 30.0,
     max_failures: MaxFailures = None,
     sync: Sync = "normal",
@@ -73,6 +75,13 @@ def answer(
         bool,
         typer.Option("--keep-prompts/--no-keep-prompts", help="Keep what the LLM was asked in the run's folder."),
     ] = True,
+    accept_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--accept-duplicates",
+            help="batch: take a provider that keeps no metadata or lists no batches; a killed run may ask twice.",
+        ),
+    ] = False,
     restart: Restart = False,
     accept_code: AcceptCode = False,
     retry_failed: RetryFailed = False,
@@ -94,6 +103,8 @@ def answer(
     settings = {**pairs("--set", setting), **({"shared_updates": "on"} if shared_updates else {})}
     llms = models(llm)
     options, limits = values(pairs("--llm-option", llm_option)), pairs("--budget", budget)
+    if accept_duplicates:
+        options |= dict.fromkeys(_options_of_batches(llms, "accept_duplicates"), True)
     if dry_run:
         _show(
             pyfast.estimate(
@@ -142,6 +153,14 @@ def answer(
         ),
     )
     tell(done)
+
+
+def _options_of_batches(llms: Mapping[str, str], name: str) -> list[str]:
+    """The option of each model behind a Batch API. Raises `InputError` if there is none."""
+    roles = [role for role, spec in llms.items() if spec.startswith("batch:")]
+    if not roles:
+        raise InputError(f"--{name.replace('_', '-')} goes with --llm batch:MODEL@URL")
+    return [name if role == "default" else f"{role}.{name}" for role in roles]
 
 
 def _show(expected: Estimate) -> None:

@@ -26,7 +26,7 @@ def experiment(
     llm_option: LlmOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many questions of each set.")] = None,
     prices: Annotated[Path | None, typer.Option(help="A price list, for costs in money.")] = None,
-    concurrency: Concurrency = 64,
+    concurrency: Concurrency = None,
     outage: Outage = 30.0,
     compare: Annotated[bool, typer.Option("--compare", help="Which differences from a row are real?")] = False,
     baseline: Annotated[str | None, typer.Option(help="With --compare: the row; by default the first.")] = None,

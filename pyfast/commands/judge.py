@@ -37,7 +37,7 @@ def judge(
     llm: Llm = EMBEDDED,
     llm_option: LlmOption = None,
     budget: Limits = None,
-    concurrency: Concurrency = 64,
+    concurrency: Concurrency = None,
     outage: Outage = 30.0,
     sync: Sync = "normal",
     restart: Restart = False,

@@ -52,7 +52,7 @@ def build(
     limit: Limit = None,
     budget: Limits = None,
     max_failures: MaxFailures = None,
-    concurrency: Concurrency = 64,
+    concurrency: Concurrency = None,
     outage: Outage = 30.0,
     restart: Restart = False,
     retry_failed: RetryFailed = False,

@@ -33,7 +33,7 @@ def questions(
     per_task: Annotated[int, typer.Option("--questions", min=1, help="How many questions each task has.")] = 10,
     llm_option: LlmOption = None,
     budget: Limits = None,
-    concurrency: Concurrency = 64,
+    concurrency: Concurrency = None,
     outage: Outage = 30.0,
     sync: Sync = "normal",
     restart: Restart = False,

@@ -27,8 +27,8 @@ EMBEDDED = ["embedded"]
 Llm = Annotated[
     list[str],
     typer.Option(
-        help="embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER, openai:MODEL@URL, instant, or"
-        " MODULE:NAME; ROLE=SPEC for the prompts of a role, such as pick=vllm:MODEL; repeatable."
+        help="embedded, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER, openai:MODEL@URL, batch:MODEL@URL,"
+        " instant, or MODULE:NAME; ROLE=SPEC for the prompts of a role, such as pick=vllm:MODEL; repeatable."
     ),
 ]
 SystemName = Annotated[
@@ -60,7 +60,10 @@ LlmOption = Annotated[
 Limits = Annotated[
     list[str] | None, typer.Option("--budget", help="A limit, such as seconds=60 or tokens=20000; repeatable.")
 ]
-Concurrency = Annotated[int, typer.Option(min=1, max=65_536, help="How many run at once.")]
+Concurrency = Annotated[
+    int | None,
+    typer.Option(min=1, max=65_536, help="How many run at once; 64, or 10,000 with a Batch API, by default."),
+]
 Outage = Annotated[
     float, typer.Option(min=0.0, help="Minutes to wait for an LLM that answers nobody; 0: stop at once.")
 ]

@@ -39,6 +39,7 @@ from pyfast.errors import (
     TransportError,
 )
 from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
+from pyfast.llm.collecting import Progress
 from pyfast.llm.foreign import check_size, without_controls, without_controls_in
 from pyfast.llm.protocol import device_of, weights_of
 from pyfast.llm.reasoning import without_reasoning
@@ -77,6 +78,8 @@ class Runtime:
         self.on_step = on_step
         self.tokens = 0 if folder is None or self.budget.run_tokens is None else folder.journal.tokens()
         """That the run has used, of earlier sessions only where its budget limits them"""
+        self.progress: Progress | None = None
+        """Of the run's questions, if an LLM collects calls"""
         self._executor = executor
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
 
@@ -189,12 +192,17 @@ class Context:
         self.nothing_retrieved: set[str] = set()
         """What stands in the record if the question fails: see `so_far`"""
         self._clock: Clock | None = None
+        self._waiting = 0  # calls that an LLM collects
 
     @contextlib.asynccontextmanager
     async def timed(self, seconds: float | None) -> AsyncIterator[None]:
         """Count the question's seconds while the block runs, except in an outage. Raises `TimeoutError`."""
+        progress = self._runtime.progress
         async with within(seconds) as timeout:
-            with self._runtime.models.clocks.timed(timeout) as self._clock:
+            with (
+                self._runtime.models.clocks.timed(timeout) as self._clock,
+                contextlib.nullcontext() if progress is None else progress.question(),
+            ):
                 yield
 
     @property
@@ -313,7 +321,7 @@ class Context:
         ledger.llm_calls += 1
         folder, stage = self._runtime.folder, ledger.stage(name, role)
         if folder is None:
-            outcome = await self._runtime.ask(request, role, stage, self._clock)
+            outcome = await self._ask(request, role, stage)
         else:
             digest = f"{role}:{request.digest().hex()}"  # another role may have another LLM
             key = (digest, self._asked[digest])
@@ -324,13 +332,25 @@ class Context:
                 outcome = kept
                 await asyncio.sleep(0)  # calls that were made at once are so again, within the same budget
             else:
-                outcome = await self._runtime.ask(request, role, stage, self._clock)
+                outcome = await self._ask(request, role, stage)
                 # before anybody sees it
                 await folder.store_completion(self._number, key, outcome, name, request.messages)
         if isinstance(outcome, CallError):
             raise outcome
         ledger.count(outcome, stage)
         return outcome
+
+    async def _ask(self, request: Request, role: Role, stage: Stage) -> Outcome:
+        runtime, progress = self._runtime, self._runtime.progress
+        if progress is None or runtime.models.of(role).collecting is None:
+            return await runtime.ask(request, role, stage, self._clock)
+        progress.waiting += not self._waiting
+        self._waiting += 1
+        try:
+            return await runtime.ask(request, role, stage, self._clock)
+        finally:
+            self._waiting -= 1
+            progress.waiting -= not self._waiting
 
     @overload
     def call(

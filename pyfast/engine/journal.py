@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from zlib import crc32
 
 import orjson
 
+from pyfast.engine.batch_journal import BATCHES_SCHEMA, REQUEST_OF_ENTRY
 from pyfast.engine.kept_prompts import PROMPTS_SCHEMA, Asked, DamagedError, KeptPrompts, LLMCall, add_prompts
 from pyfast.engine.ledger import Ledger
 from pyfast.errors import AnswerError, CallError, InputError, RunError, TransportError
@@ -25,6 +26,7 @@ from pyfast.sqlite_files import fault, open_database
 
 Sync = Literal["normal", "full"]
 Outcome = Completion | CallError
+T = TypeVar("T")
 Key = tuple[str, int]
 """Role and digest of a request, the latter in hexadecimal; how often the question had made it before"""
 
@@ -39,9 +41,19 @@ CREATE TABLE IF NOT EXISTS questions (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, ledger TEXT NOT NULL,
     line TEXT, trace TEXT);
 CREATE TABLE IF NOT EXISTS sessions (started REAL NOT NULL, finished_before INTEGER NOT NULL);
-""" + PROMPTS_SCHEMA  # fmt: skip
+""" + PROMPTS_SCHEMA + BATCHES_SCHEMA  # fmt: skip
 _JSON = {"completions": "entry", "questions": "ledger"}
-_COLUMNS = {"run": 1, "completions": 2, "questions": 7, "sessions": 2, "prompts": 2, "messages": 3, "frames": 2}
+_COLUMNS = {
+    "run": 1,
+    "completions": 2,
+    "questions": 7,
+    "sessions": 2,
+    "prompts": 2,
+    "messages": 3,
+    "frames": 2,
+    "batches": 4,
+    "batch_calls": 3,
+}
 # That the tables are there as they are made today, and can be written.
 _TRIED = """
 DELETE FROM sessions WHERE 0;
@@ -50,6 +62,8 @@ INSERT INTO run SELECT '' WHERE 0;
 INSERT INTO prompts SELECT '', '' WHERE 0;
 INSERT INTO messages SELECT '', 0, 0 WHERE 0;
 INSERT INTO frames SELECT 0, '' WHERE 0;
+INSERT INTO batches SELECT '', '', '', 0 WHERE 0;
+INSERT INTO batch_calls SELECT '', 0, '' WHERE 0;
 """
 # No room, no right, no file handle: what is in the file may be as good as ever.
 _OF_THE_MACHINE = {
@@ -195,6 +209,9 @@ class Journal:
             gone = f"{of_failed} OR {about_to}"
         numbers = (orjson.dumps(failed).decode(),)
         with self._explained(), self._transaction():
+            if not only_of_transport:  # nor may they be taken from a batch again
+                asked = f"SELECT {REQUEST_OF_ENTRY} FROM completions WHERE {gone}"
+                self._database.execute(f"DELETE FROM batch_calls WHERE request IN ({asked})", numbers)
             self._database.execute(f"DELETE FROM completions WHERE {gone}", numbers)
             self._database.execute(
                 "DELETE FROM questions WHERE number IN (SELECT value FROM json_each(?))", numbers
@@ -222,6 +239,17 @@ class Journal:
         """Whether no LLM call is recorded yet."""
         with self._explained():
             return self._database.execute("SELECT 1 FROM completions LIMIT 1").fetchone() is None
+
+    def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do something in a transaction of its own, which no power cut undoes."""
+        with self._explained():
+            (level,) = self._database.execute("PRAGMA synchronous").fetchone()
+            self._database.execute("PRAGMA synchronous = full")
+            try:
+                with self._transaction():
+                    return work(self._database)
+            finally:
+                self._database.execute(f"PRAGMA synchronous = {level}")
 
     def start_session(self) -> None:
         """Record that a process starts to work on the run."""

@@ -10,6 +10,7 @@ from pyfast.engine.admission import Admission
 from pyfast.engine.outages import THE_LLM, Clocks, Outages, Waiting, hear_nothing
 from pyfast.errors import InputError
 from pyfast.llm import DEFAULT_ROLE, LLM, FullLLM, Role, by_role, with_defaults
+from pyfast.llm.collecting import BatchLog, CollectingLLM, Progress, collecting
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,6 +20,8 @@ class Model:
     llm: FullLLM
     outages: Outages
     admission: Admission
+    collecting: CollectingLLM | None = None
+    """The LLM, if it collects calls"""
 
 
 class Models:
@@ -36,6 +39,7 @@ class Models:
         self.clocks = Clocks()
         self._on_change = on_change
         self._waiting: dict[str, Waiting] = {}
+        self._joined: list[CollectingLLM] = []
         self._by_role: dict[Role, Model] = {}
         roles: dict[int, list[Role]] = {}
         given = by_role(llm)
@@ -55,6 +59,15 @@ class Models:
             raise InputError(f"there is no LLM for the role {role!r}, and no default")
         return model
 
+    async def join_run(self, log: BatchLog) -> Progress | None:
+        """Tell LLMs that collect calls of the run. None if there are no such LLMs. Raises what they raise."""
+        progress = Progress()
+        for model in self._distinct:
+            if model.collecting is not None:
+                await model.collecting.join_run(progress, log)
+                self._joined.append(model.collecting)
+        return progress if self._joined else None
+
     async def over(self) -> None:
         """Wait until no model has an outage. Raises `LLMUnavailableError` as `Outages` does."""
         for model in self._distinct:
@@ -66,7 +79,9 @@ class Models:
         return any(model.outages.stopped for model in self._distinct)
 
     def close(self) -> None:
-        """Stop waiting."""
+        """Stop waiting, and leave the run."""
+        for llm in self._joined:
+            llm.leave_run()
         for model in self._distinct:
             model.outages.close()
 
@@ -79,4 +94,4 @@ class Models:
 
         outages = Outages(llm, patience_s, heard, stop, lost, self.clocks, name)
         # Twice what the LLM runs at once, so that none of its places is ever empty between two calls.
-        return Model(llm, outages, Admission(2 * llm.slots))
+        return Model(llm, outages, Admission(2 * llm.slots), collecting(llm))

@@ -27,6 +27,7 @@ from pyfast.engine.record import Answer, Record, State, Usage
 from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.llm import LLM, Role
+from pyfast.llm.collecting import NoLog
 from pyfast.retrieval import Index, ScoredSegments, cite
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
@@ -171,6 +172,7 @@ async def answer_all(
                     await asyncio.sleep(0)  # an LLM that answers at once must not keep a signal from being heard
 
         try:
+            runtime.progress = await models.join_run(NoLog() if folder is None else folder.batches())
             async with within(budget.run_seconds), asyncio.TaskGroup() as group:
                 for _ in range(concurrency):
                     group.create_task(work())

@@ -22,6 +22,7 @@ from typing import IO
 
 import orjson
 
+from pyfast.engine.batch_journal import JournalledBatches
 from pyfast.engine.configuration import (
     CONFIGURATION,
     FORMAT,
@@ -195,6 +196,10 @@ class RunFolder:
         """What is being written, if anything is"""
         self._writing: Future[None] | None = None
         self._broken: BaseException | None = None
+
+    def batches(self) -> JournalledBatches:
+        """The run's batches at a provider."""
+        return JournalledBatches(lambda: self.journal, self._writer)
 
     def note_outage(self, waiting: Waiting | None) -> None:
         """Tell readers of the folder what the run waits for; None: it continues."""
@@ -425,7 +430,9 @@ def _has_begun(path: Path) -> bool:
         return _size(path / ANSWERS) > 0
     try:
         with contextlib.closing(open_to_read(path / JOURNAL)) as database:
-            return bool(database.execute("SELECT EXISTS (SELECT 1 FROM completions)").fetchone()[0])
+            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema")}
+            begun = ("completions", *({"batches"} & tables))
+            return any(database.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0] for table in begun)
     except Exception:
         return True
 

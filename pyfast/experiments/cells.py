@@ -95,7 +95,7 @@ def experiment(
     llm_options: Mapping[str, Any] | None = None,
     limit: int | None = None,
     prices: str | Path | Prices | None = None,
-    concurrency: int = 64,
+    concurrency: int | None = None,
     outage: float = 30.0,
     on_event: OnEvent = ignore,
     stop: threading.Event | None = None,
@@ -115,7 +115,7 @@ def experiment(
         llm_options: Options of `llm`.
         limit: Only so many questions of each set, in place of the plan's `limit`. It can grow.
         prices: A price list, or its file, for costs in money.
-        concurrency: How many questions are in progress at once.
+        concurrency: How many questions are in progress at once; None: as in `pyfast.answer`.
         outage: How many minutes to wait for a model that does not answer.
         on_event: Called with each `pyfast.engine.Event` of each run, from another thread.
         stop: Once set, the run in progress finishes its questions, and `RunError` is raised.

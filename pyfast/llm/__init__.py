@@ -33,13 +33,14 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
 
     Args:
         spec: `embedded`, `llamacpp:PATH.gguf`, `vllm:FOLDER_OR_NAME`, `transformers:FOLDER`, `openai:MODEL@URL`
-            (`openai:MODEL@URL1,URL2` for several servers of one model), `instant` (benchmarks only), the name of
-            an entry point of the group `pyfast.llms`, or `MODULE:NAME` (an LLM, or a function of the options that
-            returns one).
+            (`openai:MODEL@URL1,URL2` for several servers of one model), `batch:MODEL@URL`, `instant`
+            (benchmarks only), the name of an entry point of the group `pyfast.llms`, or `MODULE:NAME` (an LLM, or
+            a function of the options that returns one).
         **options: Options of the model: `slots`, `context_window` and `threads` for `embedded` and `llamacpp`;
             `slots`, `context_window`, `dtype`, `tensor_parallel`, `memory_fraction`, `lora` and more for `vllm`;
             `context_window` for `transformers`; `concurrency`, `context_window`, `timeout_s`, `attempts`,
-            `backoff_s`, `requests_per_minute` and `extra` for `openai`, `weights` for several of its servers.
+            `backoff_s`, `requests_per_minute` and `extra` for `openai`, `weights` for several of its servers;
+            `max_calls`, `online_calls`, `poll_s` and more for `batch`.
 
     Returns:
         The model, for `pyfast.answer` and `pyfast.Engine`.

@@ -105,7 +105,7 @@ def _proxy_for(base_url: URL) -> str | None:
     return proxy if proxy.startswith(("http://", "https://")) else None  # aiohttp speaks no SOCKS
 
 
-class _Again(Exception):
+class Again(Exception):
     """This attempt failed for a reason that may be temporary. `error` is raised after the last attempt."""
 
     def __init__(self, error: OutageError) -> None:
@@ -113,7 +113,7 @@ class _Again(Exception):
         self.error = error
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """The server refuses this request. `complaint` is its reason, if it gives one."""
 
     def __init__(self, error: CallError, complaint: str) -> None:
@@ -242,32 +242,35 @@ class OpenAI:
         async with self._free_slots:
             fallbacks = self._fallbacks
             while True:
-                by_tokens = request.embeds is None
-                body = (request_fields if by_tokens else embeds_fields)(request, self._fields)
-                if request.schema is not None:
-                    body["response_format"] = whole_format(request.schema)
-                apply_fallbacks(body, request.schema, fallbacks)
+                body = self._body(request, fallbacks)
                 sent = as_json(body)
                 try:
-                    url = self._chat_url if by_tokens else self._embeds_url
+                    url = self._chat_url if request.embeds is None else self._embeds_url
                     answer = await self._persist(sent, url, request.max_tokens)
                     break
-                except _Refused as refused:
+                except Refused as refused:
                     wish = fallback_for(refused.complaint, body, fallbacks)
                     if wish is None:
                         raise refused.error from None
                     fallbacks |= {wish}
-        if not fallbacks <= self._fallbacks:
-            # Only what led to an answer is remembered: a complaint may be about this request alone.
-            for fallback in fallbacks - self._fallbacks:
-                _log.warning(
-                    "%s does not take whole requests; sent from now on: %s", self._base_url, fallback.sent
-                )
-            self._fallbacks |= fallbacks
+        self._remember(fallbacks)
         return self._counted(answer, len(sent), request)
 
+    def _body(self, request: Request, fallbacks: Fallbacks) -> dict[str, Any]:
+        body = (request_fields if request.embeds is None else embeds_fields)(request, self._fields)
+        if request.schema is not None:
+            body["response_format"] = whole_format(request.schema)
+        apply_fallbacks(body, request.schema, fallbacks)
+        return body
+
+    def _remember(self, fallbacks: Fallbacks) -> None:
+        """Remember fallbacks that led to an answer: other complaints may be about one request alone."""
+        for fallback in fallbacks - self._fallbacks:
+            _log.warning("%s does not take whole requests; sent from now on: %s", self._base_url, fallback.sent)
+        self._fallbacks |= fallbacks
+
     async def _persist(self, body: bytes, url: URL, max_tokens: int) -> Completion:
-        """Try until an attempt succeeds. Raises `_Refused`, or the error of the call."""
+        """Try until an attempt succeeds. Raises `Refused`, or the error of the call."""
         clock = asyncio.get_running_loop().time
         # It starts with the slot: waiting for one is the caller's choice, not the server's fault.
         began = clock()
@@ -282,7 +285,7 @@ class OpenAI:
             try:
                 async with asyncio.timeout_at(deadline):
                     answer = await self._attempt(body, url)
-            except _Again as again:
+            except Again as again:
                 last = again.error
                 failures += not (last.kind == "busy" and last.retry_after)
                 nobody = clock() - max(began, self._answered) > LONGEST_REFUSAL
@@ -299,7 +302,7 @@ class OpenAI:
             return clock() + state.upcoming_sleep > deadline
 
         policy = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(_Again),
+            retry=tenacity.retry_if_exception_type(Again),
             stop=lambda state: failures >= self._attempts or late(state),
             # Jittered, so that those who were sent away together do not come back together.
             wait=tenacity.wait_random_exponential(multiplier=self._backoff_s, max=LONGEST_BACKOFF),
@@ -307,7 +310,7 @@ class OpenAI:
         )
         try:
             return await policy(attempt)
-        except (_Again, TimeoutError):
+        except (Again, TimeoutError):
             if last is not None and failures >= self._attempts:
                 raise last from None
             before = f"; before that, {last}" if last else ""
@@ -322,27 +325,40 @@ class OpenAI:
         return self._session
 
     async def _attempt(self, body: bytes, url: URL) -> Completion:
-        try:
-            async with self._running().post(url, data=body, proxy=self._proxy, allow_redirects=False) as response:
-                answer = await _read(response)
-        except aiohttp.ClientConnectorError as error:
-            reason = one_line(self._hidden(str(error)))
-            raise _Again(OutageError(f"nothing answers at {self._base_url} any more: {reason}")) from None
-        except aiohttp.ServerTimeoutError:
-            raise _Again(OutageError(f"{self._base_url} takes no more connections")) from None
-        except (aiohttp.ClientError, OSError) as error:
-            if self._session is None:  # closed under the call
-                raise LLMUnavailableError(f"the connection to {self._base_url} was closed") from None
-            reason = one_line(self._hidden(str(error))) or type(error).__name__
-            raise _Again(OutageError(f"{self._base_url} cut the connection: {reason}")) from None
-        if response.status != 200:
-            raise self._refused(response, self._hidden(answer.decode(errors="replace")).encode())
+        return self._reply(await self._exchange("POST", url, data=body))
+
+    def _reply(self, answer: bytes) -> Completion:
+        """The completion in the body of a reply. Raises `CallError`."""
         try:
             data = orjson.loads(answer)
             return self._completion(data["choices"][0], data.get("usage"))
         except (ValueError, LookupError, TypeError, AttributeError):
             complaint = error_text(self._hidden(answer.decode(errors="replace")).encode())
             raise CallError(f"{self._base_url} answered with no chat completion: {complaint}") from None
+
+    async def _exchange(self, method: str, url: URL, most: int = LARGEST_ANSWER, **sent: Any) -> bytes:
+        """The body of a reply of status 200, of at most so many bytes.
+
+        Raises `Again`, `Refused`, or the error of the call.
+        """
+        try:
+            async with self._running().request(
+                method, url, proxy=self._proxy, allow_redirects=False, **sent
+            ) as response:
+                answer = await _read(response, most)
+        except aiohttp.ClientConnectorError as error:
+            reason = one_line(self._hidden(str(error)))
+            raise Again(OutageError(f"nothing answers at {self._base_url} any more: {reason}")) from None
+        except aiohttp.ServerTimeoutError:
+            raise Again(OutageError(f"{self._base_url} takes no more connections")) from None
+        except (aiohttp.ClientError, OSError) as error:
+            if self._session is None:  # closed under the call
+                raise LLMUnavailableError(f"the connection to {self._base_url} was closed") from None
+            reason = one_line(self._hidden(str(error))) or type(error).__name__
+            raise Again(OutageError(f"{self._base_url} cut the connection: {reason}")) from None
+        if response.status != 200:
+            raise self._refused(response.status, response.headers, answer)
+        return answer
 
     def _completion(self, choice: Any, usage: object) -> Completion:
         """The completion in the server's reply, without the key."""
@@ -377,8 +393,9 @@ class OpenAI:
             )
         return counted
 
-    def _refused(self, response: aiohttp.ClientResponse, answer: bytes) -> Exception:
-        status = response.status
+    def _refused(self, status: int, headers: Mapping[str, str], answer: bytes) -> Exception:
+        """The error of a reply, without the key."""
+        answer = self._hidden(answer.decode(errors="replace")).encode()
         if status == 429 and error_field(answer, "code") == "insufficient_quota":
             status = 402  # no rate limit: waiting does not help
         if status in _REFUSALS:
@@ -389,21 +406,21 @@ class OpenAI:
             return LLMUnavailableError(f"{self._base_url} answered {status} with no completion; check the URL")
         message = f"{self._base_url} answered {status}: {complaint}"
         if status in (408, 425, 429) or status >= 500:
-            pause = _seconds(response.headers.get("Retry-After"))
-            return _Again(OutageError(message, "busy" if status == 429 else "down", pause))
+            pause = _seconds(headers.get("Retry-After"))
+            return Again(OutageError(message, "busy" if status == 429 else "down", pause))
         error = CallError(message)
-        return _Refused(error, f"{error_field(answer, 'param')} {complaint}") if status in (400, 422) else error
+        return Refused(error, f"{error_field(answer, 'param')} {complaint}") if status in (400, 422) else error
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read(response: aiohttp.ClientResponse, most: int = LARGEST_ANSWER) -> bytes:
     """The body, read piece by piece so that an endless one cannot fill the memory."""
     pieces, size = [], 0
     async for piece in response.content.iter_any():
         pieces.append(piece)
         size += len(piece)
-        if size > LARGEST_ANSWER:
+        if size > most:
             response.close()  # the rest is not read, so the connection cannot be used again
-            raise CallError(f"the LLM's answer is larger than {LARGEST_ANSWER >> 20} MB")
+            raise CallError(f"the LLM's answer is larger than {most >> 20} MB")
     return b"".join(pieces)
 
 

@@ -1,0 +1,270 @@
+"""The Batch API of a provider, in OpenAI's form: files, batches, and their results."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import orjson
+import tenacity
+from yarl import URL
+
+from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError
+from pyfast.llm.chat import one_line
+from pyfast.llm.openai import Again, Refused
+
+ENDPOINT = "/v1/chat/completions"
+KEY = "pyfast_key"
+LARGEST_FILE = 1 << 30  # bytes of results
+DUPLICATES = "a run that is killed could submit calls twice; --accept-duplicates runs nevertheless"
+_PAGE = 100  # batches
+_ENDED = ("completed", "failed", "expired", "cancelled")
+_LONGEST_PAUSE_S = 60.0
+_log = logging.getLogger("pyfast")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The result of one call of a batch."""
+
+    status: int
+    """HTTP's; 0: the provider did not carry the call out"""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The provider's state of a batch."""
+
+    id: str
+    status: str
+    files: tuple[str, ...]
+    """Of results and errors"""
+    faults: str
+    """Why the whole batch failed"""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the provider is done with it."""
+        return self.status in _ENDED
+
+
+class BatchProvider:
+    """The files and batches of one provider. `exchange` makes one HTTP request, as `OpenAI` does.
+
+    Faults of the connection and of the provider are tried again for `patience_s` seconds. Then
+    `LLMUnavailableError` is raised.
+    """
+
+    def __init__(
+        self,
+        exchange: Callable[..., Awaitable[bytes]],
+        base_url: str,
+        shown: str,
+        *,
+        timeout_s: float,
+        patience_s: float,
+        poll_s: float,
+        settle_s: float,
+        window: str,
+    ) -> None:
+        self._exchange = exchange
+        self._files, self._batches = URL(f"{base_url}/files"), URL(f"{base_url}/batches")
+        self._shown = shown
+        self._timeout_s = timeout_s
+        self._patience_s = patience_s
+        self._poll_s = poll_s
+        self._settle_s = settle_s
+        self._window = window
+
+    async def check_list(self) -> None:
+        """Raise `InputError` if the provider does not list batches."""
+        try:
+            reply = orjson.loads(await self._send("GET", self._batches.with_query(limit=1)))
+            if isinstance(reply["data"], list):
+                return
+            reason = "no list"
+        except (Again, Refused, CallError, LLMUnavailableError) as error:
+            reason = str(error)
+        except (ValueError, LookupError, TypeError):
+            reason = "no list"
+        raise InputError(f"{self._shown}/batches does not list batches ({reason}): {DUPLICATES}")
+
+    async def upload(self, name: str, content: bytes) -> str:
+        """Upload a file of calls; returns its id."""
+
+        def form() -> dict[str, Any]:
+            fields = aiohttp.FormData()
+            fields.add_field("purpose", "batch")
+            fields.add_field("file", content, filename=name, content_type="application/jsonl")
+            made = fields()
+            return {"data": made, "headers": {"Content-Type": made.headers["Content-Type"]}}
+
+        return _id((await self._ask("POST", self._files, form)).get("id"))
+
+    async def create(self, key: str, file: str) -> tuple[str, bool]:
+        """Submit a batch once, whatever becomes of the reply.
+
+        Returns:
+            The batch's id, and whether the provider has kept the key.
+        """
+        body = {
+            "input_file_id": file,
+            "endpoint": ENDPOINT,
+            "completion_window": self._window,
+            "metadata": {KEY: key},
+        }
+        async for attempt in self._attempts():
+            with attempt:
+                try:
+                    batch = orjson.loads(await self._send("POST", self._batches, data=orjson.dumps(body)))
+                    kept = batch.get("metadata")
+                    return _id(batch.get("id")), isinstance(kept, dict) and kept.get(KEY) == key
+                except Again as again:
+                    # One that is too busy has not accepted it.
+                    id = None if again.error.kind == "busy" else await self.adopt(key, time.time())
+                    if id is None:
+                        raise
+                    return id, True
+                except (Refused, CallError, ValueError, AttributeError) as error:
+                    raise LLMUnavailableError(f"{self._shown} takes no batch: {one_line(error)}") from None
+        raise AssertionError("the last attempt returns or raises")
+
+    async def adopt(self, key: str, made: float) -> str | None:
+        """The id of the batch with a key. A batch that was made of late may be listed late: it is waited for."""
+        while True:
+            looked = time.time()
+            async for batch in self._listed():
+                metadata = batch.get("metadata")
+                if isinstance(metadata, dict) and metadata.get(KEY) == key:
+                    return _id(batch.get("id"))
+            if looked >= made + self._settle_s:
+                return None
+            await asyncio.sleep(min(self._settle_s / 10, made + self._settle_s - looked) + 0.01)
+
+    async def _listed(self) -> AsyncIterator[Mapping[str, Any]]:
+        after: dict[str, str] = {}
+        while True:
+            page = await self._ask("GET", self._batches.with_query(limit=_PAGE, **after))
+            batches = [batch for batch in page.get("data") or () if isinstance(batch, dict)]
+            for batch in batches:
+                yield batch
+            if not page.get("has_more") or not batches or after.get("after") == batches[-1].get("id"):
+                return
+            after = {"after": _id(batches[-1].get("id"))}
+
+    async def ended(self, id: str) -> Batch:
+        """Wait for the end of a batch."""
+        pause = min(1.0, self._poll_s)
+        while not (batch := await self.look(id)).has_ended:
+            await asyncio.sleep(pause)
+            pause = min(1.5 * pause, self._poll_s)
+        return batch
+
+    async def look(self, id: str) -> Batch:
+        """The state of a batch."""
+        told = await self._ask("GET", self._batches / id)
+        errors = told.get("errors")
+        entries = errors.get("data") if isinstance(errors, dict) else errors
+        faults = [
+            str(entry.get("message") or entry.get("code"))
+            for entry in (entries if isinstance(entries, list) else ())
+            if isinstance(entry, dict)
+        ]
+        files = [told.get("output_file_id"), told.get("error_file_id")]
+        status = str(told.get("status"))
+        return Batch(id, status, tuple(file for file in files if isinstance(file, str)), "; ".join(faults[:3]))
+
+    async def cancel(self, id: str) -> None:
+        """Cancel a batch."""
+        await self._ask("POST", self._batches / id / "cancel")
+
+    async def lines(self, batch: Batch, key: str) -> dict[int, Line]:
+        """The results of a batch, by the place of the call."""
+        lines: dict[int, Line] = {}
+        for file in batch.files:
+            content = await self._content(file)
+            for text in content.splitlines():
+                for place, line in _line(text, key):
+                    lines.setdefault(place, line)
+        return lines
+
+    async def _content(self, file: str) -> bytes:
+        return await self._persist("GET", self._files / file / "content", most=LARGEST_FILE)
+
+    async def _ask(self, method: str, url: URL, sent: Callable[[], Mapping[str, Any]] = dict) -> Mapping[str, Any]:
+        """The JSON object of a reply."""
+        reply = await self._persist(method, url, sent)
+        try:
+            told = orjson.loads(reply)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            raise LLMUnavailableError(f"{self._shown}/{url.name}: the reply is no JSON object")
+        return told
+
+    async def _persist(
+        self, method: str, url: URL, sent: Callable[[], Mapping[str, Any]] = dict, **options: Any
+    ) -> bytes:
+        async for attempt in self._attempts():
+            with attempt:
+                return await self._send(method, url, **sent(), **options)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _send(self, method: str, url: URL, **sent: Any) -> bytes:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._exchange(method, url, **sent)
+        except TimeoutError:
+            raise Again(OutageError(f"{self._shown} did not answer in time", "slow")) from None
+
+    async def _attempts(self) -> AsyncIterator[tenacity.AttemptManager]:
+        backoff = tenacity.wait_random_exponential(multiplier=0.5, max=_LONGEST_PAUSE_S)
+
+        def pause(state: tenacity.RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome else None
+            asked = error.error.retry_after if isinstance(error, Again) else 0.0
+            return max(asked, backoff(state))
+
+        def warn(state: tenacity.RetryCallState) -> None:
+            if state.attempt_number == 1 and state.outcome is not None:
+                _log.warning("%s; trying again", state.outcome.exception())
+
+        policy = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(Again),
+            stop=tenacity.stop_after_delay(self._patience_s),
+            wait=pause,
+            before_sleep=warn,
+            reraise=True,
+        )
+        try:
+            async for attempt in policy:
+                yield attempt
+        except Again as again:
+            raise LLMUnavailableError(str(again)) from None
+
+
+def _id(value: object) -> str:
+    """An id of the provider. Raises `LLMUnavailableError` if it could be anything else."""
+    if not isinstance(value, str) or not value.isascii() or not value.replace("-", "").replace("_", "").isalnum():
+        raise LLMUnavailableError(f"the provider's reply has no usable id: {one_line(value)}")
+    return value
+
+
+def _line(text: bytes, key: str) -> Iterator[tuple[int, Line]]:
+    """The place and the result on one line; nothing if it is no result of this batch."""
+    try:
+        told = orjson.loads(text)
+        of, _, place = told["custom_id"].rpartition("-")
+        response, error = told.get("response"), told.get("error")
+        status = response.get("status_code") if isinstance(response, dict) else 0
+        body = response.get("body") if isinstance(response, dict) else {"error": error}
+        if of == key and type(status) is int and place.isascii() and place.isdigit():
+            yield int(place), Line(0 if error and status == 200 else status, orjson.dumps(body))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return

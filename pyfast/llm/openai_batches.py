@@ -1,0 +1,361 @@
+"""A model behind a provider's Batch API: the calls that wait, from whatever question, become one batch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import defaultdict, deque
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError, TransportError
+from pyfast.llm.batch_provider import DUPLICATES, ENDPOINT, BatchProvider, Line
+from pyfast.llm.chat import as_json, error_text, one_line
+from pyfast.llm.collecting import BatchLog, LoggedBatch, NoLog, Progress, new_batch
+from pyfast.llm.openai import Again, OpenAI, Refused, parse_spec
+from pyfast.llm.options import take_options
+from pyfast.llm.protocol import LLM, Completion, Request
+from pyfast.llm.request_fallbacks import fallback_for
+
+_LOOK_S = 0.05
+_LOG = logging.getLogger("pyfast")
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call that waits for its batch."""
+
+    digest: str
+    body: bytes
+    joined: float
+    place: asyncio.Future[_Place | None]
+    """None: it goes online"""
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """A batch at the provider, and the task that waits for its results."""
+
+    key: str
+    is_adopted: bool = False
+    """Whether an earlier session made it"""
+    status: str = ""
+    results: asyncio.Future[dict[int, Line]] = field(init=False)
+
+
+_Place = tuple[_Batch, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """The run that the calls belong to."""
+
+    progress: Progress = field(default_factory=Progress)
+    log: BatchLog = field(default_factory=NoLog)
+
+
+class OpenAIBatches(OpenAI):
+    """One model, asked through the Batch API of its provider. The fingerprint is that of the same model online.
+
+    Calls wait until no question of the run can go on and none has joined for `quiet_s` seconds; or until the
+    oldest has waited `wait_s` seconds; or until `max_calls` calls or `max_mb` megabytes wait. Then they become one
+    batch. A batch with no more than `online_calls` calls is not made: they go online. `poll_s`: the longest pause
+    between two looks at a batch. A call that fails on its way joins the next batch, up to `attempts` times. A
+    provider that cannot be reached is tried for `patience_s` seconds. `settle_s`: how late a provider may list a
+    batch that it has accepted. `questions_at_once`: how many questions a run has in progress, if it does not say.
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        model: str,
+        base_url: str,
+        *,
+        max_calls: int = 50_000,
+        max_mb: float = 100.0,
+        quiet_s: float = 0.5,
+        wait_s: float = 600.0,
+        poll_s: float = 30.0,
+        settle_s: float = 60.0,
+        patience_s: float = 1800.0,
+        attempts: int = 5,
+        online_calls: int | None = None,
+        questions_at_once: int = 10_000,
+        accept_duplicates: bool = False,
+        completion_window: str = "24h",
+        context_window: int | None = None,
+        timeout_s: float = 300.0,
+        reasoning_tokens: int = 0,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            spec,
+            model,
+            base_url,
+            context_window=context_window,
+            timeout_s=timeout_s,
+            attempts=attempts,
+            reasoning_tokens=reasoning_tokens,
+            extra=extra,
+        )
+        self.slots = max_calls
+        self.questions_at_once = questions_at_once
+        self._max_calls = max_calls
+        self._max_bytes = max_mb * 1e6
+        self._quiet_s = quiet_s
+        self._wait_s = wait_s
+        self._online_calls = online_calls or 0
+        self._accept_duplicates = accept_duplicates
+        self._provider = BatchProvider(
+            self._exchange,
+            base_url,
+            self._base_url,
+            timeout_s=timeout_s,
+            patience_s=patience_s,
+            poll_s=poll_s,
+            settle_s=settle_s,
+            window=completion_window,
+        )
+        self._queue: list[_Call] = []
+        self._collector: asyncio.Task[None] | None = None
+        self._batches: set[_Batch] = set()
+        self._submitted: dict[str, deque[_Place]] = defaultdict(deque)
+        """Calls of earlier sessions, by the digests of their requests"""
+        self._run: _Run | None = None
+
+    @property
+    def _name(self) -> str:
+        """In the log of a run: batches of another provider are not this one's."""
+        return f"{self.fingerprint}@{self._base_url}"
+
+    async def start(self) -> None:
+        """Check that the provider answers and lists batches. Raises `LLMUnavailableError` or `InputError`."""
+        await super().start()
+        if not self._accept_duplicates:
+            try:
+                await self._provider.check_list()
+            except BaseException:
+                await self.close()
+                raise
+
+    async def join_run(self, progress: Progress, log: BatchLog) -> None:
+        """Collect the calls of a run, and take up the batches of its earlier sessions."""
+        if self._run is not None:
+            raise InputError(f"{self.spec}: another run is using it: open the model once more")
+        self._run = _Run(progress, log)
+        for logged in await log.load(self._name):
+            if not logged.calls:
+                continue
+            batch = _Batch(logged.key, is_adopted=True)
+            self._watch(batch, self._results_of_earlier(batch, logged))
+            for place, digest in logged.calls.items():
+                self._submitted[digest].append((batch, place))
+        self._running()
+
+    def leave_run(self) -> None:
+        """End the run; its batches go on at the provider."""
+        self._run = None
+        self._submitted.clear()
+        self._stop()
+
+    async def close(self) -> None:
+        """Close the connections; batches go on at the provider."""
+        self._stop()
+        await super().close()
+
+    def _stop(self) -> None:
+        if self._collector is not None:
+            self._collector.cancel()
+            self._collector = None
+        for batch in self._batches:
+            batch.results.cancel()
+        for call in self._queue:
+            if not call.place.done():
+                call.place.set_exception(LLMUnavailableError(f"{self.spec} was closed"))
+        self._batches, self._queue = set(), []
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer one request. Raises `CallError` or `LLMUnavailableError` as the protocol says."""
+        if request.embeds is not None:
+            raise CallError("a Batch API takes text, not embeddings")
+        digest = request.digest().hex()
+        asked = replace(request, max_tokens=request.max_tokens + self._reasoning_tokens)
+        fallbacks, failures = self._fallbacks, 0
+        while True:
+            body = as_json(self._body(asked, fallbacks))
+            place = self._place_of_earlier(digest) or await self._enqueue(digest, body)
+            if place is None:
+                try:
+                    return await super().complete(request)
+                except OutageError as error:
+                    _LOG.warning("%s; the last calls go into batches too", error)
+                    self._online_calls = 0
+                    continue
+            batch = place[0]
+            line = await self._line(*place)
+            if line is not None and line.status == 200:
+                completion = self._reply(line.body)
+                self._remember(fallbacks)
+                return self._counted(completion, len(body), asked)
+            if batch.is_adopted:
+                continue  # another session, another try
+            fault = self._fault(line)
+            if isinstance(fault, Refused):
+                wish = fallback_for(fault.complaint, self._body(asked, fallbacks), fallbacks)
+                if wish is None:
+                    raise fault.error from None
+                fallbacks |= {wish}
+            elif isinstance(fault, Again):
+                failures += 1
+                if failures >= self._attempts:
+                    raise TransportError(f"{fault.error}; the last of {failures} batches")
+            else:
+                raise fault
+
+    def _fault(self, line: Line | None) -> Exception:
+        """The error of a call that has no answer."""
+        if line is None or not line.status:
+            reason = "no result" if line is None else error_text(line.body)
+            return Again(OutageError(f"{self._base_url}: a call of a batch was not carried out: {reason}"))
+        return self._refused(line.status, {}, line.body)
+
+    def _place_of_earlier(self, digest: str) -> _Place | None:
+        """The request's place in a batch of an earlier session, if it has one."""
+        places = self._submitted.get(digest)
+        return places.popleft() if places else None
+
+    async def _enqueue(self, digest: str, body: bytes) -> _Place | None:
+        """Wait for a place in the next batch."""
+        self._running()
+        loop = asyncio.get_running_loop()
+        call = _Call(digest, body, loop.time(), loop.create_future())
+        self._queue.append(call)
+        if self._collector is None or self._collector.done():
+            self._collector = loop.create_task(self._collect())
+        return await call.place
+
+    async def _line(self, batch: _Batch, place: int) -> Line | None:
+        """The result of a call; None: it has none, and may be submitted again."""
+        try:
+            lines = await asyncio.shield(batch.results)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise LLMUnavailableError(f"{self.spec} was closed") from None
+        line = lines.pop(place, None)
+        if line is None and batch.status == "cancelled" and not batch.is_adopted:
+            raise LLMUnavailableError(
+                f"{self._base_url}: the batch was cancelled; resumed, the run submits what is left of it again"
+            )
+        return line
+
+    async def _collect(self) -> None:
+        """Make batches of the calls that wait, until none does."""
+        while self._queue:
+            await asyncio.sleep(_LOOK_S)
+            self._queue = [call for call in self._queue if not call.place.done()]  # the others were cancelled
+            if self._queue and self._is_due():
+                calls = self._taken()
+                if len(calls) <= self._online_calls:
+                    for call in calls:
+                        call.place.set_result(None)
+                else:
+                    batch = _Batch(secrets.token_hex(16))
+                    self._watch(batch, self._results_of_new(batch, calls))
+                    for place, call in enumerate(calls):
+                        call.place.set_result((batch, place))
+
+    def _is_due(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        if len(self._queue) >= self._max_calls or sum(len(call.body) for call in self._queue) >= self._max_bytes:
+            return True
+        if now - self._queue[0].joined >= self._wait_s:
+            return True
+        nobody_can_go_on = self._run is None or self._run.progress.all_wait
+        return nobody_can_go_on and now - self._queue[-1].joined >= self._quiet_s
+
+    def _taken(self) -> list[_Call]:
+        """The calls of the next batch, in the order in which they came."""
+        size, count = 0, 0
+        for call in self._queue[: self._max_calls]:
+            size += len(call.body)
+            if count and size > self._max_bytes:
+                break
+            count += 1
+        taken, self._queue = self._queue[:count], self._queue[count:]
+        return taken
+
+    def _watch(self, batch: _Batch, work: Coroutine[Any, Any, dict[int, Line]]) -> None:
+        batch.results = asyncio.ensure_future(work)
+        self._batches.add(batch)
+
+        def ended(results: asyncio.Future[dict[int, Line]]) -> None:
+            self._batches.discard(batch)
+            if not results.cancelled():
+                results.exception()  # it may be that nobody waits for it any more
+
+        batch.results.add_done_callback(ended)
+
+    async def _results_of_new(self, batch: _Batch, calls: Sequence[_Call]) -> dict[int, Line]:
+        """Submit a batch, and wait for its results. Its key is in the run's log before the batch exists."""
+        content = b"".join(_line_of(batch.key, place, call.body) for place, call in enumerate(calls))
+        _LOG.info("%s: a batch of %d calls, %.1f MB", self._base_url, len(calls), len(content) / 1e6)
+        file = await self._provider.upload(f"pyfast-{batch.key}.jsonl", content)
+        logged = new_batch(batch.key, [call.digest for call in calls])
+        for call in calls:
+            call.body = b""
+        await self._log.add(self._name, logged)
+        id, keeps_key = await self._provider.create(batch.key, file)
+        await self._log.identify(batch.key, id)
+        if not keeps_key and not self._accept_duplicates:
+            await self._provider.cancel(id)
+            raise InputError(f"{self._base_url} keeps no metadata of a batch: {DUPLICATES}")
+        return await self._results(batch, id)
+
+    async def _results_of_earlier(self, batch: _Batch, logged: LoggedBatch) -> dict[int, Line]:
+        """The results of a batch of an earlier session. Nothing if it was not submitted."""
+        id = logged.id
+        if id is None:
+            try:
+                id = await self._provider.adopt(logged.key, logged.made)
+            except (CallError, LLMUnavailableError):
+                if not self._accept_duplicates:
+                    raise
+            if id is None:
+                await self._log.remove(logged.key)
+                return {}
+            await self._log.identify(logged.key, id)
+        _LOG.info("%s: batch %s of an earlier session, %d calls", self._base_url, id, len(logged.calls))
+        return await self._results(batch, id)
+
+    async def _results(self, batch: _Batch, id: str) -> dict[int, Line]:
+        ended = await self._provider.ended(id)
+        batch.status = ended.status
+        if ended.status == "failed":
+            await self._log.remove(batch.key)
+            raise LLMUnavailableError(f"{self._base_url}: batch {id} failed: {one_line(ended.faults)}")
+        return await self._provider.lines(ended, batch.key)
+
+    @property
+    def _log(self) -> BatchLog:
+        return NoLog() if self._run is None else self._run.log
+
+
+def open_batches(rest: str, **options: Any) -> LLM:
+    """`batch:MODEL@URL`. Raises `InputError` for an unreadable one."""
+    try:
+        model, base_url = parse_spec(f"openai:{rest}")
+    except InputError as error:
+        raise InputError(str(error).replace("openai:", "batch:")) from None
+    return take_options("batch", OpenAIBatches, f"batch:{rest}", model, base_url, **options)
+
+
+def _line_of(key: str, place: int, body: bytes) -> bytes:
+    """One call in the file of a batch."""
+    call = {"custom_id": f"{key}-{place}", "method": "POST", "url": ENDPOINT, "body": orjson.Fragment(body)}
+    return orjson.dumps(call, option=orjson.OPT_APPEND_NEWLINE)
