@@ -167,10 +167,10 @@ def update(folder: _Folder, shared: int = 20_000) -> None:
     for pair in zip(facts, encode_statements(facts, store), strict=True):
         learned.add(*pair)
     texts = [f"Who directed {name}?" for name in names[:: len(names) // 64]]
-    retrieve_facts([(text, learned) for text in texts], store, 5, 4)  # what is made once
+    retrieve_facts([(text, learned, None) for text in texts], store, 5, 4)  # what is made once
     for what, given in (("nothing", Learned()), (f"{len(learned.statements)} statements", learned)):
         begun = process_time()
-        retrieve_facts([(text, given) for text in texts], store, 5, 4)
+        retrieve_facts([(text, given, None) for text in texts], store, 5, 4)
         print(f"{what} learned: {1000 * (process_time() - begun) / len(texts):.2f} ms a search")
     begun = process_time()
     for text in texts[:4]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,7 @@ def open_index(
     path: str | Path,
     retriever: str | Callable[[Index], Retriever] = "bm25",
     rerank: str | Callable[[Index], Reranker] = "off",
+    filter: str | Sequence[str] = (),
 ) -> Index:
     """Open an index.
 
@@ -103,13 +104,16 @@ def open_index(
         rerank: What reads the best passages of a list again: `off`, `cross` (a cross-encoder; `cross:MODEL`
             for one of your own), `late` (late interaction), `both`, `MODULE:NAME`, or a function of the index that
             returns a reranker. Every system uses it; a search of `rag` then also ranks by `bridge_rank`, expanded.
+        filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` (of triples)
+            or `meta.author=Sagan|Drake`. Documents that do not fit all of them are left out, as if they were
+            deleted. Operators: `=` and `!=`, with `*`, `?`, and `|` between several values; `<`, `<=`, `>`, `>=`.
 
     Returns:
-        The index; its large files are memory-mapped.
+        The index; its large files are memory-mapped. With a filter, what fits is copied into memory.
 
     Raises:
         IndexFormatError: The folder holds no index, one of another version, or a damaged one.
-        InputError: There is no such retriever or reranker.
+        InputError: There is no such retriever or reranker, a condition cannot be read, or no document fits.
         ModelNotFoundError: The model of one is not on this machine.
 
     Example:
@@ -118,7 +122,7 @@ def open_index(
         >>> index.text(int(index.search(["moon of Saturn"], 1)[0].passages[0]))
         'Titan: It is a moon of Saturn.'
     """
-    return Index(Path(path), retriever, rerank=rerank)
+    return Index(Path(path), retriever, rerank=rerank, filter=filter)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from pyfast.commands.running import (
     EMBEDDED,
     AcceptCode,
     Concurrency,
+    Filter,
     Limit,
     Limits,
     Llm,
@@ -63,6 +64,7 @@ def answer(
     ] = False,
     retriever: RetrieverName = "bm25",
     rerank: RerankName = "off",
+    filter: Filter = None,
     limit: Limit = None,
     sample: Sample = None,
     temperature: Temperature = 0.0,
@@ -109,7 +111,7 @@ def answer(
         _show(
             pyfast.estimate(
                 questions,
-                index=None if index is None else pyfast.open_index(index, retriever, rerank),
+                index=None if index is None else pyfast.open_index(index, retriever, rerank, filter or ()),
                 llm=llms,
                 system=system,
                 settings=settings,
@@ -125,7 +127,7 @@ def answer(
         llms,
         lambda on_event, stop: pyfast.answer(
             questions,
-            index=None if index is None else pyfast.open_index(index, retriever, rerank),
+            index=None if index is None else pyfast.open_index(index, retriever, rerank, filter or ()),
             llm=llms,
             llm_options=options,
             system=system,

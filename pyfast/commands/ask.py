@@ -13,6 +13,7 @@ import typer
 
 from pyfast.commands.running import (
     EMBEDDED,
+    Filter,
     Limits,
     Llm,
     LlmOption,
@@ -43,6 +44,7 @@ def ask(
     budget: Limits = None,
     retriever: RetrieverName = "bm25",
     rerank: RerankName = "off",
+    filter: Filter = None,
     outage: Outage = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record, with its trace, as JSON.")] = False,
 ) -> None:
@@ -51,7 +53,7 @@ def ask(
 
     llms = models(llm)
     options, settings = values(pairs("--llm-option", llm_option)), pairs("--set", setting)
-    opened = pyfast.open_index(index, retriever, rerank)
+    opened = pyfast.open_index(index, retriever, rerank, filter or ())
     with _left_at_once(), _shown(", ".join(dict.fromkeys(llms.values()))) as (on_event, on_step):
         run = pyfast.answer(
             [question],

@@ -53,6 +53,14 @@ RerankName = Annotated[
         help="What reads the best passages again: off, cross (cross:MODEL), late, both, or MODULE:NAME.",
     ),
 ]
+Filter = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        help="Search only documents that fit, such as source=reports/*, level=table_row, time>=1990 (of triples)"
+        " or meta.author=Sagan|Drake; repeatable: all must fit.",
+    ),
+]
 LlmOption = Annotated[
     list[str] | None,
     typer.Option(help="An option of the LLM, such as timeout_s=60, or ROLE.NAME=VALUE; repeatable."),

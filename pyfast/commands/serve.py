@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pyfast.commands.running import EMBEDDED, Limits, Llm, LlmOption, RerankName, RetrieverName, models
+from pyfast.commands.running import EMBEDDED, Filter, Limits, Llm, LlmOption, RerankName, RetrieverName, models
 from pyfast.commands.terminal import pairs, values
 from pyfast.errors import InputError
 
@@ -36,6 +36,7 @@ def serve(
     budget: Limits = None,
     retriever: RetrieverName = "bm25",
     rerank: RerankName = "off",
+    filter: Filter = None,
     limit: Annotated[
         list[str] | None,
         typer.Option("--limit", help="A limit of requests, such as queue=100 or seconds=60; repeatable."),
@@ -65,7 +66,8 @@ def serve(
     if settings.keys() - set(system or ()):
         raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: name the system with --system too")
     pyfast.serve(
-        {name: pyfast.open_index(path, retriever, rerank) for name, path in _indexes(index).items()} or None,
+        {name: pyfast.open_index(path, retriever, rerank, filter or ()) for name, path in _indexes(index).items()}
+        or None,
         models(llm),
         llm_options=values(pairs("--llm-option", llm_option)),
         systems={name: settings.get(name, {}) for name in system} if system else None,

@@ -83,6 +83,8 @@ def configuration(
             "contents": blake2b(contents, digest_size=16).hexdigest(),
             "retriever": index.retriever.fingerprint,
         }
+        if index.filter:
+            described["index"]["filter"] = " and ".join(map(str, index.filter))
         if index.rerankers:
             described["index"]["rerank"] = " ".join(reranker.fingerprint for reranker in index.rerankers)
     if knowledge is not None:

@@ -55,6 +55,7 @@ Past = tuple[tuple[Question, Answer | None], ...]
 """The earlier turns of a conversation, in order, and what became of each; None: it failed"""
 
 _TOKENS_FOR_INSTRUCTIONS = 500
+_KEPT = 256  # indexes of a question's own documents
 
 
 class Runtime:
@@ -82,6 +83,8 @@ class Runtime:
         """Of the run's questions, if an LLM collects calls"""
         self._executor = executor
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
+        self._within: dict[tuple[str, ...], asyncio.Future[Index]] = {}
+        """Indexes of some documents: turns of a conversation share them"""
 
     def required_index(self) -> Index:
         """The index. Raises `InputError` if the run has none."""
@@ -89,8 +92,14 @@ class Runtime:
             raise InputError("this system retrieves: the run needs an index")
         return self.index
 
-    def point(self, work: Callable[..., Sequence[Any]], *parameters: Hashable) -> BatchPoint[Any, Any]:
-        """The batch point of all calls of `work` with the same parameters."""
+    def point(
+        self, work: Callable[..., Sequence[Any]], *parameters: Hashable, own: Index | None = None
+    ) -> BatchPoint[Any, Any]:
+        """The batch point of all calls of `work` with the same parameters; with an index of its own, a question
+        shares none that takes an index.
+        """
+        if own is not None and _takes_index(work):
+            return BatchPoint(lambda items: work(own, items, *parameters), self._executor)
         key = (work, parameters)
         point = self._points.get(key)
         if point is None:
@@ -98,6 +107,20 @@ class Runtime:
             point = BatchPoint(lambda items: work(*before, items, *parameters), self._executor)
             self._points[key] = point
         return point
+
+    async def index_within(self, uris: Sequence[str]) -> Index:
+        """The index of these documents alone, made in a thread. Raises `AnswerError` if one is missing."""
+        made = self._within.get(tuple(uris))
+        if made is None:
+            index = self.required_index()
+            made = asyncio.get_running_loop().run_in_executor(self._executor, index.within, uris)
+            self._within[tuple(uris)] = made
+            if len(self._within) > _KEPT:
+                self._within.pop(next(iter(self._within)))
+        try:
+            return await asyncio.shield(made)
+        except InputError as error:  # of this question, not of the run
+            raise AnswerError(str(error)) from None
 
     async def ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
         """The reply of the role's LLM, or the error of the call.
@@ -186,6 +209,7 @@ class Context:
         if runtime.folder is not None and runtime.folder.replaying:
             self._past = runtime.folder.journal.outcomes(number)
         self.question = question
+        self._own: Index | None = None
         self.past = past
         self.ledger = Ledger()
         self.until_now: Callable[[], Answer] = partial(Answer, None)
@@ -207,8 +231,13 @@ class Context:
 
     @property
     def index(self) -> Index:
-        """The index of the run. Raises `InputError` if it has none."""
-        return self._runtime.required_index()
+        """The index of the run, or of the question's own documents. Raises `InputError` if the run has none."""
+        return self._own or self._runtime.required_index()
+
+    async def restrict(self) -> None:
+        """Search only the question's own documents from here on, if it has any; the engine does this."""
+        if self.question.documents and self._runtime.index is not None:
+            self._own = await self._runtime.index_within(self.question.documents)
 
     @property
     def context_window(self) -> int:
@@ -377,7 +406,7 @@ class Context:
             BudgetError: The question's steps are used up. Do not catch it.
         """
         self._step(work.__name__)
-        point: BatchPoint[Any, Any] = self._runtime.point(work, *parameters)
+        point: BatchPoint[Any, Any] = self._runtime.point(work, *parameters, own=self._own)
         result = point(item, self.ledger.stage(work.__name__))
         if work in (search, search_and_fuse):
             result.add_done_callback(partial(self._note_if_empty, _queries(item)))
@@ -430,7 +459,7 @@ class Context:
 
     async def cited(self, evidence: ScoredSegments) -> bytes:
         """The JSON array of evidence. It counts no step: a question whose steps are used up is cited too."""
-        items: bytes = await self._runtime.point(cite)(evidence, self.ledger.stage(cite.__name__))
+        items: bytes = await self._runtime.point(cite, own=self._own)(evidence, self.ledger.stage(cite.__name__))
         return items
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:

@@ -35,6 +35,8 @@ class Question:
     """The id of the conversation; its turns follow each other"""
     answers: tuple[str, ...] = ()
     """Of a turn: known answers. A system can continue as if it had given the first of them"""
+    documents: tuple[str, ...] = ()
+    """Uris of the documents that may be searched for it; none: all of the index"""
 
 
 def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
@@ -43,7 +45,8 @@ def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
     Repeated ids are not noticed here, to save memory. `questions_in` checks them.
 
     Args:
-        path: One JSON object a line: `id` and `question`, or `id` and `turns` of such objects.
+        path: One JSON object a line: `id` and `question`, or `id` and `turns` of such objects. `documents`, a list
+            of uris, limits a question, a turn or all turns of a conversation to these documents.
         limit: How many questions, at most.
 
     Raises:
@@ -64,13 +67,14 @@ def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Questi
     record = tidy(record)
     turns = record.get("turns")
     if turns is None:
-        yield place, Question(*_asked(record, place))
+        yield place, Question(*_asked(record, place), documents=_documents(record, place))
         return
     conversation = record.get("id")
     if not isinstance(conversation, str) or not conversation:
         raise InputError(f"{place}: needs an `id`, a text or a number")
     if not isinstance(turns, list) or not turns:
         raise InputError(f"{place}: `turns` needs to be a list that is not empty")
+    of_all = _documents(record, place)
     for number, turn in enumerate(turns, start=1):
         within = f"{place}, turn {number}"
         if not isinstance(turn, dict):
@@ -78,7 +82,8 @@ def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Questi
         answers = turn.get("answers", [])
         if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
             raise InputError(f"{within}: `answers` needs to be a list of strings")
-        yield within, Question(*_asked(turn, within), conversation, tuple(answers))
+        documents = _documents(turn, within) or of_all
+        yield within, Question(*_asked(turn, within), conversation, tuple(answers), documents)
 
 
 def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
@@ -89,6 +94,16 @@ def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
     if not isinstance(text, str) or not text.strip():
         raise InputError(f"{place}: needs a `question`, a non-empty string")
     return question_id, text
+
+
+def _documents(record: dict[str, Any], place: str) -> tuple[str, ...]:
+    """The uris of the documents that a question is limited to."""
+    documents = record.get("documents")
+    if documents is None:
+        return ()
+    if not isinstance(documents, list) or not documents or not all(isinstance(uri, str) for uri in documents):
+        raise InputError(f"{place}: `documents` needs to be a list of uris that is not empty")
+    return tuple(documents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +175,19 @@ def write_questions(questions: Questions, path: Path) -> Questions:
     lines: list[dict[str, Any]] = []
     for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
         if conversation is None:
-            lines += [{"id": turn.id, "question": turn.text} for turn in turns]
+            lines += [{"id": turn.id, "question": turn.text, **_limits(turn)} for turn in turns]
         else:
-            described = [{"id": turn.id, "question": turn.text, "answers": turn.answers} for turn in turns]
+            described = [
+                {"id": turn.id, "question": turn.text, "answers": turn.answers, **_limits(turn)} for turn in turns
+            ]
             lines.append({"id": conversation, "turns": described})
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, b"".join(_json(line) + b"\n" for line in lines))
     return replace(questions, place=str(path))
+
+
+def _limits(question: Question) -> dict[str, Any]:
+    return {"documents": question.documents} if question.documents else {}
 
 
 def _json(value: object) -> bytes:
@@ -216,13 +237,14 @@ def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, s
             raise InputError(f"{place}: the id {question.id!r} came before")
         seen.add(question.id)
         if question.conversation is None:
-            digest.update(_json((question.id, question.text)))
+            digest.update(_json((question.id, question.text, *question.documents)))
         else:
             begins = question.conversation != current or place.endswith(", turn 1")
             if begins and question.conversation in conversations:
                 raise InputError(f"{place}: the conversation {question.conversation!r} came before")
             conversations.add(question.conversation)
-            digest.update(_json((question.id, question.text, question.conversation, question.answers)))
+            turn = (question.id, question.text, question.conversation, question.answers, *question.documents)
+            digest.update(_json(turn))
         current = question.conversation
     if not seen:
         raise InputError(f"{where}: holds no question")

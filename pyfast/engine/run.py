@@ -255,6 +255,7 @@ async def _answered(
 ) -> tuple[Record, Answer | None]:
     try:
         async with context.timed(seconds):
+            await context.restrict()
             answer = await ask(question, context)
             evidence = answer.evidence or b"[]"
             if isinstance(evidence, ScoredSegments):

@@ -12,7 +12,7 @@ from pyfast.knowledge.extracts import Statement
 from pyfast.knowledge.learned import Learned
 from pyfast.knowledge.names import escape_name, is_named_in, name_key, relation_name
 from pyfast.knowledge.store import Knowledge
-from pyfast.ops.arrays import Float32, Int64
+from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.token_budget import join
 
 MAX_TRIPLES = 1000  # of a fact, for memory's sake: no prompt holds so many
@@ -71,21 +71,21 @@ class RetrievedFact:
 
 
 def retrieve_facts(
-    items: Sequence[tuple[str, Learned]], store: Knowledge, k: int, named: int
+    items: Sequence[tuple[str, Learned, Int32 | None]], store: Knowledge, k: int, named: int
 ) -> list[list[RetrievedFact]]:
-    """Find the `k` facts with the highest cosine for each (sub-question, learned statements): SubQRAG's equation
-    3.
+    """Find the `k` facts with the highest cosine for each (sub-question, learned statements, allowed triples):
+    SubQRAG's equation 3. If the allowed triples are not None, facts have no others.
 
     The `named` best facts about entities that the sub-question names come first, whatever their cosine. The
     reason: vectors hardly distinguish names, so facts of other entities can be nearer. Among these facts, those
     whose relation the sub-question names come first: a fact with many values has a vague vector.
     """
-    queries = store.encode([text for text, _ in items])
+    queries = store.encode([text for text, _, _ in items])
     nearest, _ = store.search("facts", queries, k)
-    learned = _learned(items, queries, k)
+    learned = _learned([(text, known) for text, known, _ in items], queries, k)
     return [
-        _best(text, new, query, near[near >= 0], store, k, named)
-        for (text, _), new, query, near in zip(items, learned, queries, nearest, strict=True)
+        _best(text, new, query, near[near >= 0], store, k, named, allowed)
+        for (text, _, allowed), new, query, near in zip(items, learned, queries, nearest, strict=True)
     ]
 
 
@@ -117,11 +117,21 @@ def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> 
 
 
 def _best(
-    text: str, learned: Sequence[_New], query: Float32, near: Int64, store: Knowledge, k: int, named: int
+    text: str,
+    learned: Sequence[_New],
+    query: Float32,
+    near: Int64,
+    store: Knowledge,
+    k: int,
+    named: int,
+    allowed: Int32 | None,
 ) -> list[RetrievedFact]:
     facts = store.facts
     ranges = [facts.about_offsets[i : i + 2] for i in (store.entities_named_in(text) if named else ())]
     about = np.concatenate([np.empty(0, np.int32), *(facts.about[begin:end] for begin, end in ranges)])
+    if allowed is not None:  # few: all of them are compared
+        near = facts.with_any_of(allowed)
+        about = about[np.isin(about, near)]
     places = np.unique(np.concatenate([about, near])).astype(np.int32)
     scores, relations = -store.cosines(places, query), store.relation[facts.triples[facts.offsets[places]]]
     is_named, key = np.isin(places, about), name_key(text)
@@ -142,11 +152,12 @@ def _best(
     first = sorted((fact for fact in candidates if fact[3]), key=lambda fact: -fact[3])[:named]
     rest = [fact for fact in candidates if fact not in first]
     return [
-        RetrievedFact.of_statement(new[place]) if is_new else _retrieved(store, place)
+        RetrievedFact.of_statement(new[place]) if is_new else _retrieved(store, place, allowed)
         for _, is_new, place, _ in (first + rest)[:k]
     ]
 
 
-def _retrieved(store: Knowledge, fact: int) -> RetrievedFact:
-    places = store.facts.of(fact)[:MAX_TRIPLES]
+def _retrieved(store: Knowledge, fact: int, allowed: Int32 | None) -> RetrievedFact:
+    places = store.facts.of(fact)
+    places = (places if allowed is None else places[np.isin(places, allowed)])[:MAX_TRIPLES]
     return RetrievedFact(tuple(store.triples(places)), tuple(places.tolist()))

@@ -41,6 +41,12 @@ class Facts:
         """The triples of a fact."""
         return self.triples[self.offsets[fact] : self.offsets[fact + 1]]
 
+    def with_any_of(self, triples: Int32) -> Int64:
+        """The facts that hold one of these triples or more, ascending."""
+        held = np.flatnonzero(np.isin(self.triples, triples))
+        facts: Int64 = np.unique(np.searchsorted(self.offsets, held, side="right") - 1)
+        return facts
+
     def around(self, entities: Int32) -> tuple[Int32, Int64]:
         """Return (the facts about these entities, for each fact the position of its entity)."""
         begin = self.about_offsets[entities]

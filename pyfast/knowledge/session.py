@@ -20,7 +20,7 @@ from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.snapshots import has_knowledge, make_apart, open_knowledge, pin_snapshot
 from pyfast.knowledge.store import Knowledge
 from pyfast.knowledge.writer import Writer
-from pyfast.ops.arrays import Int64
+from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval import Index
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.index import KNOWLEDGE
@@ -38,6 +38,23 @@ class Session:
     """Of all questions, for runs that share at once"""
     scratch: TemporaryDirectory[str] | None = None
     """The folder of a store that was made only for this run; deleted at the end of the session"""
+
+    def within(self, index: Index) -> Session:
+        """The session with only what an index states that holds some of the documents. It shares nothing."""
+        return self if index is self.index else replace(self, index=index, shared=Learned())
+
+    @cached_property
+    def allowed(self) -> Int32 | None:
+        """The triples that the documents of a restricted index state, ascending; None: all of the store."""
+        if not self.index.is_restricted:
+            return None
+        ids = self.index.corpus.ids[self.index.passages]
+        return self.store.stated_in(ids.tolist())
+
+    def knows(self, head: str, relation: str, tail: str) -> bool:
+        """Whether the store has the triple, from the documents that may be used."""
+        known = self.store.find_triples(head, relation, tail)
+        return bool(known) if self.allowed is None else not set(known).isdisjoint(self.allowed.tolist())
 
     def describe(self) -> dict[str, Any]:
         """The values that answers depend on, for run.toml."""

@@ -151,15 +151,15 @@ class Knowledge:
                 by_words.setdefault(key, []).append(entity)
         return by_words
 
-    def has_triple(self, head: str, relation: str, tail: str) -> bool:
-        """Whether the store has the triple. Names may differ in case and spaces."""
+    def find_triples(self, head: str, relation: str, tail: str) -> list[int]:
+        """The triples with these names, which may differ in case and spaces; several have different times."""
         ends = self.entity(head), self.entity(tail)
         if None in ends:
-            return False
+            return []
         name = name_key(relation_name(relation))
         joining = self.incident[1][slice(*self.incident[0][ends[0] : ends[0] + 2])]  # type: ignore[operator]
         triples = joining[(self.head[joining] == ends[0]) & (self.tail[joining] == ends[1])]
-        return any(name_key(self.relations[self.relation[triple]]) == name for triple in triples)
+        return [i for i in triples.tolist() if name_key(self.relations[self.relation[i]]) == name]
 
     def encode(self, texts: Sequence[str]) -> Float32:
         """Vectors of texts. Raises `InputError` if the store was opened without its embedding model."""
@@ -194,6 +194,18 @@ class Knowledge:
         """For each triple the ids (uint64, as in the corpus) of the segments that state it, ascending."""
         query = "SELECT DISTINCT segment FROM statements WHERE triple = ? ORDER BY segment"
         return [self._segments(query, int(self._triple_ids[i])) for i in triples]
+
+    def stated_in(self, segments: Sequence[int]) -> Int32:
+        """The triples that these segments (ids, as in the corpus) state, ascending."""
+        rows = self._statements
+        stated = np.isin(rows[:, 1], np.asarray(segments, np.uint64).view(np.int64))
+        return np.unique(np.searchsorted(self._triple_ids, rows[stated, 0])).astype(np.int32)
+
+    @cached_property
+    def _statements(self) -> Int64:
+        """[statements, 2]: triple and segment, as the database numbers them"""
+        rows = self._database.execute("SELECT DISTINCT triple, segment FROM statements").fetchall()
+        return np.array(rows, np.int64).reshape(-1, 2)
 
     def mentions(self, entities: Sequence[int]) -> list[list[int]]:
         """For each entity the ids of the segments that describe it."""

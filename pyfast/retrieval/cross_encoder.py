@@ -15,7 +15,7 @@ from pyfast.errors import InputError
 from pyfast.extras import explained
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval.embeddings import find_model, model_digest
-from pyfast.retrieval.onnx_models import MODEL, OnnxModel, packaged_model
+from pyfast.retrieval.onnx_models import MODEL, open_model, packaged_model
 
 if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
@@ -60,7 +60,7 @@ class CrossEncoder:
 
 class _OfOnnx:
     def __init__(self, folder: Path) -> None:
-        self._model = OnnxModel(folder)
+        self._model = open_model(folder)
 
     @property
     def fingerprint(self) -> str:

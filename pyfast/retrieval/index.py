@@ -23,6 +23,7 @@ from pyfast.files import built_aside, link_folder, only_writer
 from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
+from pyfast.retrieval.filters import parse_filter
 from pyfast.retrieval.forward_index import FORWARD, WORDS, Mask, narrow
 from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, read_manifest, write_manifest
 from pyfast.retrieval.parts import Part, columns_in, join_parts, make_part, open_part, save_part, weigh_part
@@ -31,6 +32,7 @@ from pyfast.retrieval.passage_vectors import describe_vectors, with_vectors
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rendered_passages import RenderedPassages
 from pyfast.retrieval.reranker import OFF, Reranker, open_rerankers
+from pyfast.retrieval.restriction import fitting_parts, part_of
 from pyfast.retrieval.retriever import Retriever, open_retriever
 from pyfast.retrieval.score_cache import ScoreCache
 from pyfast.retrieval.tokenization import TOKENS
@@ -133,16 +135,33 @@ class Index:
         retriever: str | Callable[[Index], Retriever] = "bm25",
         commit: int | None = None,
         rerank: str | Callable[[Index], Reranker] = OFF,
+        filter: str | Sequence[str] = (),
     ) -> None:
         """Open an index. `retriever` is used by `search`; `commit` opens an earlier commit.
 
-        `rerank` is what reads the best passages of a list again.
+        `rerank` is what reads the best passages of a list again. `filter` is one condition or several, as
+        `parse_filter` reads them: documents that do not fit are left out, as if they were deleted.
 
-        Raises `IndexFormatError` for a folder that is no index, or a damaged one.
+        Raises `IndexFormatError` for a folder that is no index, or a damaged one, and `InputError` if no document
+        fits.
         """
         self.folder = folder
         self._retriever, self._rerank = retriever, rerank
-        self.manifest, self.parts, live = _open_commit(folder, commit)
+        self.filter = parse_filter(filter)
+        """Conditions that all documents fit"""
+        self.manifest, parts, live = _open_commit(folder, commit)
+        if self.filter:
+            parts, live = fitting_parts(parts, live, self.filter, self.manifest["parameters"])
+            if not any(part.live_passages(some).any() for part, some in zip(parts, live, strict=True)):
+                raise InputError(f"{folder}: no document fits {' and '.join(map(str, self.filter))}")
+        self.is_restricted = bool(self.filter)
+        """Whether it leaves out documents that lie in the folder"""
+        self._hold(parts, live)
+        self.rerank_scores = ScoreCache()
+
+    def _hold(self, parts: list[Part], live: Sequence[Mask]) -> None:
+        """Set all that follows from the documents."""
+        self.parts = parts
         alone = len(self.parts) == 1 and live[0].all()
         self.whole: Part = self.parts[0] if alone else join_parts(self.parts, live)
         """All live documents as one part"""
@@ -169,10 +188,10 @@ class Index:
             self.term_counts = _term_counts(self.parts, self.terms, kept)
             self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)
         self._streams: dict[tuple[Level, ...], ops.Stream] = {}
-        self.retriever = open_retriever(retriever, self) if isinstance(retriever, str) else retriever(self)
+        chosen, rerank = self._retriever, self._rerank
+        self.retriever = open_retriever(chosen, self) if isinstance(chosen, str) else chosen(self)
         self.rerankers = open_rerankers(rerank, self) if isinstance(rerank, str) else (rerank(self),)
         """those that read the best passages of a list again; none: the list stays as it is"""
-        self.rerank_scores = ScoreCache()
 
     @property
     def commit(self) -> int:
@@ -181,7 +200,24 @@ class Index:
 
     def at(self, commit: int) -> Index:
         """The same index as it was at another commit. Raises `IndexFormatError` if it was erased."""
-        return self if commit == self.commit else Index(self.folder, self._retriever, commit, self._rerank)
+        if commit == self.commit:
+            return self
+        return Index(self.folder, self._retriever, commit, self._rerank, [str(one) for one in self.filter])
+
+    def within(self, uris: Sequence[str]) -> Index:
+        """The index of these documents alone, as if it was built of no others.
+
+        Raises `InputError` if one is not in the index, or if they hold nothing to retrieve.
+        """
+        part = part_of(self.whole, uris, self.manifest["parameters"])
+        if not part.counts.total_length:
+            raise InputError("documents: they hold nothing to retrieve")
+        other = copy(self)
+        for name in ("_weights", "entity_links"):  # those of all documents
+            other.__dict__.pop(name, None)
+        other.is_restricted = True
+        other._hold([part], [np.ones(part.corpus.documents, bool)])
+        return other
 
     def keeping_scores(self, path: Path) -> Index:
         """The same index, whose rerankers keep their scores in a file. Raises `InputError` if it is damaged."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval.embeddings import find_model
-from pyfast.retrieval.onnx_models import OnnxModel, packaged_model
+from pyfast.retrieval.onnx_models import open_model, packaged_model
 
 if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
@@ -29,7 +29,7 @@ class LateReranker:
     def __init__(self, index: Index, model: str = "") -> None:
         """`model`: a folder with an ONNX model, or a name of the hub; empty: the one that installs from PyPI."""
         self._index = index
-        self._model = OnnxModel(
+        self._model = open_model(
             find_model(model, "late-interaction model") if model else packaged_model(_PACKAGED)
         )
 

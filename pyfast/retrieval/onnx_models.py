@@ -6,7 +6,7 @@ import importlib.util
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,12 @@ def packaged_model(name: str) -> Path:
         if (model / MODEL).is_file():
             return model
     raise ModelNotFoundError(f"the model {name} is not on this machine: {INSTALL_MODELS}")
+
+
+@lru_cache(maxsize=4)
+def open_model(folder: Path) -> OnnxModel:
+    """One model for all indexes that are open."""
+    return OnnxModel(folder)
 
 
 class OnnxModel:

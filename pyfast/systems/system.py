@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from pyfast.engine import Answer, Ask, Prompt
+from pyfast.engine import Answer, Ask, Context, Prompt, Question
 from pyfast.errors import InputError, first_fault
 from pyfast.knowledge import Session, open_session
 from pyfast.llm import DEFAULT_ROLE, Role
@@ -189,7 +189,18 @@ class System:
         """The function that answers a question, with these settings and the result of `opens`."""
         if session is None:
             return partial(self.answer, settings=settings)
-        return partial(self.answer, settings=settings, session=session)
+        return partial(_ask_with, self.answer, settings, session)
+
+
+async def _ask_with(
+    answer: Callable[..., Coroutine[Any, Any, Answer]],
+    settings: Settings,
+    session: Session,
+    question: Question,
+    ctx: Context,
+) -> Answer:
+    """Answer with what a session knows of the documents that the question may use."""
+    return await answer(question, ctx, settings=settings, session=session.within(ctx.index))
 
 
 def _is_number(setting: FieldInfo) -> bool:

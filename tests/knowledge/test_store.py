@@ -119,7 +119,7 @@ def test_a_name_in_other_letters_is_the_same_entity_but_a_graphs_own_stand(index
     query = store.encode(["ada"])[0]
     assert [store.triples_of_key(key, query, 10).tolist() for key in range(3)] == [[0], [0], [1]]
     assert store.entity("BOB") == 1 and store.entity("Carl") is None
-    assert store.has_triple("bob", "Knows", "ada") is False and store.has_triple("ada", "LIKES", "bob")
+    assert not store.find_triples("bob", "Knows", "ada") and store.find_triples("ada", "LIKES", "bob")
 
 
 def test_names_in_a_text_are_the_longest(index: Index) -> None:

@@ -47,7 +47,9 @@ class Step:
 async def resolve(text: str, ctx: Context, settings: Settings, session: Session, learned: Learned) -> Step:
     """Section 2.3: answers and used triples from the graph (equation 3), else from documents."""
     step = Step(text)
-    facts = await ctx.call(retrieve_facts, (text, learned), session.store, settings.k, settings.named)
+    facts = await ctx.call(
+        retrieve_facts, (text, learned, session.allowed), session.store, settings.k, settings.named
+    )
     if facts:
         await _from_facts(step, facts, ctx, JUDGE_FACTS if settings.sufficient else FROM_FACTS)
     if not step.answers:
@@ -114,7 +116,7 @@ def _segments(pool: Pool, ctx: Context) -> npt.NDArray[np.uint64]:
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:
     """Add new statements of a step to the learned ones, and put those that name an answer into the memory."""
     store = session.store
-    fresh = [one for one in step.learned if not store.has_triple(one.head, one.relation, one.tail)]
+    fresh = [one for one in step.learned if not session.knows(one.head, one.relation, one.tail)]
     vectors = await asyncio.gather(*(ctx.call(encode_statements, one, store) for one in fresh))
     pairs = zip(fresh, vectors, strict=True)
     added = [statement for statement, vector in pairs if learned.add(statement, vector)]

@@ -1,0 +1,126 @@
+"""Filters: which documents of an index are searched, by their source, level, time or metadata."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import orjson
+
+from pyfast.corpus import Corpus, Document, KnowledgeGraph
+from pyfast.corpus.levels import PASSAGE_LEVELS
+from pyfast.errors import InputError
+from pyfast.retrieval.forward_index import Mask
+
+_CONDITION = re.compile(r"(source|title|level|time|meta\.[^=!<>]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+_LEVELS = tuple(level.name.lower() for level in PASSAGE_LEVELS)
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition on a document, such as `source=reports/*` or `meta.year>=2020`."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.key}{self.operator}{'|'.join(self.values)}"
+
+    def fits(self, values: Sequence[str]) -> bool:
+        """Whether one of the values of a document fits; with `!=`: whether none is equal."""
+        if self.operator in _ORDER:
+            return any(_compared(self.operator, value, self.values[0]) for value in values)
+        equal = any(_pattern(one).fullmatch(value) for one in self.values for value in values)
+        return equal == (self.operator == "=")
+
+
+def parse_filter(given: str | Sequence[str]) -> tuple[Condition, ...]:
+    """Read the conditions of a filter; a document must fit all of them.
+
+    A condition is `KEY OPERATOR VALUE`. Keys: `source` (the uri), `title`, `level` (paragraph, table_row or
+    subgraph), `time` (of a triple), `meta.NAME` (an entry of the document's metadata). Operators: `=` and `!=`,
+    with `*` for any text, `?` for any character and `|` between several values; `<`, `<=`, `>`, `>=`, which
+    compare numbers as numbers and all else as text, so that dates such as 2024-05-01 work.
+
+    Raises `InputError`.
+    """
+    return tuple(map(_condition, [given] if isinstance(given, str) else given))
+
+
+def _condition(text: str) -> Condition:
+    match = _CONDITION.fullmatch(text.strip())
+    if match is None:
+        raise InputError(
+            f"filter {text!r}: expected KEY=VALUE, with source, title, level, time or meta.NAME as the key and"
+            " =, !=, <, <=, > or >= between"
+        )
+    key, operator, value = match[1], match[2], match[3].strip()
+    if operator in _ORDER:
+        if key == "level":
+            raise InputError(f"filter {text!r}: a level has no order; use = or !=")
+        return Condition(key, operator, (value,))
+    values = tuple(part.strip() for part in value.split("|"))
+    if key == "level" and not set(values) <= set(_LEVELS):
+        raise InputError(f"filter {text!r}: the levels of passages are {', '.join(_LEVELS)}")
+    return Condition(key, operator, values)
+
+
+def _compared(operator: str, one: str, other: str) -> bool:
+    try:
+        return _ORDER[operator](float(one), float(other))
+    except ValueError:
+        return _ORDER[operator](one, other)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A value in which `*` and `?` stand for any text and any character."""
+    return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+
+
+def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mask) -> Mask:
+    """bool[documents]: which live documents fit. Of a condition on time it says which documents have a triple
+    that fits.
+    """
+    fits = live.copy()
+    for condition in conditions:
+        for source in np.flatnonzero(fits).tolist():
+            fits[source] = condition.fits(_values(corpus, source, condition.key))
+    return fits
+
+
+def with_fitting_triples(document: Document, conditions: Sequence[Condition]) -> Document:
+    """The document, without triples whose time does not fit."""
+    timed = [condition for condition in conditions if condition.key == "time"]
+    if not timed or not isinstance(document, KnowledgeGraph):
+        return document
+    fitting = (one for one in document.triples if all(it.fits([one.time] if one.time else []) for it in timed))
+    return replace(document, triples=tuple(fitting))
+
+
+def _values(corpus: Corpus, source: int, key: str) -> list[str]:
+    """The values that a document has for a key."""
+    if key == "source":
+        return [corpus.uri(source)]
+    if key == "title":
+        return [corpus.title(source)]
+    root = int(corpus.roots[source])
+    if key == "level":
+        return ["table_row" if corpus.is_table(root) else "subgraph" if corpus.is_graph(root) else "paragraph"]
+    if key == "time":
+        return [one.time for one in corpus.triples(root) if one.time] if corpus.is_graph(root) else []
+    value = corpus.metadata(root).get(key.removeprefix("meta."))
+    return [] if value is None else [_text(one) for one in (value if isinstance(value, list) else [value])]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,0 +1,65 @@
+"""Parts of an index that hold only some of its documents: those that fit a filter, or those of one question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyfast.errors import InputError
+from pyfast.ops.arrays import Int64
+from pyfast.retrieval.filters import Condition, fitting_documents, with_fitting_triples
+from pyfast.retrieval.forward_index import Mask
+from pyfast.retrieval.parts import Part, make_part
+from pyfast.retrieval.passage_size import PassageSize
+from pyfast.retrieval.passage_vectors import with_vectors
+
+
+def fitting_parts(
+    parts: Sequence[Part], live: Sequence[Mask], conditions: Sequence[Condition], parameters: Mapping[str, Any]
+) -> tuple[list[Part], list[Mask]]:
+    """The parts, and which of their documents are live and fit all conditions.
+
+    A knowledge graph of which only some triples fit moves to a part of its own, behind the part that it was in.
+    """
+    fitting: list[Part] = []
+    masks: list[Mask] = []
+    is_timed = any(condition.key == "time" for condition in conditions)
+    for part, alive in zip(parts, live, strict=True):
+        mask = fitting_documents(part.corpus, conditions, alive)
+        fitting.append(part)
+        masks.append(mask)
+        if is_timed:
+            graphs = np.flatnonzero(mask)  # a document without a time does not fit
+            cut = [with_fitting_triples(part.corpus.document(source), conditions) for source in graphs.tolist()]
+            mask[graphs] = False
+            made = with_vectors(make_part(cut, PassageSize.of(parameters), part.analysis), parameters)
+            fitting.append(made)
+            masks.append(np.ones(made.corpus.documents, bool))
+    return fitting, masks
+
+
+def part_of(whole: Part, uris: Sequence[str], parameters: Mapping[str, Any]) -> Part:
+    """A part with these documents of another one, in its order; the same as one made of them alone.
+
+    Raises `InputError` if a uri is missing.
+    """
+    column = whole.corpus.document_table.column("uri")
+    wanted = pa.array(dict.fromkeys(uris), column.type)
+    sources: Int64 = np.flatnonzero(pc.is_in(column, value_set=wanted).to_numpy(zero_copy_only=False))
+    if len(sources) < len(wanted):
+        missing = next(uri for uri in uris if whole.corpus.find(uri) is None)
+        raise InputError(f"documents: {missing!r} is not in the index")
+    documents = [whole.corpus.document(source) for source in sources.tolist()]
+    part = make_part(documents, PassageSize.of(parameters), whole.analysis)
+    if not whole.vectors:
+        return part
+    ends = np.append(whole.corpus.roots, len(whole.corpus))
+    rows = np.concatenate(
+        [np.arange(*np.searchsorted(whole.passages, ends[source : source + 2])) for source in sources.tolist()]
+    )
+    return replace(part, vectors={kind: matrix[rows] for kind, matrix in whole.vectors.items()})
