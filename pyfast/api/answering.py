@@ -37,7 +37,7 @@ from pyfast.engine import (
 from pyfast.engine.events import ignore
 from pyfast.engine.outages import PATIENCE_S
 from pyfast.engine.question_files import as_path
-from pyfast.engine.questions import sampled
+from pyfast.engine.questions import sampled, unrestricted
 from pyfast.errors import InputError
 from pyfast.llm import FullLLM, Role
 from pyfast.llm.collecting import collecting
@@ -68,6 +68,7 @@ def answer(
     run: str | Path | None = None,
     limit: int | None = None,
     sample: int | None = None,
+    documents: Literal["own", "all"] = "own",
     temperature: float = 0.0,
     seed: int = 0,
     concurrency: int | None = None,
@@ -111,6 +112,8 @@ def answer(
         limit: Answer only so many questions, the first ones. A run can be resumed with a higher limit.
         sample: Answer so many questions, drawn uniformly. The draw is always the same, and a larger sample
             contains the smaller one. Conversations are drawn as a whole.
+        documents: `own`: a question that names its `documents` (uris) searches only these. `all`: every question
+            searches the whole index.
         temperature: Of the model, where the system does not set it. 0 is greedy.
         seed: Of the model's draws. It is sent even at temperature 0, where most servers ignore it.
         concurrency: How many questions are in progress at once. The answers do not depend on it. None: 64, or
@@ -164,6 +167,7 @@ def answer(
         run=run,
         limit=limit,
         sample=sample,
+        documents=documents,
         temperature=temperature,
         seed=seed,
         concurrency=concurrency,
@@ -194,6 +198,7 @@ def job_of(
     run: str | Path | None,
     limit: int | None = None,
     sample: int | None = None,
+    documents: Literal["own", "all"] = "own",
     temperature: float = 0.0,
     seed: int = 0,
     concurrency: int | None,
@@ -219,6 +224,10 @@ def job_of(
     limits = Budget.parse(budget or {})
     limits = limits.model_copy(update={"strict": True}) if strict else limits
     asked = read_in(questions, limit if limit is None else at_least_one("limit", limit))
+    if documents == "all":
+        asked = unrestricted(asked)
+    elif documents != "own":
+        raise InputError(f"documents: expected own or all, got {documents!r}")
     asked, gold = (asked, "") if sample is None else (sampled(asked, at_least_one("sample", sample)), asked.place)
     failures = allowed_failures(max_failures, asked.count)
     folder = None if run is None else Path(run)

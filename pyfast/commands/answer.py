@@ -67,6 +67,10 @@ def answer(
     filter: Filter = None,
     limit: Limit = None,
     sample: Sample = None,
+    documents: Annotated[
+        Literal["own", "all"],
+        typer.Option(help="Search a question's own `documents`, where it names some; or all of the index."),
+    ] = "own",
     temperature: Temperature = 0.0,
     seed: Seed = 0,
     concurrency: Concurrency = None,
@@ -137,6 +141,7 @@ def answer(
             run=run,
             limit=limit,
             sample=sample,
+            documents=documents,
             temperature=temperature,
             seed=seed,
             concurrency=concurrency,

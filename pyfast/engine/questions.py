@@ -170,6 +170,16 @@ def sampled(questions: Questions, size: int) -> Questions:
     return questions_from(chosen)
 
 
+def unrestricted(questions: Questions) -> Questions:
+    """The questions without documents of their own: each searches the whole index."""
+
+    def read() -> Iterator[Question]:
+        return (replace(question, documents=()) for question in questions.read())
+
+    _, digest = _checked((("", question) for question in read()), questions.place)
+    return replace(questions, read=read, digest=digest)
+
+
 def write_questions(questions: Questions, path: Path) -> Questions:
     """Write questions to a file that `read_questions` reads, and return them with the file as their place."""
     lines: list[dict[str, Any]] = []

@@ -208,3 +208,18 @@ def test_a_question_with_a_document_that_is_missing_fails_alone(small: Index) ->
 def test_documents_of_a_wrong_form_are_refused(small: Index, documents: Any) -> None:
     with pytest.raises(InputError, match="`documents` needs to be a list of uris"):
         pyfast.answer([{"id": "a", "question": "Titan?", "documents": documents}], index=small, llm="instant")
+
+
+def test_all_documents_on_demand(small: Index, tmp_path: Path) -> None:
+    asked = [{"id": "a", "question": QUESTIONS[0], "documents": ["passages/io.md"]}]
+    options: Any = {"index": small, "llm": "instant", "system": "rag", "run": tmp_path / "run", "documents": "all"}
+    (limited,) = pyfast.answer(asked, index=small, llm="instant", system="rag").records
+    (free,) = pyfast.answer(asked, **options).records
+    (without,) = pyfast.answer(
+        [{"id": "a", "question": QUESTIONS[0]}], index=small, llm="instant", system="rag"
+    ).records
+    assert free.evidence == without.evidence != limited.evidence
+    with pytest.raises(InputError, match="questions"):
+        pyfast.answer(asked, **{**options, "documents": "own"})
+    with pytest.raises(InputError, match="own or all"):
+        pyfast.answer(asked, index=small, llm="instant", system="rag", documents="none")  # type: ignore[arg-type]
