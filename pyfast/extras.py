@@ -21,6 +21,8 @@ EXTRAS = {
     "rerank": ("onnxruntime", "tokenizers"),
     "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),
     "experiments": ("matplotlib", "tabulate"),
+    "langchain": ("langchain_core",),
+    "llamaindex": ("llama_index",),
     "mcp": ("mcp",),
     "metrics": ("bert_score", "rouge_score"),
     "server": ("fastapi", "httptools", "multipart", "prometheus_client", "starlette", "uvicorn"),

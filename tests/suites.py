@@ -137,6 +137,19 @@ SUITES: Mapping[str, Suite] = {
             *("tests/systems/test_hseq", "tests/retrieval/"),
         ),
     ),
+    # LangChain, LlamaIndex, Haystack and DSPy, in an environment that the suite makes.
+    "integrations": Suite(
+        120,
+        (
+            *(
+                "pyfast/integrations/",
+                "pyfast/api/reranking.py",
+                "pyfast/api/retrieving.py",
+                "tests/integrations/",
+            ),
+            "docs/howto/integrations.md",
+        ),
+    ),
     # vLLM's engines: how they start, end and die, and what they say beside transformers. A test has both cores.
     "vllm": Suite(
         480,

@@ -17,6 +17,7 @@ ROOT = Path(pyfast.__file__).parent
 ELSEWHERE = (
     "pyfast.api.",
     "pyfast.experiments.cells.",
+    "pyfast.integrations.",
     "pyfast.llm.open_llm",
     "pyfast.reports.",
     "pyfast.systems.registry.",

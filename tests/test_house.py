@@ -140,6 +140,8 @@ PACKAGE = {
     "docx": "python-docx",
     "faiss": "faiss-cpu",
     "huggingface_hub": "vllm",
+    "langchain_core": "langchain-core",
+    "llama_index": "llama-index-core",
     "markdown_it": "markdown-it-py",
     "pptx": "python-pptx",
     "rouge_score": "rouge-score",

@@ -18,7 +18,7 @@ from hostile_server import hostile
 from tiny import tiny_model
 
 import pyfast
-from pyfast.api import judging, knowledge, open_questions, reranking, training, upgrading
+from pyfast.api import judging, knowledge, open_questions, reranking, retrieving, training, upgrading
 
 HERE = Path(__file__).parent
 SNAPSHOT = HERE / "public_names.txt"
@@ -100,6 +100,7 @@ EXPLAINED += [
     *(judging.judge_runs, open_questions.write_questions, upgrading.upgrade, pyfast.systems.names),
     *(knowledge.open_knowledge, knowledge.export_knowledge, knowledge.merge_knowledge),
     reranking.rerank_texts,
+    retrieving.retrieve,
     *(knowledge.prune_knowledge, knowledge.reset_knowledge),
     *(training.train_graph_convqa, training.train_hseq_iterator, training.estimate_hseq_iterator),
     training.merge_adapter,

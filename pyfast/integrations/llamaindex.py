@@ -1,0 +1,93 @@
+"""LlamaIndex: a retriever over an index, and a node postprocessor that ranks with `bridge_rank`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from pyfast.api.answering import at_least_one
+from pyfast.api.indexing import index_of
+from pyfast.api.retrieving import retrieve
+from pyfast.extras import explained
+from pyfast.integrations.passages import best_places, passage_metadata
+from pyfast.retrieval import Index
+
+with explained():
+    from llama_index.core.base.base_retriever import BaseRetriever
+    from llama_index.core.postprocessor.types import BaseNodePostprocessor
+    from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
+    from pydantic import Field
+
+
+class PyfastRetriever(BaseRetriever):
+    """A retriever over an index of pyfast.
+
+    Example:
+        >>> from pyfast.integrations.llamaindex import PyfastRetriever
+        >>> retriever = PyfastRetriever("IDX", k=5)
+        >>> nodes = retriever.retrieve("Who discovered Titan?")
+        >>> print(nodes[0].score, nodes[0].text)
+    """
+
+    def __init__(self, index: Index | str | Path, k: int = 10, **options: Any) -> None:
+        """Open the index.
+
+        Args:
+            index: An index of pyfast, or its folder.
+            k: How many passages, at most.
+            **options: As LlamaIndex's `BaseRetriever` takes them.
+
+        Raises:
+            InputError: `k` is below 1.
+            IndexFormatError: The folder holds no index, or a damaged one.
+        """
+        self._index = index_of(index)
+        self._k = at_least_one("k", k)
+        super().__init__(**options)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        (passages,) = retrieve([query_bundle.query_str], self._index, self._k)
+        return [
+            NodeWithScore(
+                node=TextNode(
+                    id_=passage.segment,
+                    text=passage.line,
+                    metadata=passage_metadata(self._index, passage),
+                    excluded_llm_metadata_keys=["score", "offsets"],
+                    excluded_embed_metadata_keys=["score", "offsets", "uri"],
+                ),
+                score=passage.score,
+            )
+            for passage in passages
+        ]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+class BridgeRankPostprocessor(BaseNodePostprocessor):
+    """Ranks the nodes of any retriever with `bridge_rank`, and keeps the best. Their scores are the new ones.
+
+    Example:
+        >>> from llama_index.core.schema import NodeWithScore, TextNode
+        >>> from pyfast.integrations.llamaindex import BridgeRankPostprocessor
+        >>> nodes = [NodeWithScore(node=TextNode(text=text)) for text in ("Cassini flew by Titan.", "Rome")]
+        >>> BridgeRankPostprocessor(top_n=1).postprocess_nodes(nodes, query_str="Which moon did Cassini fly by?")
+    """
+
+    top_n: int | None = Field(default=5, ge=1, description="How many nodes are kept; None: all, ranked")
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Its name in LlamaIndex."""
+        return "BridgeRankPostprocessor"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if query_bundle is None:
+            raise ValueError("BridgeRankPostprocessor ranks for a query: give query_str or query_bundle")
+        texts = [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
+        best = best_places(query_bundle.query_str, texts, self.top_n)
+        return [NodeWithScore(node=nodes[place].node, score=score) for place, score in best]

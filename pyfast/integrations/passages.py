@@ -1,0 +1,28 @@
+"""What frameworks get of a passage, and how they have texts ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyfast.api.reranking import rerank_texts
+from pyfast.engine import Evidence
+from pyfast.retrieval import Index
+
+
+def passage_metadata(index: Index, passage: Evidence) -> dict[str, Any]:
+    """The uri, title, score and offsets of a passage, and what else is known of it."""
+    return {
+        **passage.metadata,
+        "uri": passage.uri,
+        "title": index.title(passage.uri),
+        "score": passage.score,
+        "offsets": list(passage.offsets),
+    }
+
+
+def best_places(query: str, texts: Sequence[str], top_n: int | None) -> list[tuple[int, float]]:
+    """The places of the best texts by `bridge_rank`, best first, with their scores; None: of all texts."""
+    scores = rerank_texts(query, texts)
+    best = sorted(range(len(texts)), key=lambda place: -scores[place])[:top_n]
+    return [(place, scores[place]) for place in best]

@@ -1,0 +1,48 @@
+"""The integrations beside the real frameworks, in an environment of their own: they bring plug-ins for pytest."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow(suite="integrations")
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PACKAGES = ["langchain-core>=1.0", "langchain-tests", "llama-index-core>=0.14", "haystack-ai>=3", "dspy>=3"]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the frameworks, over the packages of this one."""
+    place = tmp_path_factory.mktemp("frameworks") / "venv"
+    venv.create(place, with_pip=True)
+    (site,) = place.glob("lib/python3*/site-packages")
+    (site / "of_pyfast.pth").write_text(sysconfig.get_path("purelib"))
+    interpreter = place / "bin" / "python"
+    pip = [interpreter, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
+    subprocess.run([*pip, *PACKAGES], check=True)
+    return interpreter
+
+
+@pytest.mark.parametrize("cases", ["langchain_cases.py", "llamaindex_cases.py", "page_cases.py"])
+def test_with_the_real_packages(cases: str, python: Path) -> None:
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "", HERE / cases]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_pyfast_itself_imports_none_of_them() -> None:
+    code = "import pyfast.cli, pyfast.api.retrieving, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"langchain_core", "llama_index"} & {name.split(".")[0] for name in done.stdout.split()}
