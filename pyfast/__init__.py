@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyfast.engine import Evidence, Question, Record, Usage
     from pyfast.experiments import Bench, Experiment, bench, experiment
     from pyfast.llm import LLM, open_llm
-    from pyfast.reports import report
+    from pyfast.reports import report, show, view
     from pyfast.retrieval import Index
     from pyfast.server import serve, serve_mcp
 
@@ -72,9 +72,11 @@ __all__ = [
     "report",
     "serve",
     "serve_mcp",
+    "show",
     "systems",
     "update_documents",
     "verify",
+    "view",
 ]
 
 if not TYPE_CHECKING:  # to a type checker a name that is not above is none
@@ -96,7 +98,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is none
         "pyfast.engine": ("Evidence", "Question", "Record", "Usage"),
         "pyfast.experiments": ("Bench", "Experiment", "bench", "experiment"),
         "pyfast.llm": ("LLM", "open_llm"),
-        "pyfast.reports": ("report",),
+        "pyfast.reports": ("report", "show", "view"),
         "pyfast.retrieval": ("Index",),
         "pyfast.server": ("serve", "serve_mcp"),
     }

@@ -32,12 +32,14 @@ from pyfast.commands.prompts import prompts
 from pyfast.commands.questions import questions
 from pyfast.commands.report import report
 from pyfast.commands.serve import serve
+from pyfast.commands.show import show
 from pyfast.commands.status import status
 from pyfast.commands.systems import systems
 from pyfast.commands.terminal import OnStderr, plain
 from pyfast.commands.train import train
 from pyfast.commands.upgrade import upgrade
 from pyfast.commands.verify import verify
+from pyfast.commands.view import view
 from pyfast.errors import PyfastError
 from pyfast.extras import explained
 
@@ -95,6 +97,8 @@ for command in (
     bench,
     experiment,
     report,
+    view,
+    show,
     questions,
     judge,
     systems,

@@ -12,12 +12,18 @@ from pyfast.commands.evaluate import Gold, Metrics
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")],
-    out: Annotated[Path, typer.Option(help="The folder to write; a report that is there is replaced.")],
+    out: Annotated[Path, typer.Option(help="The folder or file to write; a report there is replaced.")],
     gold: Gold = None,
     metric: Metrics = None,
+    single: Annotated[
+        str | None, typer.Option(help="The id of a question: write only this one, as a file that opens anywhere.")
+    ] = None,
 ) -> None:
     """Write runs as pages to look at, for any web server."""
     import pyfast
 
-    pyfast.report(runs, out, gold, metrics=metric or None)
+    pyfast.report(runs, out, gold, metrics=metric or None, single=single)
+    if single is not None:
+        print(f"{out}: open it in a browser")
+        return
     print(f"{out}: copy it to any web server; on this machine: pyfast view {' '.join(map(str, runs))}")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from time import perf_counter
 
 from pyfast.llm import Completion
+
+MOMENTS = 64
+"""Calls of a stage whose moments are kept"""
 
 
 @dataclass(slots=True)
@@ -22,12 +26,17 @@ class Stage:
     """Of a prompt; empty if the step asks no LLM"""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    moments: list[tuple[float, int, int]] = field(default_factory=list)
+    """Of each call: when it ended, by `perf_counter`, and the microseconds that it was queued and running"""
 
     def add(self, queued: float, running: float, batch: int) -> None:
         """Count one more call; times in seconds."""
-        self.queued_us += int(queued * 1e6)
-        self.running_us += int(running * 1e6)
+        queued_us, running_us = int(queued * 1e6), int(running * 1e6)
+        self.queued_us += queued_us
+        self.running_us += running_us
         self.batches.append(batch)
+        if len(self.moments) < MOMENTS:
+            self.moments.append((perf_counter(), queued_us, running_us))
 
     def of_prompt(self) -> tuple[str | int, ...]:
         """Its role and tokens for the journal; empty for work without an LLM."""
@@ -98,6 +107,8 @@ class Ledger(UsageTotals):
     """What one question used."""
 
     steps: int = 0
+    began: float = field(default_factory=perf_counter)
+    """The same moment, by `perf_counter`"""
     started: float = 0.0
     """When work on it began, in seconds since the epoch"""
     seconds: float = 0.0
@@ -129,7 +140,8 @@ class Ledger(UsageTotals):
         """The JSON for the journal.
 
         For a stage: calls, microseconds queued and running, the sum of its batch sizes; for a prompt also its
-        role, and tokens in and out.
+        role, and tokens in and out. `spans` has each call of a stage: microseconds from the question's start until
+        it was asked for, queued, running.
         """
         seldom = {
             "reasoning_tokens": self.reasoning_tokens,
@@ -156,4 +168,13 @@ class Ledger(UsageTotals):
                 )
                 for name, stage in self.stages.items()
             },
+            "spans": {name: self._spans(stage) for name, stage in self.stages.items()},
         }
+
+    def _spans(self, stage: Stage) -> list[tuple[int, int, int]]:
+        """Of each call: microseconds from the question's start until it was asked for, queued, running."""
+        began = self.began
+        return [
+            (max(int((ended - began) * 1e6) - queued - running, 0), queued, running)
+            for ended, queued, running in stage.moments
+        ]

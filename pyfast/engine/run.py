@@ -243,7 +243,7 @@ async def answer_question(
         InputError: The run cannot work as it is configured. Any other exception fails the question alone.
     """
     ledger, began = context.ledger, perf_counter()
-    ledger.started = time()
+    ledger.started, ledger.began = time(), began
     try:
         return await _answered(question, ask, context, seconds)
     finally:

@@ -1,5 +1,7 @@
 """Runs as pages to look at."""
 
+from pyfast.reports.as_text import show, wrong_questions
+from pyfast.reports.serving import view
 from pyfast.reports.writing import report
 
-__all__ = ["report"]
+__all__ = ["report", "show", "view", "wrong_questions"]

@@ -76,10 +76,6 @@ class RunData:
             **summary_of(status, scores, self._series, self.reader.configuration),
         }
 
-    def details(self, id: str) -> dict[str, Any]:
-        """Everything of one question. Raises `InputError` if no such question has ended."""
-        return details_of(self.reader.entry(id), self.reader.system, self._scores(), self._finder)
-
     def _scores(self) -> Scores:
         return scores_of(self.reader.path, self._gold, self._metrics)
 
@@ -89,7 +85,7 @@ class RunData:
         """Write the details of some questions; return their rows of the list."""
         rows: list[dict[str, Any]] = []
         while some := list(islice(entries, CHUNK)):
-            every = [details_of(entry, self.reader.system, scores, self._finder) for entry in some]
+            every = [details_of(entry, self.reader, scores, self._finder) for entry in some]
             packed = packers.map(_packed, [orjson.dumps(details) for details in every])
             place = self._out / f"questions-{self._chunks:05}.bin"
             start = 0

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from pyfast.api.evaluating import GoldLike
 from pyfast.engine.kept_prompts import LLMCall
+from pyfast.errors import InputError
+from pyfast.evaluation import Metric
 from pyfast.evaluation.gold import Gold
-from pyfast.reports.passages import PassageFinder, as_json
+from pyfast.reports.graphs import graphs_of, pools_of
+from pyfast.reports.passages import PassageFinder, as_json, index_of
 from pyfast.reports.paths import Step, gold_paths, steps_of
-from pyfast.reports.reading import Entry
-from pyfast.reports.scores import Scores
+from pyfast.reports.reading import Entry, RunReader
+from pyfast.reports.scores import Scores, scores_of
+from pyfast.systems.mtqa.settings import Settings
 
 
-def details_of(entry: Entry, system: str, scores: Scores, finder: PassageFinder) -> dict[str, Any]:
+def details_of(entry: Entry, reader: RunReader, scores: Scores, finder: PassageFinder) -> dict[str, Any]:
     """One question: its record, gold, path, passages, calls and stages."""
-    record = entry.record
+    record, system = entry.record, reader.system
+    question = entry.question
+    text = "" if question is None else question.text
     gold = scores.gold.get(record.id)
     steps = steps_of(system, record)
     named = [id for step in steps for each in step.lists for id in each.segments]
     kept = [id for step in steps for each in step.lists[-1:] for id in each.segments]
+    graphs = graphs_of(pools_of(steps, text), finder, reader.settings) if system == "n2n" else []
+    named += [node["id"] for graph in graphs for node in graph["nodes"]]
     passages = finder.find(named, kept, record)
     supporting = () if gold is None else gold.supporting or ()
     uri_of = {id: one.uri for id, one in passages.items()}
-    question = entry.question
     return {
         "id": record.id,
         "system": system,
@@ -43,8 +55,28 @@ def details_of(entry: Entry, system: str, scores: Scores, finder: PassageFinder)
         "calls": [_call(call) for call in entry.calls],
         "passages": as_json(passages),
         "path": [_step(step) for step in steps],
+        "graphs": graphs,
+        "turns": [{"id": turn.id, "question": turn.text} for turn in reader.turns(question)],
+        **({"weights": _weights(reader.settings)} if system == "mtqa" else {}),
         "gold_paths": [asdict(one) for one in gold_paths(steps, supporting, uri_of)],
     }
+
+
+def _weights(settings: Mapping[str, Any]) -> list[list[float]] | None:
+    """What share of a thought the one below it sees, by row and column."""
+    with contextlib.suppress(ValueError, InputError):  # of a release with other settings
+        matrix: list[list[float]] = np.asarray(Settings(**settings).matrix()).tolist()
+        return matrix
+    return None
+
+
+def question_of(
+    run: Path, id: str, gold: GoldLike | None = None, metrics: Sequence[str | Metric] | None = None
+) -> dict[str, Any]:
+    """One question of a run's folder. Raises `InputError` if no such question has ended."""
+    reader = RunReader(run)
+    entry = reader.entry(id)
+    return details_of(entry, reader, scores_of(run, gold, metrics), PassageFinder(index_of(run)))
 
 
 def _gold(gold: Gold | None) -> dict[str, Any] | None:

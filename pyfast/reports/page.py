@@ -35,7 +35,9 @@ LICENCES = ("cytoscape.LICENSE", "d3.LICENSE", "plot.LICENSE")
 STYLES = (
     "'sha256-+TfQir1nvDucAdvE6XUQBt4ayUjpAWkbw2kCdSfekHM='",
     "'sha256-vnLCBQhI2E03zAY/Mp8RxBhuZSloT7+cclqIlG2t6/M='",
+    "'sha256-pgvDUBa4IjFA2yuSJ2cqcyxmNYJMborsd0ORcRv9vw8='",
 )
+_GENERATOR = '<meta name="generator" content="pyfast">'
 FROM_DISK = (
     "A browser loads no data from the disk. Open this report with: pyfast view RUN, or from any web server."
 )
@@ -64,6 +66,12 @@ def single_page(title: str, details: dict[str, Any]) -> str:
     head = f'<style>{sheet}</style>\n<script type="application/json" id="question">{data}</script>\n'
     tail = "\n".join(f"<script>{part}</script>" for part in scripts)
     return _html(title, policy, head, "This page needs JavaScript.", tail)
+
+
+def is_single_page(path: Path) -> bool:
+    """Whether a file is the page of one question, as `single_page` writes it."""
+    with path.open("rb") as file:
+        return _GENERATOR.encode() in file.read(1 << 12)
 
 
 def script() -> str:
@@ -96,6 +104,7 @@ def _html(title: str, policy: str, head: str, message: str, tail: str = "") -> s
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
+{_GENERATOR}
 <title>{escape(title)}</title>
 <link rel="icon" href="data:,">
 {head}

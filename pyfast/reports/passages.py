@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,15 +35,29 @@ class Passage:
 
 
 def index_of(run: Path) -> Index | None:
-    """The index that a run was answered from, if it is still in its place. It warns if it is not."""
-    place = recorded_value(run, "places", "index")
-    if not place:
+    """The index that a run was answered from, if it is still in its place, at the run's commit if that is there.
+
+    A relative place counts from the working directory, or from where the run's folder lies. It warns if nothing is
+    there.
+    """
+    recorded = recorded_value(run, "places", "index")
+    if not recorded:
         return None
+    place = place_of(run, recorded)
+    commit = recorded_value(run, "index", "commit")
+    with contextlib.suppress(PyfastError, OSError):
+        return Index(place, commit=commit)
     try:
-        return Index(Path(place))
+        return Index(place)
     except (PyfastError, OSError) as error:
         _LOG.warning("%s: passages that are no evidence are shown by id only: %s", run, error)
         return None
+
+
+def place_of(run: Path, recorded: str) -> Path:
+    """Where something is that a run recorded by a path."""
+    beside = run.resolve().parent / recorded
+    return beside if beside.exists() and not Path(recorded).exists() else Path(recorded)
 
 
 class PassageFinder:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyfast.engine.ended_questions import ended_questions
 from pyfast.engine.kept_prompts import LLMCall
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import InputError
+from pyfast.reports.passages import place_of
 
 _LOG = logging.getLogger("pyfast")
 
@@ -43,7 +45,15 @@ class RunReader:
         self.path = path
         self.configuration: Configuration = read_configuration(path / CONFIGURATION)
         self.system = str(self.configuration.get("system", {}).get("name", ""))
+        self.settings = _settings(self.configuration)
         self.questions = _questions(path, self.configuration)
+        self._turns = _by_conversation(self.questions.values())
+
+    def turns(self, question: Question | None) -> list[Question]:
+        """The turns of a question's conversation, in order; none for a question on its own."""
+        if question is None or question.conversation is None:
+            return []
+        return self._turns[question.conversation]
 
     def entries(self, first: int = 0) -> Iterator[Entry]:
         """The questions whose answers are written, from this place on.
@@ -67,10 +77,25 @@ class RunReader:
         raise InputError(f"{self.path}: no question {id!r} has ended")
 
 
+def _settings(configuration: Configuration) -> dict[str, Any]:
+    """The settings of the run's system, by name."""
+    table = configuration.get("system", {})
+    return {name.removeprefix("set_"): value for name, value in table.items() if name.startswith("set_")}
+
+
+def _by_conversation(questions: Iterable[Question]) -> dict[str, list[Question]]:
+    turns: dict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        if question.conversation is not None:
+            turns[question.conversation].append(question)
+    return turns
+
+
 def _questions(path: Path, configuration: Configuration) -> dict[str, Question]:
     """The run's questions by id, from the file that it was given."""
-    place = configuration.get("places", {}).get("questions")
-    if not place or not Path(place).is_file():
+    recorded = configuration.get("places", {}).get("questions")
+    place = place_of(path, recorded) if recorded else None
+    if place is None or not place.is_file():
         _LOG.warning("%s: its file of questions is not there: questions are shown by id", path)
         return {}
-    return {question.id: question for question in read_questions(Path(place))}
+    return {question.id: question for question in read_questions(place)}

@@ -14,9 +14,10 @@ from pyfast.api.evaluating import GoldLike
 from pyfast.api.run import Run
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
-from pyfast.files import built_aside
+from pyfast.files import built_aside, write_atomically
 from pyfast.reports.bundle import VERSION, RunData
-from pyfast.reports.page import write_page
+from pyfast.reports.details import question_of
+from pyfast.reports.page import is_single_page, single_page, write_page
 
 MANIFEST = "manifest.json"
 
@@ -27,6 +28,7 @@ def report(
     gold: GoldLike | None = None,
     *,
     metrics: Sequence[str | Metric] | None = None,
+    single: str | None = None,
 ) -> Path:
     """Write runs as pages to look at: a static folder that needs no network.
 
@@ -39,9 +41,11 @@ def report(
         out: The folder to write. If it holds a report, the new one replaces it.
         gold: As for `pyfast.evaluate`. None: what stands beside or in the questions, if anything does.
         metrics: As for `pyfast.evaluate`.
+        single: The id of a question. Then `out` is a file with this question of one run alone, which opens from
+            the disk.
 
     Returns:
-        The folder.
+        The folder, or the file.
 
     Raises:
         InputError: A run is in memory or damaged, the gold does not fit, or `out` holds something else.
@@ -53,6 +57,8 @@ def report(
     """
     folders = folders_of(runs)
     out = Path(out)
+    if single is not None:
+        return _write_single(folders, out, single, gold, metrics)
     if out.exists() and not (out.is_dir() and ((out / MANIFEST).is_file() or not any(out.iterdir()))):
         raise InputError(f"{out}: exists and is not a report; choose another folder")
     with built_aside(out.resolve()) as aside:
@@ -63,6 +69,22 @@ def report(
         parts = [one.update() for one in data]
         write_manifest(aside, parts, differences(folders, gold, metrics, parts))
         write_page(aside, title_of(folders))
+    return out
+
+
+def _write_single(
+    folders: Sequence[Path],
+    out: Path,
+    id: str,
+    gold: GoldLike | None,
+    metrics: Sequence[str | Metric] | None,
+) -> Path:
+    if len(folders) > 1:
+        raise InputError("a single question is of one run")
+    if out.exists() and not (out.is_file() and is_single_page(out)):
+        raise InputError(f"{out}: exists and is not the page of a question; choose another file")
+    details = question_of(folders[0], id, gold, metrics)
+    write_atomically(out, single_page(f"{id} – {title_of(folders)}", details))
     return out
 
 
@@ -96,7 +118,9 @@ def differences(
     return differences
 
 
-def write_manifest(out: Path, runs: Sequence[dict[str, Any]], differences: Sequence[dict[str, Any]]) -> None:
-    """Write the manifest: what the first screen shows, and where everything else is."""
-    manifest = {"version": VERSION, "pyfast": __version__, "runs": runs, "differences": differences}
-    (out / MANIFEST).write_bytes(orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS))
+def write_manifest(
+    out: Path, runs: Sequence[dict[str, Any]], differences: Sequence[dict[str, Any]], live: bool = False
+) -> None:
+    """Write the manifest: what the first screen shows, and where everything else is. `live`: it will change."""
+    manifest = {"version": VERSION, "pyfast": __version__, "live": live, "runs": runs, "differences": differences}
+    write_atomically(out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS))

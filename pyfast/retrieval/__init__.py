@@ -18,7 +18,7 @@ from pyfast.retrieval.rerank import (
 )
 from pyfast.retrieval.reranker import Reranker
 from pyfast.retrieval.retriever import Retriever
-from pyfast.retrieval.strongest_edges import RankedPool, traced
+from pyfast.retrieval.strongest_edges import RankedPool, pool_ids, segment_ids, traced
 from pyfast.retrieval.windows import Candidate, Move, View, candidates, move_on, open_window
 
 __all__ = [
@@ -47,10 +47,12 @@ __all__ = [
     "move_on",
     "narrate",
     "open_window",
+    "pool_ids",
     "rerank_lists",
     "rerank_pools",
     "search",
     "search_and_fuse",
+    "segment_ids",
     "select_lexically",
     "traced",
 ]

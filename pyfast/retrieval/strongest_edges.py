@@ -39,9 +39,19 @@ def traced(index: Index, pool: Pool) -> Trace:
     """The part of a trace for a pool. For a pool that was not ranked: segments and scores of its list."""
     if isinstance(pool, RankedPool):
         return pool.trace
-    ids = index.corpus.ids[index.passages[pool.passages]].tolist()
     scores = [round(score, _DIGITS) for score in pool.scores.tolist()]
-    return {"evidence": [{"segment": f"{id:016x}", "score": score} for id, score in zip(ids, scores, strict=True)]}
+    ids = segment_ids(index, index.passages[pool.passages])
+    return {"evidence": [{"segment": id, "score": score} for id, score in zip(ids, scores, strict=True)]}
+
+
+def segment_ids(index: Index, segments: Int64) -> list[str]:
+    """The ids of segments, for a trace."""
+    return [f"{id:016x}" for id in index.corpus.ids[segments].tolist()]
+
+
+def pool_ids(index: Index, pool: Pool) -> list[str]:
+    """The ids of the segments of a pool, in its order."""
+    return segment_ids(index, index.passages[pool.passages])
 
 
 def traces(
@@ -99,7 +109,7 @@ def _strongest_edges(
     once = np.flatnonzero(first < second)
     once = once[np.lexsort((second[once], first[once], -graph.weights[once], pool[once]))]
     once = once[_rank(pool[once], len(offsets)) < EDGES]
-    terms = _shared(index.X, passages[first[once]], passages[second[once]])
+    terms = strongest_shared_terms(index.X, passages[first[once]], passages[second[once]])
     places = np.stack([first[once], second[once]], axis=1) - offsets[pool[once], None]
     edges = [
         (a, b, weight, [index.terms[term] for term in shared])
@@ -109,7 +119,7 @@ def _strongest_edges(
     return [edges[begin:end] for begin, end in pairwise(ends)]
 
 
-def _shared(X: csr_array, first: Int32, second: Int32) -> list[list[int]]:
+def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> list[list[int]]:
     """For each pair of rows, the terms with the largest shares of their edge: `ops.shared_terms` for
     many edges.
     """

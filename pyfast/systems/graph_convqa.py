@@ -23,7 +23,7 @@ from pyfast.conversation import (
 )
 from pyfast.engine import Answer, Context, Past, Question
 from pyfast.llm import Request
-from pyfast.retrieval import ScoredSegments, find_evidence_items
+from pyfast.retrieval import ScoredSegments, find_evidence_items, segment_ids
 from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
@@ -127,6 +127,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     history = history_of(ctx.past, settings)
     query = query_of(history, question.text)
     evidence = await ctx.call(find_evidence_items, query, settings.passages, settings.k)
+    retrieved = segment_ids(ctx.index, evidence.segments)
     if settings.memory != "off" and ctx.past:
         past = tuple(
             earlier.evidence
@@ -143,7 +144,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     linear = await ctx.call(linearise, evidence)
 
     # Graph, encoder, integration with the LLM (4.3 to 4.5)
-    trace: dict[str, object] = {"query": query, "entities": list(linear.entities)}
+    trace: dict[str, object] = {"query": query, "retrieved": retrieved, "entities": list(linear.entities)}
     ctx.so_far(lambda: Answer(None, evidence, trace))
     if settings.graph:
         request = await with_graph(question.text, history, linear, ctx, settings, trace)

@@ -17,6 +17,7 @@ from pyfast.retrieval import (
     Rank,
     RerankConfig,
     bridge_select,
+    pool_ids,
     rerank_lists,
     rerank_pools,
     traced,
@@ -200,6 +201,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         if hop + 1 == len(plan.queries):
             path[-1] |= traced(ctx.index, pool)
             break  # what the last hop found is evidence for the answer
+        path[-1]["retrieved"] = pool_ids(ctx.index, pool)
         kept = await reranked(pool, query, ctx, settings, settings.hop_min, settings.hop_max)
         entity_type = plan.entity_type if hop == 0 else ANYTHING
         path[-1] |= {"type": entity_type, **traced(ctx.index, kept)}
@@ -224,6 +226,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         trace["linked"] = selected.linked
         candidates = selected
     candidates = candidates.head(settings.final_unique)
+    trace["candidates"] = pool_ids(ctx.index, candidates)
     final = await reranked(candidates, question.text, ctx, settings, settings.final_min, settings.final_max, True)
     evidence.append(final)
     trace["final"] = traced(ctx.index, final)

@@ -40,7 +40,9 @@ NAMES += [
     "open_llm",
     "report",
     "serve",
+    "show",
     "verify",
+    "view",
 ]
 NAMES += ["add_documents", "compact_index", "delete_documents", "describe_index", "update_documents"]
 NAMES += ["errors", "ops", "systems"]

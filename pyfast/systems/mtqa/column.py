@@ -11,7 +11,7 @@ import numpy as np
 
 from pyfast.engine import Context
 from pyfast.knowledge import KnowledgeUnit
-from pyfast.retrieval import ScoredSegments
+from pyfast.retrieval import Index, ScoredSegments, segment_ids
 
 
 @dataclass(slots=True)
@@ -60,12 +60,16 @@ def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
     return ScoredSegments(ctx.index.passages[list(best)], np.array(list(best.values()), np.float32))
 
 
-def traced(column: Column, triples: bool) -> dict[str, Any]:
-    """The column in JSON types, with the `triples` of its prompts, if any."""
+def traced(column: Column, triples: bool, index: Index | None) -> dict[str, Any]:
+    """The column in JSON types, with the `triples` of its prompts, if any, and the segments of its units."""
+    lists = {"units": column.units, "correcting": column.correcting, "shown": column.shown}
     fields = {
         "thoughts": column.thoughts,
         "seen": column.seen,
         "summary": column.summary,
         "triples": list(dict.fromkeys(triple for unit in column.shown for triple in unit.triples)) * triples,
     }
+    if index is not None:
+        passages = {name: [unit.passage for unit in units] for name, units in lists.items()}
+        fields |= {name: segment_ids(index, index.passages[each]) for name, each in passages.items() if each}
     return {**fields, "degraded": column.degraded} if column.degraded else fields

@@ -21,7 +21,9 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
     def result(text: str | None = None) -> Answer:
         return Answer(
-            text, evidence(columns, ctx), {"columns": [traced(column, settings.triples) for column in columns]}
+            text,
+            evidence(columns, ctx),
+            {"columns": [traced(column, settings.triples, ctx.index) for column in columns]},
         )
 
     ctx.so_far(result)

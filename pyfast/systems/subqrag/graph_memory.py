@@ -26,6 +26,11 @@ def memory(steps: Iterable[Step], budget: int) -> list[str]:
     return fit(share([*lines.values()], budget), budget, first="whole")
 
 
+def _segments(step: Step) -> dict[str, list[int]]:
+    """The segments of a step's facts, of its documents, and of the documents that told."""
+    return {"facts": step.facts, "documents": step.documents, "read": step.read}
+
+
 def _answers(step: Step, budget: int | None) -> str:
     start = f"{step.question} -> "
     return start + join(step.answers, budget and budget - len(start))
@@ -53,6 +58,7 @@ def trace(steps: Sequence[Sequence[Step]], **faults: str | int | None) -> dict[s
                 "source": step.source,
                 "answers": step.answers,
                 "triples": [list(triple) for fact in step.used for triple in fact.triples],
+                **{name: [f"{id:016x}" for id in ids] for name, ids in _segments(step).items() if ids},
                 **({"degraded": step.degraded} if step.degraded else {}),
             }
             for step in resolved

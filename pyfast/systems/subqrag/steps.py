@@ -37,6 +37,10 @@ class Step:
     """Triples (equation 5's T_used)"""
     read: list[int] = field(default_factory=list)
     """The ids of the segments that told, of answers from documents"""
+    facts: list[int] = field(default_factory=list)
+    """The ids of the segments that state the retrieved facts"""
+    documents: list[int] = field(default_factory=list)
+    """The ids of the segments that a search retrieved"""
     learned: list[Statement] = field(default_factory=list)
     source: str = "nothing"
     """Where the answers are from: graph, documents or nothing"""
@@ -50,6 +54,7 @@ async def resolve(text: str, ctx: Context, settings: Settings, session: Session,
     facts = await ctx.call(
         retrieve_facts, (text, learned, session.allowed), session.store, settings.k, settings.named
     )
+    step.facts = list(dict.fromkeys(segment for fact in facts for segment in fact.segments(session.store)))
     if facts:
         await _from_facts(step, facts, ctx, JUDGE_FACTS if settings.sufficient else FROM_FACTS)
     if not step.answers:
@@ -78,6 +83,7 @@ async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
     pool = await ctx.retrieve(step.question, settings.documents)
     if not len(pool):
         return
+    step.documents = _segments(pool, ctx).tolist()
     context = await ctx.narrative(pool, FROM_DOCUMENTS)
     try:
         reply = await ctx.generate(FROM_DOCUMENTS, context=context, question=step.question)

@@ -5,10 +5,9 @@ async function drawChart(place, label, options) {
   const Plot = await library("plot.umd.min.js", "Plot");
   const width = Math.min(Math.max(place.clientWidth, 260), 640);
   const drawn = Plot.plot({ width, height: 200, marginLeft: 56, className: "plot", ...options(Plot) });
-  const svg = drawn.tagName.toLowerCase() === "svg" ? drawn : drawn.querySelector("svg");
-  for (const part of svg.querySelectorAll("[aria-label]")) part.removeAttribute("aria-label"); // one name is enough
-  svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", label);
+  for (const part of drawn.querySelectorAll("[aria-label]")) part.removeAttribute("aria-label"); // one name is enough
+  drawn.setAttribute("role", "img");
+  drawn.setAttribute("aria-label", label);
   place.replaceChildren(drawn);
 }
 

@@ -1,0 +1,27 @@
+"""`pyfast view`."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyfast.commands.evaluate import Gold, Metrics
+
+
+def view(
+    runs: Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")],
+    gold: Gold = None,
+    metric: Metrics = None,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="On this machine; 0 takes a free one.")] = 0,
+) -> None:
+    """Show runs in a browser on this machine, also while they go on."""
+    import pyfast
+
+    def started(address: str) -> None:
+        print(f"{address} (Ctrl-C ends it)", flush=True)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        pyfast.view(runs, gold, metrics=metric or None, port=port, on_start=started)

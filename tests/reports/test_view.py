@@ -1,0 +1,103 @@
+"""`pyfast view`: over a real socket, in its own process, while another process answers."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_server import hostile
+
+import pyfast
+from pyfast.retrieval import Index
+
+PYFAST = [sys.executable, "-m", "pyfast"]
+
+
+@contextmanager
+def viewed(*arguments: str) -> Iterator[str]:
+    """The address of a view in a process of its own, which ends by Ctrl-C with status 0."""
+    process = subprocess.Popen([*PYFAST, "view", *arguments], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().split()[0]
+        process.send_signal(2)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def fetched(address: str, host: str | None = None) -> bytes:
+    request = urllib.request.Request(address, headers={} if host is None else {"Host": host})
+    with urllib.request.urlopen(request, timeout=20) as response:
+        content: bytes = response.read()
+        return content
+
+
+def manifest(address: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(fetched(f"{address}manifest.json"))
+    return read
+
+
+def status(address: str, host: str | None = None) -> int:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        fetched(address, host)
+    return refused.value.code
+
+
+def test_it_follows_a_run_that_goes_on(small: Index, tmp_path: Path) -> None:
+    questions, run = tmp_path / "questions.jsonl", tmp_path / "run"
+    lines = ({"id": f"q{i}", "question": f"What is moon {i}?", "answers": ["x"]} for i in range(60))
+    questions.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with hostile("--weights", "good=1", "--allow", "20") as url:  # the other requests wait
+        command = ["answer", str(questions), "--index", str(small.folder), "--system", "rag", "--run", str(run)]
+        answering = subprocess.Popen([*PYFAST, *command, "--llm", f"openai:m@{url}", "--concurrency", "4"])
+        try:
+            while not (run / "answers.jsonl").exists():
+                assert answering.poll() is None
+                time.sleep(0.05)
+            with viewed(str(run), "--gold", str(questions)) as address:
+                assert counted(address, 20)["live"]
+                fetched(f"{url}/allow/60")
+                counted(address, 60)
+                assert answering.wait(30) == 0
+                while manifest(address)["live"]:
+                    time.sleep(0.2)
+        finally:
+            answering.kill()
+            answering.wait()
+
+
+def counted(address: str, questions: int) -> dict[str, Any]:
+    """The manifest once so many questions are there; they never become fewer."""
+    seen = 0
+    while True:
+        now = manifest(address)
+        count = sum(one["questions"] for one in now["runs"][0]["lists"])
+        assert seen <= count <= questions
+        if count == questions:
+            return now
+        seen = count
+        time.sleep(0.2)
+
+
+def test_who_may_ask_for_what(small: Index, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    pyfast.answer(["What is Titan?"], index=small, llm="instant", system="rag", run=run)
+    with viewed(str(run)) as address:
+        assert b"<main" in fetched(address)
+        assert status(address, "evil.example:80") == 421
+        assert status(f"{address}data/") == 404
+        assert status(f"{address}../../../../etc/passwd") == 404
+        assert status(f"{address}%2e%2e/%2e%2e/etc/passwd") == 404
+        with urllib.request.urlopen(f"{address}app.js") as response:
+            assert response.headers["X-Frame-Options"] == "DENY"
+            assert response.headers["Content-Type"].startswith("text/javascript")
