@@ -36,7 +36,8 @@ def show(run: Run | str | Path, id: str, gold: GoldLike | None = None, *, prompt
 
     Example:
         >>> import pyfast
-        >>> print(pyfast.show("RUN", "q1", "QUESTIONS.jsonl"))
+        >>> run = pyfast.Run("RUN")
+        >>> print(pyfast.show(run, run.records[0].id, "QUESTIONS.jsonl"))
     """
     (folder,) = folders_of(run)
     details = question_of(folder, id, gold)
