@@ -22,7 +22,7 @@ def convert(name: str, source: str | Path, out: str | Path) -> Converted:
 
     Returns:
         The files, and how many documents and questions they hold. `convmix`, `nq`, `triviaqa` and `popqa` bring no
-        corpus.
+        corpus; for `convmix`, `dev_ers.jsonl` of CONVINSE or EXPLAIGNN does.
 
     Raises:
         InputError: The source has another layout, or `out` exists already.

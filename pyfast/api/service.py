@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mappin
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,6 +33,7 @@ from pyfast.engine import (
     PromptOverrides,
     Question,
     Record,
+    RunFolder,
     Runtime,
     answer_question,
     read_prompts,
@@ -105,6 +107,8 @@ class Engine:
         self._working: set[asyncio.Task[Any]] = set()
         self._opened = contextlib.AsyncExitStack()
         self._runtime: Runtime | None = None
+        self._folder: RunFolder | None = None  # set by who measures what a run's journal costs
+        self._numbers = count()
         self._prepared: dict[object, asyncio.Future[_Prepared]] = {}
 
     async def __aenter__(self) -> Self:
@@ -117,7 +121,7 @@ class Engine:
             self._free = asyncio.Semaphore(self._concurrency)  # of this loop
             models = Models(self._llm.full(), self._outage_s)
             stack.callback(models.close)
-            self._runtime = Runtime(self._index, models, executor, self._budget)
+            self._runtime = Runtime(self._index, models, executor, self._budget, self._folder)
             self._opened = stack.pop_all()
         return self
 
@@ -336,9 +340,13 @@ class Engine:
         try:
             async with self._free:
                 for question in turns:
-                    context = Context(self._entered(), question, past=past, replaced=replaced, on_step=on_step)
+                    number = next(self._numbers)
+                    context = Context(self._entered(), question, number, past, replaced, on_step)
                     context.ledger = ledger or context.ledger
                     record, answer = await answer_question(question, ask, context, self._budget.seconds)
+                    if self._folder is not None:
+                        self._folder.end(number, record, context.ledger)
+                        self._folder.write(record)
                     past = (*past, (question, answer))
                     records.append(record)
         finally:

@@ -38,6 +38,7 @@ def bench(
     repeats: Annotated[int, typer.Option(min=1, help="How often each load is measured.")] = 3,
     objective: Annotated[float | None, typer.Option(help="Seconds; slower questions are not good.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Questions that the engine works on at once.")] = 256,
+    journal: Annotated[bool, typer.Option("--journal", help="Write a journal, as a run does.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the arrival times.")] = 0,
     out: Annotated[Path | None, typer.Option(help="A folder for bench.json and bench.png.")] = None,
     compare: Annotated[Path | None, typer.Option(help="An earlier bench.json: what has changed?")] = None,
@@ -65,6 +66,7 @@ def bench(
         repeats=repeats,
         objective=objective,
         concurrency=concurrency,
+        journal=journal,
         seed=seed,
         out=out,
     )

@@ -52,6 +52,6 @@ def refuse_published(path: Path) -> None:
     name = published_set(path)
     if name is not None:
         raise GoldError(
-            f"{path}: a file of {name} as it is published: `pyfast data convert {name} {path} --out DIR` makes a"
-            " corpus, questions and gold of it"
+            f"{path}: a file of {name} as it is published: `pyfast data convert {name} {path} --out DIR` makes"
+            " questions and gold of it, and a corpus if the set has one"
         )

@@ -20,7 +20,7 @@ from pyfast.engine.batching import BatchPoint
 from pyfast.engine.budget import Budget, Remaining, within
 from pyfast.engine.events import OnStep, Step
 from pyfast.engine.journal import Key, Outcome
-from pyfast.engine.ledger import Ledger, Stage
+from pyfast.engine.ledger import JOURNALLING, Ledger, Stage
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Clock
 from pyfast.engine.profile import profile_of
@@ -362,8 +362,10 @@ class Context:
                 await asyncio.sleep(0)  # calls that were made at once are so again, within the same budget
             else:
                 outcome = await self._ask(request, role, stage)
+                began = perf_counter()
                 # before anybody sees it
-                await folder.store_completion(self._number, key, outcome, name, request.messages)
+                together = await folder.store_completion(self._number, key, outcome, name, request.messages)
+                ledger.stage(JOURNALLING).add(0.0, perf_counter() - began, together)
         if isinstance(outcome, CallError):
             raise outcome
         ledger.count(outcome, stage)

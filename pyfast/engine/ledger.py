@@ -8,6 +8,8 @@ from time import perf_counter
 
 from pyfast.llm import Completion
 
+JOURNALLING = "journal"
+"""The stage in which a question waits until the run's journal has its completion"""
 MOMENTS = 64
 """Calls of a stage whose moments are kept"""
 

@@ -283,19 +283,21 @@ class RunFolder:
 
     async def store_completion(
         self, number: int, key: Key, outcome: Outcome, name: str = "", messages: tuple[Message, ...] = ()
-    ) -> None:
+    ) -> int:
         """Return when a completion is committed, with the messages of its request in the prompt `name`.
 
-        Raises `CallError` if it cannot be stored, and `RunError`.
+        Returns how many completions were committed together. Raises `CallError` if it cannot be stored, and
+        `RunError`.
         """
         row = completion_row(number, key, outcome)
         self._arm()
-        stored = asyncio.get_running_loop().create_future()
-        self._group.completions.append(row)
-        self._group.waiting.append(stored)
+        group, stored = self._group, asyncio.get_running_loop().create_future()
+        group.completions.append(row)
+        group.waiting.append(stored)
         if self._keeps_prompts:
-            self._group.asked[key[0]] = Asked(name, messages)
+            group.asked[key[0]] = Asked(name, messages)
         await stored
+        return len(group.completions)
 
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Record that a question has ended."""

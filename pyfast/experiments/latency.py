@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import platform
+import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from pyfast import Engine, Index, __version__
 from pyfast.api.answering import at_least_one
 from pyfast.api.blocking import run_blocking
 from pyfast.api.models import GivenLLM, opened
-from pyfast.engine import Question, questions_from, questions_in
+from pyfast.engine import Question, RunFolder, questions_from, questions_in
 from pyfast.engine.question_files import as_path
 from pyfast.errors import InputError
 from pyfast.experiments.arrivals import Arrivals, Float64, arrival_times, read_trace
@@ -96,6 +98,7 @@ def bench(
     repeats: int = 3,
     objective: float | None = None,
     concurrency: int = 256,
+    journal: bool = False,
     seed: int = 0,
     out: str | Path | None = None,
 ) -> Bench:
@@ -126,6 +129,8 @@ def bench(
         repeats: How often each load is measured. Figures are medians; `ranges` has the smallest and the largest.
         objective: A latency in seconds. `request_goodput` counts only questions that take at most this long.
         concurrency: How many questions the engine works on at once; further ones wait in its queue.
+        journal: Write each question into a journal, as a run does: its answer waits until every completion is
+            committed. The journal is a temporary folder in `out`, or else in the system's folder for such.
         seed: Of the arrival times; each repeat has another draw.
         out: A folder for `bench.json` and, if matplotlib is installed, `bench.png`. None: nothing is written.
 
@@ -160,7 +165,8 @@ def bench(
         Path(out).mkdir(parents=True, exist_ok=True)
 
     async def measured() -> Bench:
-        async with Engine(index, given.by_role, concurrency=concurrency, budget=budget) as engine:
+        engine = Engine(index, given.by_role, concurrency=concurrency, budget=budget)
+        async with _journalled(engine, out) if journal else engine:
             ask = asker(engine, system, settings)
             loads: list[dict[str, Any]] = []
 
@@ -192,6 +198,7 @@ def bench(
         "repeats": repeats,
         "objective_s": objective,
         "concurrency": concurrency,
+        "journal": journal,
         "seed": seed,
         "machine": {"processor": platform.processor() or platform.machine(), "system": platform.platform()},
     }
@@ -200,6 +207,19 @@ def bench(
         write_atomically(Path(out) / "bench.json", orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2))
         _plot(result, Path(out) / "bench.png")
     return result
+
+
+@asynccontextmanager
+async def _journalled(engine: Engine, out: str | Path | None) -> AsyncIterator[None]:
+    """Enter the engine with a journal, which is deleted in the end."""
+    with tempfile.TemporaryDirectory(prefix="journal-", dir=out) as path:
+        folder = engine._folder = RunFolder(Path(path), {})
+        try:
+            async with engine:
+                yield
+                folder.flush()
+        finally:
+            folder.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyfast import Engine
 from pyfast.engine import Ledger, Question, Record
+from pyfast.engine.ledger import JOURNALLING
 from pyfast.experiments.arrivals import Float64
 from pyfast.systems import System
 
@@ -22,7 +23,8 @@ RETRIEVAL = frozenset(
 """Batched functions that count as retrieval"""
 GRAPH = frozenset({"rerank_pools", "bridge_select", "build_graph", "encode_graph", "apply_memory"})
 """Batched functions that count as graph work"""
-STAGES = ("queue", "retrieval", "graph", "llm", "other")
+_KINDS = dict.fromkeys(RETRIEVAL, "retrieval") | dict.fromkeys(GRAPH, "graph") | {JOURNALLING: "journal"}
+STAGES = ("queue", "retrieval", "graph", "llm", "journal", "other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,7 @@ def asker(engine: Engine, system: str | System, settings: Mapping[str, Any] | No
 def _sample(record: Record, ledger: Ledger, due: float, latency: float) -> Sample:
     stages = dict.fromkeys(STAGES, 0.0)
     for name, stage in ledger.stages.items():
-        kind = "llm" if stage.role else "retrieval" if name in RETRIEVAL else "graph" if name in GRAPH else "other"
-        stages[kind] += stage.running_us / 1e6
+        stages["llm" if stage.role else _KINDS.get(name, "other")] += stage.running_us / 1e6
         stages["queue"] += stage.queued_us / 1e6
     stages["queue"] += max(0.0, latency - ledger.seconds)  # before the engine began
     stages["other"] += max(0.0, latency - sum(stages.values()))

@@ -78,7 +78,7 @@ def test_it_adds_up(small: Index, tmp_path: Path, name: str) -> None:
     assert found.llm_calls == sum(record["usage"]["llm_calls"] for record in records(tmp_path))
     assert found.prompt_tokens == sum(record["usage"]["prompt_tokens"] for record in records(tmp_path))
     if name == "n2n":
-        assert [stage.name for stage in found.stages][:2] == ["plan", "search_and_fuse"]
+        assert [stage.name for stage in found.stages][:3] == ["plan", "journal", "search_and_fuse"]
 
 
 def test_a_run_that_goes_on_still_adds_up(tmp_path: Path) -> None:

@@ -189,6 +189,39 @@ def test_by_hand(tmp_path: Path) -> None:
     assert gold[0]["turns"][0]["answer_src"] == "kb"
 
 
+def test_evidence_of_convmix_is_a_corpus(tmp_path: Path) -> None:
+    """As CONVINSE writes it: one conversation a line, its turns with what was retrieved for them."""
+    entity = {"id": "Q1", "label": "Ann Author"}
+    texts = ["Ann Author, notable work, Titan", "Ann Author was born in 1950.", "Ann Author, notable work, Titan"]
+    evidence = [
+        {"evidence_text": text, "source": "kb", "retrieved_for_entity": entity, "wikidata_entities": [entity]}
+        for text in texts
+    ]
+    turn = {**CONVMIX["questions"][0], "question": "When was the author of Titan born?"}
+    conversations = [
+        {"conv_id": n, "questions": [{**turn, "question_id": f"{n}-1", "top_evidences": evidence[n:]}]}
+        for n in range(2)
+    ]
+    written = "".join(json.dumps(conversation) + "\n" for conversation in conversations)
+    source = write(tmp_path / "ers" / "dev_ers.jsonl", written)
+    assert published_set(source) == "convmix"
+    for refused in (source, source.parent):
+        with pytest.raises(InputError, match="`pyfast data convert convmix "):
+            pyfast.build_index(refused, tmp_path / "other")
+    made = pyfast.convert("convmix", source.parent, tmp_path / "out")
+    assert made.documents == 2 and made.count == 2
+    assert [(one["title"], one["text"]) for one in lines(made.corpus)] == [
+        ("Ann Author", text) for text in texts[:2]
+    ]
+    assert made.corpus is not None and len({one["id"] for one in lines(made.corpus)}) == 2
+    index = pyfast.build_index(made.corpus, tmp_path / "index")
+    run = pyfast.answer(made.questions, index=index, llm="instant", system="rag", run=tmp_path / "run")
+    assert {item.uri for record in run.records for item in record.evidence} == {
+        one["id"] for one in lines(made.corpus)
+    }
+    assert pyfast.evaluate(run).rows[0].questions == 2
+
+
 RAW = {
     "hotpotqa": ("raw/hotpot_train_sample.json", "questions.train.jsonl", 100),
     "2wiki": ("raw/dev_sample.json", "questions.jsonl", 60),

@@ -75,7 +75,7 @@ def test_calls_are_those_of_equation_13(known: Session, tmp_path: Path, rows: in
     assert stages["thought"].calls == 5 * rows * columns
     assert stages["summary"].calls == 5 * columns
     assert stages["knowledge_units"].calls == stages["keywords"].calls == 5 * 2 * columns
-    assert stages.keys() == {"thought", "summary", "knowledge_units", "keywords", "cite"}
+    assert stages.keys() == {"thought", "summary", "knowledge_units", "keywords", "cite", "journal"}
     assert stages["knowledge_units"].batch == 5
 
 

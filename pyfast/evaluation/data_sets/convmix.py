@@ -1,17 +1,28 @@
-"""ConvMix: conversations over Wikipedia and Wikidata. The set has no corpus."""
+"""ConvMix: conversations over Wikipedia and Wikidata.
+
+The published set has no corpus. Its authors' pipelines, CONVINSE and EXPLAIGNN, write the same conversations with
+the evidence that they retrieved for each turn (dev_ers.jsonl): that evidence can be a corpus.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel
 
-from pyfast.evaluation.data_sets.layout import Pieces, one_file, records
+from pyfast.evaluation.data_sets.layout import Documents, Pieces, checked, named, one_file, records
+from pyfast.jsonl import read_lines
 
 
 class _Named(BaseModel):
     id: str
     label: str
+
+
+class _Evidence(BaseModel):
+    evidence_text: str
+    retrieved_for_entity: _Named
 
 
 class _Turn(BaseModel):
@@ -22,6 +33,7 @@ class _Turn(BaseModel):
     answer_src: str | None = None
     completed: str | None = None
     entities: tuple[_Named, ...] = ()
+    top_evidences: tuple[_Evidence, ...] = ()
 
 
 class _Record(BaseModel):
@@ -31,8 +43,18 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Yield the pieces of a file. The first answer of a turn is the crowd worker's."""
-    for record in records(one_file(source, "*.json", "conversations"), _Record):
+    """Yield the pieces of dev_set.json, or of dev_ers.jsonl, which has a corpus.
+
+    The first answer of a turn is the crowd worker's. Each piece of evidence is a document, whose title is the
+    entity that it was retrieved for.
+    """
+    documents = Documents()
+    for record in _conversations(one_file(source, "*.json*", "conversations")):
+        for evidence in (one for turn in record.questions for one in turn.top_evidences):
+            about, text = evidence.retrieved_for_entity, evidence.evidence_text
+            uri, is_new = documents.place(f"{about.id}/{named(text)}", text)
+            if is_new and text.strip():
+                yield "document", {"id": uri, "kind": "text", "title": about.label, "text": text}
         turns = [(turn, _answers(turn)) for turn in record.questions]
         conversation = {"id": str(record.conv_id), "domain": record.domain}
         asked = [{"id": turn.question_id, "question": turn.question, "answers": right} for turn, right in turns]
@@ -49,6 +71,12 @@ def read(source: Path) -> Pieces:
             for turn, right in turns
         ]
         yield "gold", {**conversation, "turns": right}
+
+
+def _conversations(path: Path) -> Iterator[_Record]:
+    if path.suffix == ".jsonl":
+        return (checked(line, _Record, place) for place, line in read_lines(path))
+    return records(path, _Record)
 
 
 def _answers(turn: _Turn) -> list[str]:
