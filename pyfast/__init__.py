@@ -1,4 +1,4 @@
-"""Multi-hop question answering over text, tables and knowledge graphs, at the speed of the LLM underneath.
+"""Multi-hop question answering over text, tables and knowledge graphs, as fast as the LLM allows.
 
     >>> import pyfast
     >>> index = pyfast.build_index("corpus/", "IDX")

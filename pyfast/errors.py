@@ -1,4 +1,4 @@
-"""The errors that pyfast raises on purpose: one line that says what is wrong and what to do about it."""
+"""The errors that pyfast raises on purpose. Each is one line that says what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class InputError(PyfastError):
 
 
 class GoldError(InputError):
-    """A source of a corpus contains questions or gold. Their answers would get into the index."""
+    """A source of a corpus contains questions or gold. A search would find their answers."""
 
 
 class IndexFormatError(PyfastError):
@@ -28,17 +28,18 @@ class RunError(PyfastError):
     """The run cannot continue: a full disk, too many failed questions, a spent budget. Its work is kept."""
 
     records: tuple[Any, ...] = ()
-    """Of a run in memory: the records that were there"""
+    """The finished records of a run in memory"""
 
 
 class LLMUnavailableError(RunError):
-    """The LLM cannot be reached or has died: the run stops. A single failed call is a `CallError`."""
+    """The LLM cannot be reached or has ended: the run stops. If one call fails alone, it is a `CallError`."""
 
 
 class OutageError(LLMUnavailableError):
-    """The LLM cannot take a call now, and the call is not at fault: not reached, overloaded, an error of its own.
+    """The LLM cannot take a call now: it cannot be reached, is overloaded, or has an internal error.
 
-    A run waits until the LLM answers again, and gives up after a while; other callers may try again.
+    The call itself is not the reason. A run waits until the LLM answers again, and gives up after a while. Other
+    callers may try again.
     """
 
     def __init__(
@@ -65,27 +66,29 @@ class MissingPackageError(PyfastError, ModuleNotFoundError):
 
 
 class CallError(PyfastError):
-    """One LLM call failed and will not be repeated (rejected, too long, timed out): only its question fails."""
+    """One LLM call failed and is not repeated (rejected, too long, timed out). Only its question fails."""
 
 
 class AnswerError(CallError):
-    """The reply of one LLM call is unusable: cut off, or not of the schema. A system may continue without it."""
+    """One LLM reply cannot be used: it is cut off or breaks its schema. A system may continue without it."""
 
 
 class CutOffError(AnswerError):
-    """The answer was cut off at its token limit."""
+    """The reply was cut off at its token limit."""
 
 
 class TransportError(CallError):
-    """One LLM call failed on its way several times while others passed. The same command tries it again."""
+    """One LLM call failed several times in transit while others succeeded. The same command tries it again."""
 
 
 class BudgetError(PyfastError):
-    """A question has used up its calls, tokens, steps or seconds. Only it fails; no system catches this error."""
+    """A question has used up its calls, tokens, steps or seconds. Only this question fails. No system catches this
+    error.
+    """
 
 
 class FallBackError(PyfastError):
-    """In a strict run, a system would have continued without an answer of the LLM. The question fails.
+    """In a strict run, a system needed to continue without a usable reply of the LLM. The question fails.
 
     No system catches this error.
     """
@@ -112,6 +115,6 @@ class DeviceError(PyfastError):
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:
-    """Return (field, fault) of the first error that pydantic reports. The field is empty for the whole object."""
+    """Return (field, error) for the first error that pydantic reports. The field is empty for the whole object."""
     first = error.errors(include_url=False, include_input=False)[0]
     return ".".join(map(str, first["loc"])), first["msg"]

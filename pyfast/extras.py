@@ -1,4 +1,4 @@
-"""Optional packages: the extra of `pyfast-qa` that installs each, and the one-line error if it is missing."""
+"""Optional packages: the extra of `pyfast-qa` that installs each one, and the error if it is missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXTRAS = {
     "server": ("fastapi", "httptools", "multipart", "prometheus_client", "starlette", "uvicorn"),
     "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),
 }
-"""The modules of each extra, by the name that `import` has for them"""
+"""The modules of each extra, by their names in `import`"""
 _EXTRA = {module: extra for extra, modules in EXTRAS.items() for module in modules}
 
 

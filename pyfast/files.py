@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all: written aside, synced to the disk, renamed."""
+"""Files and folders that appear complete or not at all: written beside their place, synced, renamed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write_atomically(path: Path, content: bytes | str, durable: bool = False) ->
     Args:
         path: The file, in an existing folder.
         content: The whole content.
-        durable: Return only when the content survives a power cut.
+        durable: Return only when the content would survive a power cut.
 
     Raises:
         OSError: The file cannot be written. No partial file is left.
@@ -30,8 +30,8 @@ def write_atomically(path: Path, content: bytes | str, durable: bool = False) ->
 
 @contextlib.contextmanager
 def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
-    """Yield a free name beside `path`, for a library that writes by name. It is renamed to `path` when the block
-    ends.
+    """Yield a free name beside `path`, for a library that writes by name. The file is renamed to `path` at the
+    end.
 
     If the block fails, the file is removed. `durable` is as in `write_atomically`.
     """
@@ -114,7 +114,7 @@ def _only_here(folder: Path) -> int | None:
 
 @contextlib.contextmanager
 def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the only right to change a folder. Waits while another process has it, and calls `on_waiting` first.
+    """Hold the exclusive right to change a folder. If another process has it, call `on_waiting` and wait.
 
     The kernel releases it when the process ends in any way.
     """
@@ -134,7 +134,9 @@ def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raise `InputError` if a name in the folder is a symbolic link: writing would change a file elsewhere."""
+    """Raise `InputError` if a name in the folder is a symbolic link, because writing would change a file
+    elsewhere.
+    """
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
@@ -150,7 +152,7 @@ def _aside(path: Path, suffix: str) -> Path:
 
 
 def free_name(path: Path, suffix: str) -> Path:
-    """`NAME.SUFFIX-1` beside `path`, or the first number that is free."""
+    """`NAME.SUFFIX-1` beside `path`, or the same with the first free number."""
     number = 1
     while (free := path.with_name(f"{path.name}.{suffix}-{number}")).exists():
         number += 1
@@ -158,7 +160,7 @@ def free_name(path: Path, suffix: str) -> Path:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Return when a file, or the names in a folder, survive a power cut."""
+    """Return when a file, or the names in a folder, would survive a power cut."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)
@@ -167,9 +169,7 @@ def sync_to_disk(path: Path) -> None:
 
 
 def link_folder(source: Path, target: Path) -> None:
-    """Put the same files into a second folder, new or empty: by hard links, or by copies if links
-    are impossible.
-    """
+    """Link the files of a folder into a second folder by hard links, or copy them if links are impossible."""
     shutil.copytree(source, target, copy_function=link_file, dirs_exist_ok=True)
 
 

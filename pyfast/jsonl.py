@@ -1,4 +1,4 @@
-"""JSON lines, read the same way everywhere: questions, gold, corpora."""
+"""JSON lines. Questions, gold and corpora are all read this way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pyfast.errors import InputError
 def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place for messages, object) for each line. Blank lines are skipped, a byte order mark is accepted.
 
-    Raises `InputError` for a file that cannot be read, and for a line that is not UTF-8, JSON and an object.
+    Raises `InputError` for a file that cannot be read, and for a line that is not UTF-8, not JSON or not an
+    object.
     """
     try:
         file = path.open("rb")

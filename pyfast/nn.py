@@ -1,4 +1,4 @@
-"""Layers for torch models: `GATv2Conv`, as torch_geometric has it, over `ops.gatv2`. Needs the extra `torch`."""
+"""Layers for torch models: `GATv2Conv`, as in torch_geometric, with `ops.gatv2`. Needs the extra `torch`."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ class GATv2Conv(torch.nn.Module):
     """The layer of Brody et al. 2022, with the arguments, weights and results of PyG's `GATv2Conv`.
 
     To use it, change one import. Equal seeds give equal weights, and state dicts can be exchanged. The attention
-    is `ops.gatv2`: it needs no memory of the size edges x heads x channels, and no sum depends on threads.
-    There are no edge features, and no options of `MessagePassing`.
+    is `ops.gatv2`. It needs no array of the size edges x heads x channels, and no sum depends on the number of
+    threads. There are no edge features, and no options of `MessagePassing`.
 
     Args:
-        in_channels: Features of a node, or of (sources, destinations); -1: of the first input of `forward`.
-        out_channels: Features of each head.
-        heads: Attention heads.
+        in_channels: The number of features of a node, or of (sources, destinations). -1: as in the first input of
+            `forward`.
+        out_channels: The number of features of each head.
+        heads: The number of attention heads.
         concat: Concatenate the outputs of the heads; False: average them.
-        negative_slope: Of LeakyReLU.
-        dropout: The probability to leave out an edge's attention of a head, in training.
-        add_self_loops: Give each destination one edge from the source of its number, in place of stored loops.
-        edge_dim: None; edge features are refused.
-        fill_value: In PyG the edge features of self-loops; it has no effect here.
-        bias: Of the projections and of the output.
-        share_weights: One projection for sources and destinations.
+        negative_slope: The negative slope of LeakyReLU.
+        dropout: The probability that training leaves out the attention of an edge in a head.
+        add_self_loops: Give each destination one edge from the source with the same number, in place of stored
+            loops.
+        edge_dim: None. Edge features are refused.
+        fill_value: In PyG, the edge features of self-loops. It has no effect here.
+        bias: Whether the projections and the output have a bias.
+        share_weights: Use one projection for sources and destinations.
         residual: Add a projection of the destinations' features.
 
     Raises:
@@ -89,7 +91,7 @@ class GATv2Conv(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights, as PyG does and in its order."""
+        """Draw new weights, as PyG does and in the same order."""
         self.lin_l.reset_parameters()
         self.lin_r.reset_parameters()
         if self.res is not None:
@@ -124,18 +126,18 @@ class GATv2Conv(torch.nn.Module):
         edge_attr: None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Compute the destinations' new features.
+        """Compute the new features of the destinations.
 
         Args:
             x: [N, in_channels], or ([N_src, ...], [N_dst, ...]).
-            edge_index: [2, E] integers, sources over destinations; or destinations x sources as a sparse CSR
-                tensor, which need not be sorted at each call (its values have no meaning).
+            edge_index: [2, E] integers, sources over destinations, which are sorted at each call. Or destinations
+                x sources as a sparse CSR tensor, which is already sorted (its values have no meaning).
             edge_attr: None.
             return_attention_weights: Also return the edges with their self-loops, and the weight of each.
 
         Returns:
-            [N_dst, heads * out_channels], or [N_dst, out_channels] where heads are averaged; or that and
-            ([2, E'], [E', heads]).
+            [N_dst, heads * out_channels], or [N_dst, out_channels] if heads are averaged. With
+            `return_attention_weights`, this and ([2, E'], [E', heads]).
 
         Raises:
             ArrayError: Malformed edges or features, edge features, or attention weights of a sparse tensor.

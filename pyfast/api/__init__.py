@@ -1,1 +1,1 @@
-"""The public API, one file for each part; `pyfast` itself offers its names. Commands call nothing else."""
+"""The public API, one file for each part. `pyfast` exports its names. Commands call nothing else."""

@@ -86,66 +86,70 @@ def answer(
     on_step: OnStep | None = None,
     stop: threading.Event | None = None,
 ) -> Run:
-    """Answer questions with one of the systems, and wait until they are done.
+    """Answer questions with one of the systems, and wait until all are answered.
 
-    With a folder as `run`, each LLM call is stored before its question sees it. However the call ends, even if
-    the process is killed, the same call resumes the run. The answers are those of a run without interruption.
+    If `run` is a folder, each LLM call is stored before its question sees it. The call can end in any way, even by
+    a kill of the process: the same call resumes the run. The answers are then the same as without the
+    interruption.
 
     Args:
-        questions: Strings, mappings (`id` and `question`, or a conversation's `id` and `turns`) or `Question`s,
-            from a list or any iterator; or the path of a file with one in each line (JSON Lines, CSV) or row
-            (Parquet). A string that is no path of a file is one question. pyfast's own event loop
-            reads an asynchronous iterator: give one that needs your loop to `Engine.answer_many`.
+        questions: The path of a file with one question in each line (JSON Lines, CSV) or row (Parquet). Or
+            strings, mappings or `Question`s, from a list or any iterator. A mapping has `id` and `question`, or a
+            conversation's `id` and `turns`. A string that is not the path of a file is one question. pyfast's own
+            event loop reads an asynchronous iterator. If yours needs your own loop, use `Engine.answer_many`.
         index: An index, or its folder; `direct` and `cot` need none.
-        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or the text that names one. A model given as an
-            object stays loaded for the next call; one given as text is closed at the end. Or a mapping of roles to
-            models, `{"default": ..., "pick": ...}`: the default answers the prompts of roles that it does not name
-            (`pyfast systems NAME` prints the roles).
-        llm_options: Options of a model that is given as text; a role's as `"ROLE.NAME"`.
+        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a text that names one. A model that you pass as
+            an object stays loaded for the next call. A model that you pass as text is closed at the end. You can
+            also pass a mapping of roles to models, `{"default": ..., "pick": ...}`. The default model answers the
+            prompts of all roles that the mapping does not name (`pyfast systems NAME` prints the roles).
+        llm_options: Options of a model that is given as text. Options of a role's model have names like
+            `"ROLE.NAME"`.
         system: The name of a system (`pyfast.systems.names()`), `MODULE:NAME`, or a `System`.
-        settings: Settings of the system, by name (`pyfast systems NAME` prints them); `preset` names several.
+        settings: Settings of the system, by name (`pyfast systems NAME` prints them). `preset` stands for several
+            of them.
         prompts: A TOML file with prompts in place of the system's own.
         follow_ups: How a system that answers single questions gets the later turns of a conversation. `rewrite`:
-            the model rewrites each as a question of its own. `resolve`: the model names what the turn leaves out.
-            `off`: the turns stay as they are.
-        run: The folder of the run; None: the run stays in memory and cannot be resumed.
-        limit: Answer only so many questions, the first ones. A run can be resumed with a higher limit.
-        sample: Answer so many questions, drawn uniformly. The draw is always the same, and a larger sample
-            contains the smaller one. Conversations are drawn as a whole.
-        documents: `own`: a question that names its `documents` (uris) searches only these. `all`: every question
-            searches the whole index.
-        temperature: Of the model, where the system does not set it. 0 is greedy.
-        seed: Of the model's draws. It is sent even at temperature 0, where most servers ignore it.
+            the model rewrites each turn as a question that stands alone. `resolve`: the model adds the names that
+            the turn leaves out. `off`: the turns stay unchanged.
+        run: The folder of the run. None: the run stays in memory and cannot be resumed.
+        limit: Answer only the first `limit` questions. A run can be resumed with a higher limit.
+        sample: Answer only so many questions, drawn uniformly. The draw is always the same, and a larger sample
+            contains each smaller one. Conversations are drawn as a whole.
+        documents: `own`: a question that names its own `documents` (uris) searches only these. `all`: every
+            question searches the whole index.
+        temperature: The temperature of the model, if the system does not set it. 0 is greedy.
+        seed: The seed of the model's sampling. It is also sent at temperature 0, where most servers ignore it.
         concurrency: How many questions are in progress at once. The answers do not depend on it. None: 64, or
             10,000 with a model behind a Batch API.
-        budget: Limits by name. Of a question: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`, `attempts`.
-            Of the run: `run_tokens`, `run_seconds`.
-        outage: How many minutes to wait for a model that cannot be reached, is overloaded or answers with errors
-            of its own. Then the run stops, and can be resumed. 0: it stops at once.
-        strict: Fail a question where the system would continue with something simpler because the model gave no
-            answer of the right form. `run.status.fall_backs` counts these either way.
-        max_failures: Stop when more questions than this failed: a number, or a share such as `"5%"`.
-        response_cache: A folder for plans that follow from the question alone; runs share it.
-        sync: `normal`: a power cut may cost the last LLM calls. `full`: it costs none.
-        keep_prompts: Keep the prompts in the run's folder, for `Run.prompts`; not for private data.
-        restart: Start from the beginning; the old folder is kept under another name.
-        accept_code: Resume a run that was started with other code of pyfast or of the system, although the answers
-            may then differ from those of one code. run.toml tells of it.
-        retry_failed: Try the questions again that failed before.
-        on_event: Called with each `pyfast.engine.Event`, from another thread; it must return soon.
-        on_step: Called with each `pyfast.engine.Step`, from another thread: every call of a question, of the model
-            or of a retrieval, when it begins and when it ends.
-        stop: Once set, no new question starts. Those in progress finish, and the run can be resumed.
+        budget: Limits by name. For each question: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
+            `attempts`. For the run: `run_tokens`, `run_seconds`.
+        outage: How many minutes to wait if the model cannot be reached, is overloaded or has internal errors.
+            After that the run stops, and can be resumed. 0: it stops at once.
+        strict: If the model gives no reply of the right form, fail the question. Otherwise the system continues
+            with something simpler. `run.status.fall_backs` counts these cases either way.
+        max_failures: Stop if more questions than this fail: a number, or a share such as `"5%"`.
+        response_cache: A folder for plans that depend only on the question. Several runs can share it.
+        sync: `normal`: a power cut can lose the last LLM calls. `full`: it loses none.
+        keep_prompts: Keep the prompts in the run's folder, for `Run.prompts`. Use False for private data.
+        restart: Start from the beginning. The old folder is kept under another name.
+        accept_code: Resume a run that other code of pyfast or of the system started. The answers may differ from
+            those of one version of the code. run.toml records it.
+        retry_failed: Try the failed questions again.
+        on_event: Called with each `pyfast.engine.Event`, from another thread. It must return soon.
+        on_step: Called with each `pyfast.engine.Step`, from another thread. A step is one call of a question, to
+            the model or to a search. It comes twice: when it begins and when it ends.
+        stop: Once it is set, no new question starts. Questions in progress finish, and the run can be resumed.
 
     Returns:
         The run. `run.records` are in the order of the questions, `run.status` counts them.
 
     Raises:
-        InputError: An argument does not fit, or the folder holds a run of something else.
+        InputError: An argument does not fit, or the folder has another run.
         ModelNotFoundError: The model is not on this machine.
-        LLMUnavailableError: The model cannot be reached any more.
-        RunError: The run cannot continue: the disk is full, too many questions failed, its budget is spent. Its
-            work is kept: in the folder, where the same call continues; without one in the error's `records`.
+        LLMUnavailableError: The model can no longer be reached.
+        RunError: The run cannot continue: the disk is full, too many questions failed, or its budget is spent. Its
+            work is kept: in the folder, where the same call continues, or without a folder in the error's
+            `records`.
 
     Example:
         >>> import pyfast
@@ -213,9 +217,9 @@ def job_of(
     accept_code: bool = False,
     retry_failed: bool = False,
 ) -> tuple[Job, OpenedModels]:
-    """Prepare the job of `answer`, with its models. The arguments are those of `answer`.
+    """Make the `Job` that `answer` carries out, with its models. The arguments are those of `answer`.
 
-    Checks the run's folder and writes the questions into it. Raises `InputError` as `answer` does.
+    It checks the run's folder and writes the questions into it. Raises `InputError`, as `answer` does.
     """
     # What is given is checked before anything is made.
     configured = configure(
@@ -283,7 +287,7 @@ def job_of(
 
 
 def read_in(questions: ManyQuestions, limit: int | None) -> Questions:
-    """Read the questions once and check them; at most `limit`. Raises `InputError`."""
+    """Read all questions, at most `limit`, and check them. Raises `InputError`."""
     if isinstance(questions, str):
         questions = as_path(questions) or [questions]
     if isinstance(questions, Path):
@@ -303,9 +307,9 @@ async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) 
 
 
 def begin(job: Job, restart: bool = False) -> None:
-    """Check, before a model is loaded, that the job's folder is free or holds the same job. Raises `InputError`.
+    """Check that the job's folder is free or has the same job, before a model is loaded. Raises `InputError`.
 
-    With `restart` an old folder is renamed first.
+    With `restart`, an old folder is first renamed.
     """
     assert job.folder is not None
     if restart and (aside := set_aside(job.folder)) is not None:
@@ -321,7 +325,7 @@ def carry_out(
     on_step: OnStep | None = None,
     stop: threading.Event | None = None,
 ) -> Run:
-    """Do a job in the event loop of blocking calls. Models that the user opened stay loaded."""
+    """Carry out a job in the event loop of blocking calls. Models that the user opened stay loaded."""
     result = run_blocking(_carry_out(job, models, on_event, on_step, stop))
     return Run.finished(job.folder, job.questions.count, result.summary, result.records)
 
@@ -354,7 +358,7 @@ async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]
 
 
 def at_once(concurrency: int | None, models: Mapping[Role, FullLLM]) -> int:
-    """How many questions are in progress at once: as given, or as fits the models. Raises `InputError`."""
+    """The number of questions in progress at once: `given`, or a default for the models. Raises `InputError`."""
     if concurrency is not None:
         return at_least_one("concurrency", concurrency)
     return max([64, *(one.questions_at_once for one in map(collecting, models.values()) if one is not None)])
@@ -375,9 +379,7 @@ def not_negative(name: str, value: float) -> float:
 
 
 def allowed_failures(given: int | str | None, total: int) -> int | None:
-    """How many of `total` questions may fail: the number or share in `given`; None means all. Raises
-    `InputError`.
-    """
+    """The number of `total` questions that may fail, from a number or share. None: all. Raises `InputError`."""
     if given is None:
         return None
     text = str(given)

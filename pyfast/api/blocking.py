@@ -1,7 +1,7 @@
 """Blocking calls over asynchronous code. All of them share one event loop in its own thread.
 
-So a call works in a script, in a notebook whose thread already runs an event loop, and from several threads. A
-model that one call starts stays loaded for the next call.
+So a call works in a script, in a notebook whose thread already runs an event loop, and from several threads. If
+one call starts a model, it stays loaded for the next call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the library's event loop and return its result. A `KeyboardInterrupt` cancels it.
 
     Raises:
-        InputError: The caller is a callback of that loop: it would wait for itself.
+        InputError: A callback of that loop is the caller. It would wait for itself.
     """
     loop = blocking_loop()
     assert _running is not None
@@ -60,7 +60,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 def blocking_loop() -> asyncio.AbstractEventLoop:
-    """The loop, started at its first use; a forked process gets a loop of its own."""
+    """The event loop. It starts when it is first used. A forked process gets its own loop."""
     global _running
     with _lock:
         if _running is None or _running[0] != os.getpid() or not _running[2].is_alive():

@@ -21,10 +21,10 @@ def add_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Add documents to an index, in one commit: all of them, or none.
+    """Add documents to an index, in one commit: all of them or none.
 
-    An index that is open stays at its commit. Searches then find what an index built from all
-    documents would find, with the same scores, bit for bit. While another process changes the index, this waits.
+    An open index stays at its commit. Later searches give the same results and scores, bit for bit, as an index
+    that was built from all documents. While another process changes the index, this call waits.
 
     Args:
         index: The folder of the index.
@@ -35,11 +35,11 @@ def add_documents(
         on_unread: As in `build_index`.
 
     Returns:
-        The number of the new commit, and how many documents were added.
+        The number of the new commit, and the number of added documents.
 
     Raises:
-        InputError: A document of the same uri is there already, or a source cannot be read.
-        IndexFormatError: The folder holds no index, one of another version, or a damaged one.
+        InputError: The index already has a document with this uri, or a source cannot be read.
+        IndexFormatError: The folder has no index, or the index is damaged or of another version.
 
     Example:
         >>> import pyfast
@@ -61,7 +61,7 @@ def update_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Replace documents of an index by those with the same uri, and add those that are new; in one commit.
+    """Replace documents of an index by those with the same uri, and add new ones, in one commit.
 
     An unchanged document keeps its place. A changed document moves to the end.
 
@@ -74,11 +74,11 @@ def update_documents(
         on_unread: As in `build_index`.
 
     Returns:
-        The number of the commit, and how many documents were added, replaced, and unchanged.
+        The number of the commit, and the numbers of added, replaced, and unchanged documents.
 
     Raises:
         InputError: A source cannot be read.
-        IndexFormatError: The folder holds no index, one of another version, or a damaged one.
+        IndexFormatError: The folder has no index, or the index is damaged or of another version.
 
     Example:
         >>> import pyfast
@@ -94,19 +94,19 @@ def update_documents(
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
     """Delete documents of an index, in one commit.
 
-    Searches no longer return them, and they no longer count in any score. Their bytes stay, for earlier commits,
-    until `compact_index(..., erase=True)`.
+    Searches no longer return them, and scores no longer count them. Their bytes stay, for earlier commits, until
+    `compact_index(..., erase=True)`.
 
     Args:
         index: The folder of the index.
-        uris: Which documents.
+        uris: The uris of the documents.
 
     Returns:
-        The number of the new commit, and how many documents were deleted.
+        The number of the new commit, and the number of deleted documents.
 
     Raises:
         InputError: There is no such document.
-        IndexFormatError: The folder holds no index, one of another version, or a damaged one.
+        IndexFormatError: The folder has no index, or the index is damaged or of another version.
 
     Example:
         >>> import pyfast
@@ -123,15 +123,15 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
 
     Args:
         index: The folder of the index.
-        erase: Remove earlier commits and what only they need: no byte of a deleted document is left in the parts.
-            Runs that started with an earlier commit cannot be resumed then. Knowledge graphs and runs can still
-            hold text of a deleted document: see docs/changing.md.
+        erase: Remove earlier commits and the files that only they need. Then no byte of a deleted document is left
+            in the parts, and runs that started with an earlier commit cannot be resumed. Knowledge graphs and runs
+            can still contain text of a deleted document: see docs/changing.md.
 
     Returns:
         The number of the commit.
 
     Raises:
-        IndexFormatError: The folder holds no index, one of another version, or a damaged one.
+        IndexFormatError: The folder has no index, or the index is damaged or of another version.
 
     Example:
         >>> import pyfast
@@ -145,16 +145,16 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
 
 
 def describe_index(index: str | Path) -> IndexInfo:
-    """What an index consists of: its commit, documents, parts, and bytes.
+    """Describe an index: its commit, documents, parts, and bytes.
 
     Args:
         index: The folder of the index.
 
     Returns:
-        The numbers. They come from the manifest; no large file is read.
+        The description. It comes from the manifest; no large file is read.
 
     Raises:
-        IndexFormatError: The folder holds no index, one of another version, or a damaged one.
+        IndexFormatError: The folder has no index, or the index is damaged or of another version.
 
     Example:
         >>> import pyfast

@@ -24,7 +24,7 @@ def compare(
     metrics: Sequence[str | Metric] | None = None,
     prices: str | Path | Prices | None = None,
 ) -> Comparison:
-    """Compare runs over the questions that all of them have answered.
+    """Compare runs over the questions that all of them have finished.
 
     Args:
         runs: Two runs or more, or their folders. Each is compared with each later one.
@@ -34,8 +34,9 @@ def compare(
 
     Returns:
         For each pair of runs and each figure: the difference, its 95 % interval (paired bootstrap), its p-value
-        (McNemar's exact test, or the bootstrap), and the p-value after Holm's correction. Also the questions that
-        only one run gets right, and each run's calls, tokens, seconds and money for a question and a right answer.
+        (McNemar's exact test, or the bootstrap), and the p-value after Holm's correction. It also lists the
+        questions that only one run gets right. For each run it has calls, tokens, seconds and money, for a
+        question and for a right answer.
 
     Raises:
         InputError: There are fewer than two runs, they share no question, the gold does not fit, or the price list

@@ -47,7 +47,9 @@ class ConfiguredSystem:
         return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
 
     def open(self, run: Path | None) -> Any:
-        """Open what the system needs beside the index. `run` is the folder of a run that may be resumed."""
+        """Open everything that the system needs except the index. `run` is the folder of a run that may be
+        resumed.
+        """
         if self.index is None or self.system.opens is None:
             return None
         return self.system.opens(self.index, self.settings, run)
@@ -76,7 +78,7 @@ def configure(
     follow_ups: FollowUps = "off",
     run: Path | None = None,
 ) -> ConfiguredSystem:
-    """Configure a system and open its index. A resumed `run` gets the commit of the index that it started with.
+    """Configure a system and open its index. A resumed `run` gets the commit of the index with which it started.
 
     Raises `InputError` if an argument does not fit.
     """

@@ -11,14 +11,15 @@ from pyfast.evaluation.data_sets import convert as write
 def convert(name: str, source: str | Path, out: str | Path) -> Converted:
     """Convert a data set, as its authors publish it, into corpus.jsonl, questions.jsonl and gold.jsonl.
 
-    A question of a set that gives each question its own documents has their uris as `documents`.
+    If the set gives each question its own documents, `documents` has their uris.
 
     Args:
-        name: The set: `hotpotqa`, `2wiki`, `musique`, `hybridqa`, `metaqa`, `tatqa`, `convmix`; or, not tried on
-            the published files, `ottqa`, `nq`, `triviaqa`, `popqa`, and `hipporag` (the corpora of HippoRAG for
-            2Wiki, MuSiQue and HotpotQA: give `NAME_corpus.json`, with `NAME.json` beside it).
-        source: Its file of questions, or the folder of the download where it has only one such file.
-        out: The folder to make. It appears whole or not at all.
+        name: The name of the set: `hotpotqa`, `2wiki`, `musique`, `hybridqa`, `metaqa`, `tatqa` or `convmix`.
+            These were not tried on the published files: `ottqa`, `nq`, `triviaqa`, `popqa`, and `hipporag`.
+            `hipporag` stands for the corpora of HippoRAG for 2Wiki, MuSiQue and HotpotQA: give `NAME_corpus.json`,
+            with `NAME.json` beside it.
+        source: The set's file of questions, or the download folder, if only one such file is in it.
+        out: The folder to make. It appears when it is complete, or not at all.
 
     Returns:
         The files, and how many documents and questions they hold. `convmix`, `nq`, `triviaqa` and `popqa` bring no

@@ -1,4 +1,4 @@
-"""What was built, what this machine has, and where each op would run."""
+"""How pyfast was built, what this machine has, and where each op would run."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ class Package:
     version: str | None
     """None: not installed"""
     use: str
-    """What for"""
+    """What pyfast uses it for"""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One machine, as pyfast sees it."""
+    """What pyfast finds on one machine."""
 
     pyfast: str
     python: str
     machine: str
     cores: int
-    """That this process may use"""
+    """The cores that this process may use"""
     has_gpu_ops: bool
-    """Whether this pyfast was built with them"""
+    """Whether this pyfast was built with GPU ops"""
     gpus: tuple[str, ...]
     gpu_problem: str | None
-    """Why no GPU can be used; None where one can"""
+    """Why no GPU can be used; None if one can"""
     packages: tuple[Package, ...]
     ops: dict[str, bool]
-    """Each op, and whether arrays on a GPU are worked on there"""
+    """For each op, whether it runs on a GPU if its arrays are there"""
 
 
 def describe_environment() -> Environment:

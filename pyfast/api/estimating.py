@@ -34,18 +34,18 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run is expected to use in all."""
+    """The expected use of a whole run."""
 
     questions: int
     basis: str
-    """What the estimate rests on"""
+    """Where the estimate comes from: a run, or a sample"""
     llm_calls: Expected
     prompt_tokens: Expected
     completion_tokens: Expected
     money: Expected | None
     """None without a price list"""
     seconds: Expected | None
-    """Of all questions added up, if the estimate rests on a run; a run works on several questions at once"""
+    """The sum over all questions, if the estimate comes from a run. A run works on several questions at once"""
 
 
 def estimate(
@@ -65,21 +65,22 @@ def estimate(
     """Estimate the LLM calls, tokens and price of a run without asking its LLM.
 
     With `based_on`, the means of an earlier run of the same system are multiplied by the number of questions.
+    Without it, a uniform sample of the questions goes through the system with the LLM `instant`. This LLM replies
+    at once with text that fits the schema.
 
-    Without it, a uniform sample of the questions goes through the system with the LLM `instant`, which answers at
-    once by the schema. Retrieval and prompts are real, the replies are not: its plans can have other numbers of
-    hops than those of a language model, and it counts four bytes as a token. Base a budget on a small real run.
+    So retrieval and prompts are real, but replies are not. Plans can have more or fewer hops than those of a
+    language model, and four bytes count as a token. For a budget, use a small real run.
 
     Args:
         questions: As in `pyfast.answer`.
         index: As in `pyfast.answer`.
-        llm: The text that names the model of the run, or a mapping of roles to such texts: for the price.
+        llm: The text that names the model of the run, or a mapping of roles to such texts. It sets the price.
         system: As in `pyfast.answer`.
         settings: As in `pyfast.answer`.
         budget: Limits of each question, as in `pyfast.answer`.
-        limit: Only so many questions, the first ones.
+        limit: Count only the first `limit` questions.
         based_on: An earlier run of the system, or its folder.
-        sample: How many questions to try without `based_on`.
+        sample: The number of questions to try, without `based_on`.
         context_window: Tokens of the LLM's context window, without `based_on`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
 

@@ -24,21 +24,21 @@ def evaluate(
 ) -> Report:
     """Score the answers of a run.
 
-    Only questions that the run has finished are scored; a failed question counts as wrong. `report.not_run` names
-    the others. So a run with a limit is scored over the questions that it was asked.
+    pyfast scores only the questions that the run has finished. A failed question counts as wrong. `report.not_run`
+    names the others. A run with a limit is scored over the questions that were asked.
 
     Args:
         run: A run, or its folder.
-        gold: A file of JSON lines, or such mappings: `id` and `answers` (accepted forms of one answer; with
-            `"answer_mode": "all"` a set, all of which is expected), and optionally `type` and `supporting` (the
-            uris of the gold evidence). Mappings with `turns` are conversations. None: gold.jsonl beside the
-            questions that the run was given, or the questions themselves.
-        metrics: Metrics, as functions or by name (`pyfast.plugins.names("metrics")`, or `MODULE:NAME`). None:
-            those that the gold names, else `em_f1` and `evidence`, for conversations `hits`.
+        gold: A file of JSON lines, or mappings with the same keys: `id`, `answers` (accepted forms of one answer),
+            and optionally `type` and `supporting` (the uris of the gold evidence). With `"answer_mode": "all"`,
+            `answers` is a set, and a correct answer names all of it. Mappings with `turns` are conversations.
+            None: gold.jsonl beside the questions of the run, or else the questions themselves.
+        metrics: Metrics, as functions or by name (`pyfast.plugins.names("metrics")`, or `MODULE:NAME`). None: the
+            metrics that the gold names. If it names none, `em_f1` and `evidence`, or `hits` for conversations.
 
     Returns:
-        Figures with 95 % intervals: of all questions, then by type; for conversations by domain, source, type of
-        answer and turn. `report.questions` has each question by itself.
+        Figures with 95 % intervals: for all questions, then by type. For conversations also by domain, source,
+        type of answer and turn. `report.questions` has the figures of each question.
 
     Raises:
         InputError: The gold cannot be read, or shares no question with the run; or there is no such metric.
@@ -54,7 +54,7 @@ def evaluate(
 
 
 def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
-    """Return (the answers, the run's name in messages). Raises `InputError` if there is no run."""
+    """Return (the answers, the run's name for messages). Raises `InputError` if there is no run."""
     path = run.path if isinstance(run, Run) else Path(run)
     if path is None:
         assert isinstance(run, Run)

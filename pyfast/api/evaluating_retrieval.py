@@ -33,17 +33,17 @@ class RetrievalSetting:
     retriever: str = "bm25"
     """As in `pyfast.open_index`"""
     ranking: Ranking = "list"
-    """How the list is ranked: as the retriever has it, by `graph_rank`, or by `bridge_rank`"""
+    """The order of the list: as the retriever gives it, by `graph_rank`, or by `bridge_rank`"""
     expand: bool = False
-    """Whether the list's best passages bring others, for `bridge_rank`"""
+    """Whether to add the passages to which the best ones lead, for `bridge_rank`"""
     rerank: str = "off"
     """As in `pyfast.open_index`"""
     pool: int = 100
-    """Passages of a list"""
+    """The number of passages in a list"""
 
     @staticmethod
     def parse(text: str) -> RetrievalSetting:
-        """The setting of a text such as `ranking=bridge_rank expand=on rerank=cross`. Raises `InputError`."""
+        """Read a setting from a text such as `ranking=bridge_rank expand=on rerank=cross`. Raises `InputError`."""
         given: dict[str, Any] = {}
         for word in text.split():
             name, _, value = word.partition("=")
@@ -81,7 +81,7 @@ class SettingReport:
 
     setting: RetrievalSetting
     rows: list[Row]
-    """All questions first, then by type"""
+    """For all questions first, then by type"""
     questions: list[Scored]
 
 
@@ -90,14 +90,14 @@ class RetrievalReport:
     """What `pyfast.evaluate_retrieval` returns."""
 
     settings: dict[str, SettingReport]
-    """By the setting's name"""
+    """The report of each setting, by its name"""
     differences: list[Difference]
-    """Of each setting and each later one"""
+    """The differences between each setting and each later one"""
     without_gold: tuple[str, ...]
     """Ids of questions that name no gold evidence; they are not scored"""
 
     def as_json(self) -> dict[str, Any]:
-        """All but the single questions, in JSON types."""
+        """Everything except the figures of single questions, in JSON types."""
         reports = {
             name: {"setting": asdict(one.setting), "rows": [asdict(row) for row in one.rows]}
             for name, one in self.settings.items()
@@ -115,28 +115,28 @@ def evaluate_retrieval(
     at: Sequence[int] = (2, 5, 10, 20),
     scores: str | Path | None = None,
 ) -> RetrievalReport:
-    """Measure how much of the gold evidence each of several ways to retrieve finds. No LLM is asked.
+    """Measure how much of the gold evidence each of several ways to retrieve finds. No LLM is called.
 
-    A passage counts for the document that it comes from, each document once, where its first passage stands.
+    A passage counts for its document. Each document counts once, at the rank of its first passage.
 
     Args:
-        index: An index, or its folder. Its own retriever and rerankers are not used.
-        questions: A file of JSON lines, or such mappings: `id`, `question`, `supporting` (the uris of the gold
-            documents) and optionally `type`. If a line has a `table_id`, that table is its gold.
-        settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`; by name if
-            they are a mapping. An empty text is BM25. Each is compared with each later one.
+        index: An index, or its folder. The call ignores the index's own retriever and rerankers.
+        questions: A file of JSON lines, or mappings with the same keys: `id`, `question`, `supporting` (the uris
+            of the gold documents) and optionally `type`. If a line has a `table_id`, that table is its gold.
+        settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. A mapping
+            gives them names. An empty text is BM25. Each setting is compared with each later one.
         gold: Lines with `id` and `supporting`, if the questions have none. None: gold.jsonl beside them, as
             `pyfast data convert` writes it.
-        at: Where the rankings are cut.
-        scores: A folder that keeps what rerankers have computed, for the next call.
+        at: The ranks at which the lists are cut.
+        scores: A folder that keeps the scores of rerankers for the next call.
 
     Returns:
-        For each setting `recall@k`, `ndcg@k` and `mrr` with 95 % intervals, and the paired differences of each two
-        with Holm's correction.
+        For each setting `recall@k`, `ndcg@k` and `mrr` with 95 % intervals; for each pair of settings the paired
+        differences, with Holm's correction.
 
     Raises:
         InputError: A setting or a file does not fit, or no question names gold evidence.
-        ModelNotFoundError: The model of a reranker or a retriever is not on this machine.
+        ModelNotFoundError: The model of a reranker or retriever is not on this machine.
 
     Example:
         >>> import pyfast

@@ -43,27 +43,29 @@ def build_index(
     """Build the index of a corpus in a folder, and open it.
 
     Args:
-        documents: Paths of files and folders; or documents: `pyfast.corpus` values, or mappings with the fields of
-            a `.jsonl` line, such as `{"id": ..., "title": ..., "text": ...}`; one, or any iterable of them.
-        out: The folder to make. It appears whole or not at all.
-        overwrite: Replace an existing index; its knowledge graph stays.
-        readers: Readers of file formats, tried before the installed ones: `pyfast.corpus.Reader`s, or
-            `MODULE:NAME`.
-        columns: A table of more columns is cut into several, each with the first column and the names.
-        passage_length: Characters of a passage of text, at most. Longer paragraphs are cut at sentence ends. The
-            index keeps this size for documents that are added later.
-        passage_overlap: How many characters of such a cut paragraph two passages share, in whole sentences. The
-            shared text is searched and read with both, and stored once.
-        tokenizer: `words` of two characters or more; or `characters`, for Chinese and Japanese, or where words of
-            one character matter: words of any length, and each Chinese or Japanese character.
-        stemmer: A language of Snowball's, such as `"english"` or `"german"`: forms of a word are one term. Empty:
-            words stay as they are.
+        documents: Paths of files and folders, or documents. A document is a value of `pyfast.corpus`, or a mapping
+            with the fields of a `.jsonl` line, such as `{"id": ..., "title": ..., "text": ...}`. Give one
+            document, or any iterable of them.
+        out: The folder to make. It appears when it is complete, or not at all.
+        overwrite: Replace an existing index. Its knowledge graph stays.
+        readers: Readers of file formats, `pyfast.corpus.Reader`s or `MODULE:NAME`. They come before the installed
+            ones.
+        columns: A table of more columns is cut into several, each with the first column and the column names.
+        passage_length: The maximum number of characters in a passage of text. Longer paragraphs are cut at
+            sentence ends. The index keeps this size for documents that are added later.
+        passage_overlap: If a paragraph is cut, two neighbouring passages share up to so many characters, in whole
+            sentences. The shared text is searched and read with both, and stored once.
+        tokenizer: `words`: words of two characters or more. `characters`: words of any length, and each Chinese or
+            Japanese character. Use it for these languages, or if words of one character matter.
+        stemmer: A language of Snowball, such as `"english"` or `"german"`: all forms of a word are one term.
+            Empty: words stay unchanged.
         stop_words: `english`, or `none` for texts in other languages.
-        vectors: What the passages are encoded with, for other retrievers than BM25: `"dense"` or `"dense:MODEL"`
+        vectors: The encoders of the passages, for retrievers other than BM25: `"dense"` or `"dense:MODEL"`
             (sentence embeddings), `"sparse:MODEL"` (learned sparse vectors); one or several. A model is a folder
-            or a name of the hub. The index keeps them for documents that are added later.
-        strict: The first file that cannot be read is an error, and nothing is made.
-        on_unread: Called at the end with each file that was left out, and why. None: a warning is logged for each.
+            or a name of the hub. The index keeps the encoders for documents that are added later.
+        strict: Stop at the first file that cannot be read. Then no index is made.
+        on_unread: Called at the end with each file that was left out, and the reason. None: a warning is logged
+            for each.
 
     Returns:
         The index.
@@ -98,23 +100,24 @@ def open_index(
 
     Args:
         path: A folder that `build_index` made.
-        retriever: What its `search` uses: `bm25`, `dense` or `sparse` (if the index has such vectors), `hybrid`
-            (BM25 and dense by reciprocal ranks; `hybrid:bm25+sparse`, or with weights
-            `hybrid:bm25*0.3+dense*0.7`), `MODULE:NAME`, or a function of the index that returns a retriever.
-        rerank: What reads the best passages of a list again: `off`, `cross` (a cross-encoder; `cross:MODEL`
-            for one of your own), `late` (late interaction), `both`, `MODULE:NAME`, or a function of the index that
-            returns a reranker. Every system uses it; a search of `rag` then also ranks by `bridge_rank`, expanded.
-        filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` (of triples)
-            or `meta.author=Sagan|Drake`. Documents that do not fit all of them are left out, as if they were
+        retriever: What `search` uses. `bm25`, `dense` or `sparse` (if the index has such vectors). `hybrid`: BM25
+            and dense, fused by reciprocal ranks. `hybrid:bm25+sparse` fuses others, and
+            `hybrid:bm25*0.3+dense*0.7` fuses weighted scores. Or `MODULE:NAME`, or a function of the index that
+            returns a retriever.
+        rerank: What reads the best passages of a list again. `off`; `cross` (a cross-encoder; `cross:MODEL` uses
+            another one); `late` (late interaction); `both`; `MODULE:NAME`; or a function of the index that returns
+            a reranker. Every system uses it. `rag` then also expands its list and ranks it by `bridge_rank`.
+        filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` (for triples)
+            or `meta.author=Sagan|Drake`. Documents that do not fit all conditions are left out, as if they were
             deleted. Operators: `=` and `!=`, with `*`, `?`, and `|` between several values; `<`, `<=`, `>`, `>=`.
 
     Returns:
-        The index; its large files are memory-mapped. With a filter, what fits is copied into memory.
+        The index. Its large files are memory-mapped. With a filter, the fitting documents are copied into memory.
 
     Raises:
-        IndexFormatError: The folder holds no index, one of another version, or a damaged one.
+        IndexFormatError: The folder has no index, or the index is damaged or of another version.
         InputError: There is no such retriever or reranker, a condition cannot be read, or no document fits.
-        ModelNotFoundError: The model of one is not on this machine.
+        ModelNotFoundError: The model of the retriever or reranker is not on this machine.
 
     Example:
         >>> import pyfast
@@ -133,7 +136,7 @@ def documents_of(
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[Iterator[Document]]:
-    """The documents that a caller gave. At the end, files that could not be read are reported or logged."""
+    """The documents that a caller gave. At the end, unreadable files are reported or logged."""
     if columns < 2:
         raise InputError(f"columns: expected at least 2, got {columns}")
     unread: list[Unread] = []
@@ -148,7 +151,7 @@ def documents_of(
 
 
 def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
-    """The index that a caller gave. A folder is opened; for a resumed run, at the run's commit."""
+    """The index that a caller gave. A folder is opened. A resumed run gets the commit with which it started."""
     folder = Path(given) if isinstance(given, str | Path) else given.folder
     commit = None if run is None else recorded_value(run, "index", "commit")
     if commit not in commit_numbers(folder):  # of a new run; or erased: what differs is then shown

@@ -24,11 +24,11 @@ class Judgement:
     """The result of judging two runs."""
 
     run: Run
-    """The judging: a run like any other"""
+    """The run of the judge, a run like any other"""
     rows: list[Row]
-    """One for each dimension"""
+    """The result for each dimension"""
     failed: int
-    """Pairs that could not be judged"""
+    """The pairs that could not be judged"""
 
 
 def judge_runs(
@@ -53,18 +53,19 @@ def judge_runs(
 
     Args:
         run_a: The folder of a finished run.
-        run_b: The folder of another one over the same questions.
-        run: The folder of the judging; the same call continues one that was interrupted.
-        questions: The file of their questions, if it is no longer where the first run found it.
-        ties: Whether the judge may call two answers equally good; the paper's judge may not. Without ties, a pair
+        run_b: The folder of another run over the same questions.
+        run: The folder of the judge's run. The same call resumes it.
+        questions: The file of the questions, if it is no longer where the first run found it.
+        ties: Whether the judge may call two answers equally good. In the paper it may not. Without ties, a pair
             still counts as tied if the judge's choice depends on the order, or if the answers are the same.
         llm: The judge, whose role is `judge`; `llm` and all that follows are as in `pyfast.answer`.
 
     Returns:
-        For each dimension how often each run wins, with the win rate of `run_a` and its bootstrap interval.
+        For each dimension: how often each run wins, and the win rate of `run_a` with its bootstrap interval.
 
     Raises:
-        InputError: The runs do not answer the same questions, or are not finished; and as `pyfast.answer`.
+        InputError: The runs do not answer the same questions, or are not finished. Also for the reasons of
+            `pyfast.answer`.
 
     Example:
         >>> from pyfast.api.judging import judge_runs

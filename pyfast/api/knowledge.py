@@ -52,34 +52,33 @@ def build_knowledge(
     on_event: OnEvent = ignore,
     stop: threading.Event | None = None,
 ) -> Knowledge:
-    """Extract the knowledge graph of an index from its documents, or resume. No document is extracted or paid
-    twice.
+    """Extract the knowledge graph of an index from its documents, or resume. No document is paid for twice.
 
     Args:
         index: An index, or its folder.
         llm: The model that reads the texts, in the role `read`, or the text that names one. None: rules read them,
-            by the shape of their sentences. Rules always read triples and tables.
+            by the form of their sentences. Rules always read triples and tables.
         llm_options: Options of a model that is given as text.
-        embedder: A model of sentence-transformers, its name or folder: its vectors are used to search facts,
-            entities and relations.
-        chunk_tokens: How much of a text the LLM reads at once, in tokens. None: as in an earlier extraction, else
+        embedder: A model of sentence-transformers, by name or folder. Its vectors find facts, entities and
+            relations.
+        chunk_tokens: How many tokens of a text the LLM reads at once. None: as in an earlier extraction, or else
             1200.
-        packed: Have the LLM read several short documents in one call, as many as `chunk_tokens` holds. This
-            means fewer calls, for larger models. Deleting a document still removes only its own triples.
-        passes: How often the LLM reads each chunk. After the first time it is asked for what the graph lacks. More
-            passes give more triples, and cost more calls.
-        limit: Maximum number of new chunks to read in this call.
-        budget: Limits of each chunk (with `packed`, of each call), as those of a question in `pyfast.answer`.
-        max_failures: Stop when more chunks than this failed: a number, or a share such as "5%".
-        concurrency: How many chunks the LLM reads at once; None: as in `pyfast.answer`.
+        packed: Let the LLM read several short documents in one call, up to `chunk_tokens`. A larger model then
+            needs fewer calls. Deleting a document still removes only its own triples.
+        passes: How often the LLM reads each chunk. From the second time on, it looks for what the graph lacks.
+            More passes give more triples, and cost more calls.
+        limit: The maximum number of new chunks to read in this call.
+        budget: Limits of each chunk (with `packed`, of each call), as for a question in `pyfast.answer`.
+        max_failures: Stop if more chunks than this fail: a number, or a share such as "5%".
+        concurrency: How many chunks the LLM reads at once. None: as in `pyfast.answer`.
         outage: How many minutes to wait for a model that does not answer.
         restart: Set aside an extraction that was stopped, and start again. The existing graph stays.
         retry_failed: Try again the chunks that failed.
         on_event: Called with each `pyfast.engine.Event` of the extraction, from another thread.
-        stop: Once set, no new chunk starts, and `RunError` is raised; the same call resumes.
+        stop: Once it is set, no new chunk starts, and `RunError` is raised. The same call resumes.
 
     Returns:
-        The graph: `len` of it is the number of triples.
+        The graph. `len` of it is the number of triples.
 
     Raises:
         CallError: Every chunk failed.
@@ -140,7 +139,7 @@ def build_knowledge(
 
 
 def prune_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Knowledge:
-    """Remove from the knowledge graph what only deleted documents said. Nothing is added.
+    """Remove from the knowledge graph what only deleted documents stated. Nothing is added.
 
     Args:
         index: An index, or its folder.
@@ -169,9 +168,9 @@ def open_knowledge(index: Index | str | Path) -> Knowledge:
         index: An index, or its folder.
 
     Returns:
-        The graph: `len` of it is the number of triples, `.failed_chunks()` are the chunks that the LLM could not
-        extract. `.extractions` describe each extraction by an LLM: the model, date, prompts and cost, and what was
-        dropped and why.
+        The graph. `len` of it is the number of triples. `.failed_chunks()` are the chunks that the LLM could not
+        extract. `.extractions` describe each extraction by an LLM: the model, date, prompts, cost, and the dropped
+        triples with their reasons.
 
     Raises:
         IndexFormatError: There is no graph, one of another version, or a damaged one.
@@ -189,7 +188,7 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
 
     Args:
         index: An index, or its folder.
-        out: The file to write: `.graphml` or `.nt` (N-Triples).
+        out: The file to write, with the suffix `.graphml` or `.nt` (N-Triples).
 
     Returns:
         `out`.
@@ -210,9 +209,9 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
 def merge_knowledge(
     index: Index | str | Path, source: Index | str | Path, *, embedder: str = DEFAULT
 ) -> Knowledge:
-    """Add to the knowledge graph of an index what another index knows, or what a run has learned.
+    """Add the knowledge of another index, or what a run has learned, to the knowledge graph of an index.
 
-    A run of `subqrag` learns triples from the documents that it reads. The run itself changes no index.
+    A run of `subqrag` learns triples from the documents that it reads. The run itself does not change an index.
 
     Args:
         index: An index, or its folder.

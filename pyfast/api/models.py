@@ -1,4 +1,4 @@
-"""Language models in use: which caller started one, in which event loop, and when it is closed."""
+"""Language models in use: which caller started a model, in which event loop, and when it is closed."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class OpenedModels:
 
     by_role: Mapping[Role, LLM]
     kept: frozenset[Role]
-    """Those that were given as objects: they stay loaded"""
+    """Models that the caller gave as objects. They stay loaded"""
 
     def full(self, response_cache: Path | None = None) -> dict[Role, FullLLM]:
-        """The models by role, as the engine takes them. Roles that share a model share it here too.
+        """The models by role, as the engine takes them. Roles with the same model share it here too.
 
         Args:
-            response_cache: A folder for reusable answers; None: no cache.
+            response_cache: A folder for reusable replies. None: no cache.
         """
         made: dict[int, FullLLM] = {}
         for llm in self.by_role.values():
@@ -56,7 +56,7 @@ class OpenedModels:
 
 
 def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedModels:
-    """Open the models that a caller gave, by role. Roles with the same text and options share one.
+    """Open the models that a caller gave, by role. Roles with the same text and options share one model.
 
     Args:
         given: One model for all roles, or one for each.
@@ -125,7 +125,7 @@ class _Use:
 
 
 _uses: dict[int, _Use] = {}
-"""By the model's id. A model that nobody holds any more takes its entry with it."""
+"""By the model's id. The entry goes when nobody holds the model any more"""
 
 
 @contextlib.asynccontextmanager

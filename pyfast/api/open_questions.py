@@ -1,4 +1,4 @@
-"""Questions about a corpus as a whole, for judging long answers."""
+"""Questions about a corpus as a whole, for comparing long answers."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def write_questions(
 ) -> list[dict[str, str]]:
     """Have a language model write questions about a corpus as a whole, as MTQA's paper does for its long answers.
 
-    The model sees passages from the whole corpus. It invents users, tasks for each user, and questions for each
-    task. The questions have no gold answers: use `judge_runs` to compare the answers of two systems.
+    The model sees a sample of passages from the whole corpus. It invents users, tasks for each user, and questions
+    for each task. The questions have no gold answers: use `judge_runs` to compare the answers of two systems.
 
     Args:
         index: An index of the corpus, or its folder.
         out: The file of questions to write, in JSON lines: `id`, `question`, `user`, `task`.
-        run: The folder of the run that writes them; the same call continues one that was interrupted.
+        run: The folder of the run that writes them. The same call resumes it.
         users: How many users.
         tasks: How many tasks each user has.
         questions: How many questions each task has.
@@ -68,8 +68,8 @@ def write_questions(
         The questions. They are fewer than `users * tasks * questions` if the model wrote fewer.
 
     Raises:
-        InputError: A number is out of range; and as `pyfast.answer`.
-        RunError: The model wrote no questions that can be read, or the run was stopped.
+        InputError: A number is out of range. Also for the reasons of `pyfast.answer`.
+        RunError: The model wrote no readable questions, or the run was stopped.
 
     Example:
         >>> from pyfast.api.open_questions import write_questions

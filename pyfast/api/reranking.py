@@ -13,7 +13,8 @@ from pyfast.retrieval.tokenization import term_ids
 
 
 def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | None = None) -> list[float]:
-    """Score texts for a query with `pyfast.ops.bridge_rank`. Texts that share words with the best ones rise.
+    """Score texts for a query with `pyfast.ops.bridge_rank`. Texts that share words with the best ones rank
+    higher.
 
     Args:
         query: The question.

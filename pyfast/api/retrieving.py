@@ -14,15 +14,15 @@ from pyfast.retrieval import Index, cite, evidence_of, search
 
 
 def retrieve(queries: Sequence[str], index: Index | str | Path, k: int = 20) -> list[list[Evidence]]:
-    """Find the best passages for each query. All queries are one search; no LLM is called.
+    """Find the best passages for each query, in one search for all of them. No LLM is called.
 
     Args:
         queries: Words, or questions.
         index: An index, or its folder.
-        k: How many passages for each query, at most.
+        k: The maximum number of passages for each query.
 
     Returns:
-        For each query its passages, best first, with uris, offsets and scores.
+        For each query, its passages, best first, with uris, offsets and scores.
 
     Raises:
         InputError: `k` is below 1.

@@ -49,7 +49,7 @@ class Run:
 
     @classmethod
     def finished(cls, path: Path | None, total: int, session: Summary, records: Sequence[Record]) -> Run:
-        """The run of a call of `pyfast.answer` that has just ended."""
+        """The run of a call of `pyfast.answer` that has just finished."""
         run = cls.__new__(cls)
         run.path, run.session = path, session
         run._records, run._lines = records, None
@@ -58,10 +58,9 @@ class Run:
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records, in the order of the questions. The records of a folder are read when they are accessed.
+        """The records, in the order of the questions. For a folder, they are read when you access them.
 
-        A record reads its `evidence` and its `trace` at their first access; they are in a file next to the
-        answers.
+        A record reads its `evidence` and its `trace` when you first access them, because they are in another file.
 
         Raises:
             InputError: The folder's answers cannot be read.
@@ -89,13 +88,13 @@ class Run:
         """The LLM calls that answered one question: what each asked, and the reply.
 
         Args:
-            id: The question's.
+            id: The id of the question.
 
         Returns:
-            The calls in the order in which they ended. `messages` is None where prompts were not kept.
+            The calls in the order in which they ended. `messages` is None if prompts were not kept.
 
         Raises:
-            InputError: The run is in memory, has no such question that has ended, or its journal is damaged.
+            InputError: The run is in memory, no question with this id has ended, or its journal is damaged.
 
         Example:
             >>> import pyfast

@@ -51,10 +51,11 @@ from pyfast.systems.conversations import FollowUps
 
 
 class Engine:
-    """Answers questions inside a service, within its `async with` block.
+    """Answer questions inside a service. Use it with `async with`.
 
-    It belongs to the event loop that entered it. The questions of all callers join the same batches, even if they
-    use different systems. Cancelling one caller leaves the others alone. Nothing is written to the disk.
+    An engine belongs to the event loop that entered it. The questions of all callers join the same batches, even
+    if they use different systems. If one caller is cancelled, the others are not affected. The engine writes
+    nothing to the disk.
 
     Example:
         >>> import asyncio, pyfast
@@ -153,17 +154,17 @@ class Engine:
             question: A string, a mapping with `id` and `question`, or a `Question`.
             system: The name of an installed system, or a `System`.
             settings: Settings of the system, by name.
-            history: The (question, answer) pairs before it, if it continues a conversation.
-            on_step: Called in this event loop with each `pyfast.engine.Step`: every call of the question, of the
-                model or of a retrieval, when it begins and when it ends.
-            ledger: A new `pyfast.engine.Ledger`, to be filled with what the question uses, stage by stage.
+            history: The earlier (question, answer) pairs, if it continues a conversation.
+            on_step: Called in this event loop with each `pyfast.engine.Step`. A step is one call of the question,
+                to the model or to a search. It comes twice: when it begins and when it ends.
+            ledger: A new `pyfast.engine.Ledger`. The call writes into it what the question uses, stage by stage.
 
         Returns:
-            Its record; a question that cannot be answered has the state `failed` and a reason.
+            The record. If the question cannot be answered, it has the state `failed` and a reason.
 
         Raises:
             InputError: The system, a setting or the question does not fit.
-            LLMUnavailableError: The model cannot be reached any more.
+            LLMUnavailableError: The model can no longer be reached.
         """
         past = tuple(
             (Question(f"turn {number}", asked), Answer(answer))
@@ -182,15 +183,14 @@ class Engine:
         system: str | System = "n2n",
         settings: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Record, None]:
-        """Answer questions; the records come in the order of the questions, each as soon as possible.
+        """Answer questions. The records come in the order of the questions, each as soon as possible.
 
-        Only a few more questions are read than are in progress, so an iterator may be endless. A caller that
-        leaves early ends with `aclose()` (`contextlib.aclosing`), which cancels its questions in progress.
+        The engine reads only a few more questions than are in progress, so an iterator may be endless. To leave
+        early, call `aclose()` (`contextlib.aclosing` does). This cancels the questions in progress.
 
         Args:
-            questions: As in `pyfast.answer`, asynchronous iterators included. The turns of a conversation are
-                answered one after the other, as are `Question`s that follow each other and name the same
-                conversation.
+            questions: As in `pyfast.answer`, including asynchronous iterators. The turns of a conversation are
+                answered one after the other. So are consecutive `Question`s that name the same conversation.
             system: As in `answer`.
             settings: As in `answer`.
 
@@ -198,9 +198,9 @@ class Engine:
             A record for each question or turn.
 
         Raises:
-            InputError: The system, a setting or a question does not fit; the records of the questions before it
-                come first.
-            LLMUnavailableError: The model cannot be reached any more.
+            InputError: The system, a setting or a question does not fit. The records of earlier questions come
+                first.
+            LLMUnavailableError: The model can no longer be reached.
         """
         prepared = await self._prepare(system, settings)
         working: deque[asyncio.Task[list[Record]]] = deque()
@@ -248,27 +248,27 @@ class Engine:
     ) -> Run:
         """Answer a set of questions as `pyfast.answer` does, with the models of this engine.
 
-        The run's questions share batches with each other, and the models with all other callers. Cancelling the
-        call ends it as killing the process would: the same call continues the run.
+        The run's questions share batches with each other, and share the models with all other callers. If you
+        cancel the call, it ends like a killed process: the same call resumes the run.
 
         Args:
             questions: As in `pyfast.answer`.
-            run: The folder of the run; if it exists, the run resumes.
+            run: The folder of the run. If it exists, the run resumes.
             system: As in `answer`.
             settings: As in `answer`.
-            outage: Minutes to wait for a model that answers nobody.
+            outage: How many minutes to wait for a model that answers no call.
             keep_prompts: As in `pyfast.answer`.
             retry_failed: As in `pyfast.answer`.
             on_event: Called in this event loop with each `pyfast.engine.Event`.
-            stop: Once set, no new question starts; those in progress finish, and the run can be continued.
+            stop: Once it is set, no new question starts. Questions in progress finish, and the run can be resumed.
 
         Returns:
             The run.
 
         Raises:
-            InputError: An argument does not fit, or the folder holds a run of something else.
-            LLMUnavailableError: A model cannot be reached any more.
-            RunError: The run cannot continue; its work is kept.
+            InputError: An argument does not fit, or the folder has another run.
+            LLMUnavailableError: A model can no longer be reached.
+            RunError: The run cannot continue. Its work is kept.
         """
         self._entered()
         _refuse_module(system)
@@ -299,17 +299,17 @@ class Engine:
         return Run.finished(job.folder, job.questions.count, result.summary, result.records)
 
     async def retrieve(self, query: str, k: int = 20) -> list[Evidence]:
-        """The `k` best passages for a query, best first, without calling the model.
+        """Find the `k` best passages for a query, best first, without calling the model.
 
         Args:
             query: Words, or a question.
-            k: How many passages, at most.
+            k: The maximum number of passages.
 
         Returns:
             The passages with their uris, offsets and scores.
 
         Raises:
-            InputError: The engine has no index, or is not entered.
+            InputError: The engine has no index, or its `async with` block has not started.
         """
         runtime = self._entered()
         at_least_one("k", k)

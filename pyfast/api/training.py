@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pyfast.training.weak_positives import Gold
 
 OnStep = Callable[["Point", int], None]
-"""Called with each step of a training, and how many there will be"""
+"""Called after each step of a training, with its point of the curve and the number of steps"""
 OnEstimate = Callable[["Estimate"], None]
-"""Called with what a training is going to take"""
+"""Called with an estimate of the rest of a training"""
 _LAST = 10
 
 
@@ -39,9 +39,9 @@ class Training:
     """The result of a training."""
 
     path: Path
-    """What was learnt"""
+    """The trained weights"""
     curve: list[Point]
-    """Each step: its loss, the norm of its gradient, its seconds"""
+    """For each step: its loss, the norm of its gradient, its seconds"""
 
     @property
     def loss(self) -> float:
@@ -79,35 +79,35 @@ def train_graph_convqa(
     """Train graph_convqa's encoder and language model on conversations (sections 4.6 and 5, table 4).
 
     Args:
-        conversations: A file of JSON lines with `id` and `turns`, which have `answers`.
-        index: The index that evidence comes from, or its folder.
+        conversations: A file of JSON lines with `id` and `turns`. Each turn has `answers`.
+        index: The index with the evidence, or its folder.
         model: The folder of a language model in safetensors.
-        out: The folder of the training; the same call continues one that was interrupted.
-        graph: False: the text-only fine-tune that the paper compares with.
-        layers: Of the encoder.
-        heads: Of each layer; they share the model's hidden size.
-        dropout: Of the encoder's attention.
-        residual: Nodes keep the embeddings of their tokens; False is the paper's.
-        memory: The evidence memory.
+        out: The folder of the training. The same call resumes one that was interrupted.
+        graph: Whether the LLM gets a graph. False: the text-only fine-tune with which the paper compares.
+        layers: The number of layers of the encoder.
+        heads: The number of heads in each layer. They share the model's hidden size.
+        dropout: The dropout of the encoder's attention.
+        residual: Add the graph's output to the embeddings of the tokens. False: as in the paper, the output alone.
+        memory: Which evidence of earlier turns replaces the lowest part of the evidence.
         memory_share: The share of the evidence that memory may replace.
-        passages: Passages whose evidence items are ranked.
-        k: Evidence items of a turn.
-        max_prompt_tokens: Tokens of a prompt, at most; a warning names evidence that does not fit.
-        epochs: How often training goes through all examples.
-        learning_rate: Adam's.
-        accumulation: Examples of a step.
+        passages: The number of passages that a search finds. Their evidence items are then ranked.
+        k: The number of evidence items for a turn.
+        max_prompt_tokens: The maximum number of tokens in a prompt. A warning names evidence that does not fit.
+        epochs: How often the training goes through all examples.
+        learning_rate: The learning rate of Adam.
+        accumulation: The number of examples in a step.
         lora_rank: The rank of LoRA's updates.
         lora_alpha: The scale of LoRA's updates.
-        seed: Of order, weights and dropout.
-        minutes: Stop after this time; the same call continues.
-        on_step: Called with each point of the curve, and the number of steps in all.
+        seed: The seed of the order of examples, of the first weights and of dropout.
+        minutes: Stop after this time. The same call continues.
+        on_step: Called with each point of the curve, and the number of steps.
 
     Returns:
-        The curve. `out` holds `model` (the language model with the updates merged) and the encoder: give the
+        The curve. `out` has `model` (the language model with the updates merged in) and the encoder. Give this
         folder to the system as its setting `trained`.
 
     Raises:
-        InputError: The conversations or the model cannot be read, or `out` holds another training.
+        InputError: The conversations or the model cannot be read, or `out` has another training.
         RunError: The loss is not finite.
 
     Example:
@@ -168,39 +168,42 @@ def train_hseq_iterator(
 ) -> Training:
     """Train HSEQ's iterator on questions with gold answers (section 4.1, appendix A.3).
 
-    It trains on a GPU if there is one, else on the CPU. A program that `accelerate launch` starts several times
-    trains on as many devices: each does its share of every step, and the first writes `out`.
+    It trains on a GPU if there is one, otherwise on the CPU. To train on several devices, start the program
+    several times with `accelerate launch`. Each process does its share of every step, and the first one writes
+    `out`.
 
     Args:
         sources: Files of questions with gold answers, each with its index (or the index's folder).
         model: The folder of a language model in safetensors.
-        out: The folder of the training; the same call continues one that was interrupted.
-        settings: Settings of hseq by name, as the system will run; `guidance` is `template` if not given.
+        out: The folder of the training. The same call resumes one that was interrupted.
+        settings: Settings of hseq by name, for the later run. Without `guidance`, it is `template`.
         head: The model that plans, if `guidance` is `head`: as `llm` of `pyfast.answer`. Its plans are a run in
             the folder `guidance` of `out`, which resumes like any other.
-        weights: Of the sources, in the mixture; empty: all alike.
-        size: Steps in the mixture.
-        max_positives: Positives of a question, at most.
-        lexical_weight: Weight of a positive that only shares words with the question; 0 leaves them out.
-        verdict_weight: Weight of the tokens that say whether the evidence suffices.
-        epochs: How often training goes through all examples.
-        learning_rate: Adam's highest: it rises for 3 % of the steps and falls along a cosine.
-        accumulation: Examples of a step, in all processes together.
-        batch: Examples that go through the model together, at most: those of a step with similar lengths.
-        precision: Of the model's own weights; the trained weights are in float32.
-        checkpointing: Recompute the layers' outputs for the gradient: less memory, about a third more time.
+        weights: The weight of each source in the mixture. Empty: all equal.
+        size: The number of steps in the mixture.
+        max_positives: The maximum number of positives for a question.
+        lexical_weight: The weight of a positive that only shares words with the question. 0 leaves such positives
+            out.
+        verdict_weight: The weight of the tokens that say whether the evidence is sufficient.
+        epochs: How often the training goes through all examples.
+        learning_rate: The highest learning rate of Adam. It rises for 3 % of the steps and then falls along a
+            cosine.
+        accumulation: The number of examples in a step, in all processes together.
+        batch: The maximum number of examples that go through the model together. They have similar lengths.
+        precision: The precision of the model's own weights. The trained weights are in float32.
+        checkpointing: Compute the layers' outputs again for the gradient: less memory, about a third more time.
         lora_rank: The rank of LoRA's updates.
         lora_alpha: The scale of LoRA's updates.
-        seed: Of order, weights and dropout.
-        minutes: Stop after this time; the same call continues.
-        on_step: Called with each point of the curve, and the number of steps in all.
-        on_estimate: Called before the first step with an estimate of the remaining ones, from two trials.
+        seed: The seed of the order of examples, of the first weights and of dropout.
+        minutes: Stop after this time. The same call continues.
+        on_step: Called with each point of the curve, and the number of steps.
+        on_estimate: Called before the first step with an estimate of the remaining steps, from two trial steps.
 
     Returns:
-        The curve; its path is the adapter, in peft's format.
+        The curve. Its path is the adapter, in peft's format.
 
     Raises:
-        InputError: A source or the model cannot be read, a setting is unknown, or `out` holds another training.
+        InputError: A source or the model cannot be read, a setting is unknown, or `out` has another training.
         RunError: The loss is not finite.
 
     Example:
@@ -248,27 +251,28 @@ def estimate_hseq_iterator(
     lora_rank: int = 16,
     seed: int = 0,
 ) -> Estimate:
-    """Estimate what `train_hseq_iterator` needs here, by trial: the gradients of the largest and of a usual batch.
+    """Estimate what `train_hseq_iterator` needs here, from trials with the largest and with a usual batch.
 
     Args:
         sources: Files of questions with gold answers, each with its index (or the index's folder).
         model: The folder of a language model in safetensors.
-        settings: Settings of hseq by name, as the system will run; `guidance` is `template` if not given.
-            No head is called: its plans count as long as the template's.
-        weights: Of the sources, in the mixture; empty: all alike.
-        size: Steps in the mixture.
-        max_positives: Positives of a question, at most.
-        lexical_weight: Weight of a positive that only shares words with the question; 0 leaves them out.
-        epochs: How often training goes through all examples.
-        accumulation: Examples of a step.
-        batch: Examples that go through the model together, at most.
-        precision: Of the model's own weights.
-        checkpointing: Recompute the layers' outputs for the gradient.
+        settings: Settings of hseq by name, for the later run. Without `guidance`, it is `template`. No head is
+            called: its plans count as long as the template's.
+        weights: The weight of each source in the mixture. Empty: all equal.
+        size: The number of steps in the mixture.
+        max_positives: The maximum number of positives for a question.
+        lexical_weight: The weight of a positive that only shares words with the question. 0 leaves such positives
+            out.
+        epochs: How often the training goes through all examples.
+        accumulation: The number of examples in a step.
+        batch: The maximum number of examples that go through the model together.
+        precision: The precision of the model's own weights.
+        checkpointing: Compute the layers' outputs again for the gradient.
         lora_rank: The rank of LoRA's updates.
-        seed: Of order, weights and dropout.
+        seed: The seed of the order of examples, of the first weights and of dropout.
 
     Returns:
-        Steps, tokens, the bytes of memory and the seconds of the whole training.
+        The steps, tokens, bytes of memory and seconds of the whole training.
 
     Raises:
         InputError: A source or the model cannot be read, or a setting is unknown.
@@ -345,7 +349,7 @@ def _golds(sources: Mapping[Any, Any]) -> list[tuple[Index, list[Gold]]]:
 
 @explained()
 def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Path:
-    """Merge a trained adapter into its model, for programs that cannot load an adapter next to a model.
+    """Merge a trained adapter into its model, for programs that cannot load an adapter beside a model.
 
     Args:
         model: The folder of the model that was trained.

@@ -1,4 +1,4 @@
-"""Convert an index or a run to today's format."""
+"""Convert an index or a run to the current format."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pyfast.retrieval.upgrade import upgrade_index
 
 
 def upgrade(path: str | Path) -> str:
-    """Convert an index (with its knowledge graph) or a run to today's format. Nothing happens if it has that
-    format.
+    """Convert an index (with its knowledge graph) or a run to the current format, if it has an older one.
 
     Args:
         path: The folder of an index or a run.
@@ -24,7 +23,7 @@ def upgrade(path: str | Path) -> str:
         One line that says what was done.
 
     Raises:
-        InputError: The folder is neither, or a process works on the run.
+        InputError: The folder is neither an index nor a run, or a process is working on the run.
         IndexFormatError: The index is damaged, or its format is too old or too new.
 
     Example:

@@ -1,4 +1,4 @@
-"""`pyfast.verify`: whether a run or an index is whole."""
+"""`pyfast.verify`: whether a run or an index is complete and undamaged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Check:
     name: str
     passed: bool
     detail: str
-    """What was found, or what is wrong, on one line"""
+    """The result, or what is wrong, on one line"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,17 @@ class Verification:
 
     @property
     def summary(self) -> str:
-        """One line: the folder, how many checks, and which of them failed."""
+        """One line: the folder, the number of checks, and the failed ones."""
         failed = [check.name for check in self.checks if not check.passed]
         result = f"damaged: {', '.join(failed)}" if failed else "whole"
         return f"{self.path}: {self.kind}, {len(self.checks)} checks: {result}"
 
 
 def verify(path: str | Path) -> Verification:
-    """Check that a run or an index is whole: all checksums hold, and each answer follows from its journal.
+    """Check a run or an index: all checksums are right, and each answer follows from its journal.
 
-    A run that was stopped or killed is whole if it can be resumed. `verify` changes and repairs nothing. It can
-    verify a run that another process works on.
+    A run that was stopped or killed passes if it can be resumed. `verify` changes and repairs nothing. It can
+    check a run while another process works on it.
 
     Args:
         path: The folder of a run or an index.
@@ -71,7 +71,7 @@ def verify(path: str | Path) -> Verification:
         The checks, and whether all of them passed.
 
     Raises:
-        InputError: The folder is neither, or a run of an older format.
+        InputError: The folder is neither a run nor an index, or it is a run of an older format.
 
     Example:
         >>> import pyfast

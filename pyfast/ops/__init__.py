@@ -5,7 +5,7 @@ A *pool* is the list of documents that one question retrieved. A batch of P pool
 `scipy.sparse.csr_array` of documents x terms with float32 TF-IDF weights. N is the number of documents in all
 pools.
 
-What holds for every op:
+These rules hold for every op:
 
 - It releases the GIL, reads arrays in place and never writes to them. Do not change an array before the op
   returns.
@@ -13,8 +13,8 @@ What holds for every op:
 - `threads=None` takes PYFAST_THREADS, then OMP_NUM_THREADS, then torch's setting, then the cores of this process.
 - `OP_reference`, in the file of the op, computes the same slowly in NumPy; the tests compare the two.
 
-`narrate` and `cite` write pools as text and as evidence, `hseq_stream` moves questions through the segments of a
-corpus, and `gatv2` takes any graph, as NumPy arrays or torch tensors.
+`narrate` and `cite` write pools as text and as evidence. `hseq_stream` moves questions through the segments of a
+corpus. `gatv2` takes any graph, as NumPy arrays or torch tensors.
 """
 
 from pyfast.ops.betweenness import betweenness

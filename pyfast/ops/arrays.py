@@ -1,4 +1,4 @@
-"""Arguments of ops as the arrays that the core reads: checked, of the right dtype, seldom copied."""
+"""Arguments of ops as the arrays that the core reads: checked, of the right dtype, rarely copied."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ T = TypeVar("T")
 
 
 def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
-    """`value` as a contiguous 1-D array of `dtype`, for the core.
+    """`value` as a contiguous 1-D array of `dtype`, for the native core.
 
-    If dtype and strides fit, it is the caller's memory, read-only or not; else a copy.
+    If dtype and strides fit, it is the caller's memory, read-only or not. Otherwise it is a copy.
 
     Args:
         name: The argument's name, for messages.
         value: An array of NumPy, DLPack or the buffer protocol, or a sequence.
-        dtype: Floats are never cut to integers, and integers that do not fit are refused, as is a mask for ids.
+        dtype: The dtype that the core reads. Floats never become integers. Integers that do not fit are refused,
+            and so is a mask in place of ids.
 
     Raises:
-        ArrayError: It cannot be read as such an array.
+        ArrayError: The value cannot become such an array.
     """
     try:
         if isinstance(value, bytes):  # to NumPy a text
@@ -75,9 +76,9 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
 
 
 def as_numpy(value: Any) -> npt.NDArray[Any]:
-    """NumPy's view of an array, its own or one with DLPack or the buffer protocol; a copy of a sequence.
+    """NumPy's view of an array that has DLPack or the buffer protocol, or a copy of a sequence.
 
-    Raises what the other library raises.
+    Raises the errors of the other library.
     """
     # Not its own by DLPack: before 2.1 NumPy exports no memory that is read-only.
     foreign = not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__")
@@ -85,7 +86,7 @@ def as_numpy(value: Any) -> npt.NDArray[Any]:
 
 
 def forward(x: Any, name: str = "X") -> ForwardArrays:
-    """A SciPy CSR array or matrix (documents x terms) as the core reads it: its own arrays, which stay unchanged.
+    """A SciPy CSR array or matrix (documents x terms) as the core reads it: its own arrays, unchanged.
 
     The core converts and sorts the rows that it reads. Arrays of a dtype or stride that it cannot read are copied.
     Raises `ArrayError`.
@@ -134,7 +135,7 @@ def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> tuple[Int64, I
 
 
 def ragged(name: str, value: Ragged | Sequence[Any]) -> tuple[Int64, Int32]:
-    """A pair (offsets, term ids)."""
+    """Check a ragged list of term ids, and return it as (offsets, term ids)."""
     if not isinstance(value, tuple) or len(value) != 2:
         raise ArrayError(f"{name}: expected a pair (offsets, values)")
     return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], np.int32)
@@ -152,7 +153,9 @@ def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[In
 
 
 def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The native op's result; what it refuses is raised as `ArrayError`. Pass its arguments by keyword."""
+    """Call a native op and return its result. If it refuses an argument, raise `ArrayError`. Pass arguments by
+    keyword.
+    """
     try:
         return op(*args, **kwargs)
     except _native.Error as error:
@@ -162,7 +165,7 @@ def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
-    """Name the setting that the native op cannot take, and what it expects, from pybind11's signature."""
+    """Name the argument that the native op cannot take, and the expected type, from pybind11's signature."""
     (signature,) = ast.parse(f"def {str(op.__doc__).splitlines()[0]}: ...").body
     assert isinstance(signature, ast.FunctionDef)
     for parameter in signature.args.args:
@@ -191,19 +194,19 @@ _KINDS: dict[re.Pattern[str], tuple[str, Callable[[Any], bool]]] = {
     re.compile(r"\bstr\b"): ("a text", lambda value: isinstance(value, str)),
     re.compile(r"\b(None|Optional)\b"): ("None", lambda value: value is None),
 }
-"""What pybind11 says of a type, what that is to a reader, and whether a value is one"""
+"""For each type: its name in pybind11, its name for a reader, and a test whether a value has it"""
 
 
 def thread_count(threads: int | None) -> int:
-    """How many threads an op may use.
+    """The number of threads that an op may use.
 
-    The argument; else PYFAST_THREADS of the environment; else the first number of OMP_NUM_THREADS; else torch's
-    setting, if torch is imported; else the number of cores that this process may use. The limit is 16 or the
-    number of the machine's cores, whichever is larger; the native core has the same limit.
+    It is the first of these that is set: the argument, PYFAST_THREADS, the first number of OMP_NUM_THREADS,
+    torch's setting if torch is imported. Otherwise it is the number of cores that this process may use. The limit
+    is 16 or the number of the machine's cores, whichever is larger. The native core has the same limit.
 
     Raises:
-        ArrayError: The argument or PYFAST_THREADS is not a number of at least 1. Such a value of OMP_NUM_THREADS,
-            which other programs also read, is ignored instead.
+        ArrayError: The argument or PYFAST_THREADS is not a number of at least 1. A bad value of OMP_NUM_THREADS is
+            ignored, because other programs read it too.
     """
     if threads is None:
         threads = _threads_set() or available_cores()
@@ -226,7 +229,7 @@ def _threads_set() -> int:
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,7 +1,8 @@
 """Where an op runs: on the CPU, or on the GPU that holds its arrays; and the libraries of those arrays.
 
-`backend="auto"` follows the data. An op whose arrays are CuPy's or torch's, on a GPU, runs there, on the current
-stream of that library, with memory and results from its allocator. No op copies arrays to a GPU on its own.
+`backend="auto"` follows the data. If an op's arrays are CuPy's or torch's, on a GPU, the op runs there. It uses
+the current stream of that library, and its allocator for memory and results. No op copies arrays to a GPU by
+itself.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ _PENDING: ContextVar[_Pending | None] = ContextVar("pending", default=None)
 
 
 def on_gpu(backend: Backend, *given: Any) -> bool:
-    """Whether the op runs on the GPU: `backend` says so, or one of the arrays given lies on one.
+    """Whether the op runs on the GPU: `backend` requires it, or one of the arrays is there.
 
-    Raises `DeviceError` if it should but cannot, `ArrayError` for another `backend`.
+    Raises `DeviceError` if it should run there but cannot, and `ArrayError` for another `backend`.
     """
     there = meant_for_gpu(backend, *given)
     if there:
@@ -51,7 +52,7 @@ def on_gpu(backend: Backend, *given: Any) -> bool:
 
 
 def meant_for_gpu(backend: Backend, *given: Any) -> bool:
-    """As `on_gpu`, whether or not there is a GPU to run on."""
+    """As `on_gpu`, but without checking that there is a GPU."""
     if backend == "auto":
         return any(type(value) is not np.ndarray and _is_device_array(value) for value in given)
     if backend not in ("cpu", "cuda"):
@@ -100,9 +101,9 @@ def _number(device: Any) -> int | None:
 
 
 class Gpu:
-    """The library of an op's arrays, for one call: CuPy's, unless one of them is torch's.
+    """The library of an op's arrays, for one call: torch if one of them is torch's, otherwise CuPy.
 
-    Raises `ArrayError` if the arrays lie on several GPUs, or none lies on a GPU.
+    Raises `ArrayError` if the arrays are on several GPUs, or none is on a GPU.
     """
 
     def __init__(self, *given: Any) -> None:
@@ -133,7 +134,7 @@ class Gpu:
         return int(self.library.cuda.get_current_stream().ptr)
 
     def must_hold(self, name: str, value: Any) -> None:
-        """Raise `ArrayError` where `value` lies on another GPU."""
+        """Raise `ArrayError` if `value` is on another GPU."""
         device, own = _number(getattr(value, "device", None)), _number(self.device)
         if device is not None and own is not None and device != own:
             raise ArrayError(f"{name}: must lie on one GPU, got GPU {device} beside GPU {own}")
@@ -190,7 +191,9 @@ class Gpu:
 
     @contextmanager
     def queue(self, workspace: int) -> Iterator[tuple[int, int, Memory]]:
-        """What the native ops of one call need: stream, status word, workspace. On exit, it raises errors."""
+        """What the native ops of one call need: stream, status word, workspace. At the end of the block, it raises
+        their errors.
+        """
         status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
         yield self.stream(), self.memory(status)[0], self.memory(memory)
         pending = _PENDING.get()
@@ -208,8 +211,8 @@ class Gpu:
 def errors_at_end() -> Iterator[None]:
     """Raise the errors of GPU ops at the end of the block, so that no op waits for the GPU to check its arrays.
 
-    Until then, the results of malformed arrays are meaningless. `evidence_graph` waits even so, because it needs
-    the number of its edges. A backward pass does not wait if its forward pass ran within the block.
+    Until then, the results of malformed arrays are meaningless. `evidence_graph` still waits, because it needs the
+    number of its edges. A backward pass does not wait if its forward pass ran within the block.
 
     Example:
         >>> from pyfast.ops.backend import errors_at_end
@@ -234,7 +237,7 @@ def errors_pending() -> _Pending | None:
 
 @contextmanager
 def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
-    """Delay errors as in the block that `pending` is from: torch calls derivatives in another thread."""
+    """Delay errors as in the block that gave `pending`, because torch calls derivatives in another thread."""
     token = _PENDING.set(_PENDING.get() or pending)
     try:
         yield
@@ -243,7 +246,7 @@ def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
 
 
 def call_gpu(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The native op's result; what it refuses is raised as `ArrayError`, what the GPU refuses as `DeviceError`.
+    """Call a native op and return its result. It refuses with `ArrayError`, the GPU with `DeviceError`.
 
     Pass its arguments by keyword.
     """

@@ -1,4 +1,4 @@
-"""Betweenness of evidence graphs: the share of a pool's shortest paths that lead through a document."""
+"""Betweenness of evidence graphs: the share of a pool's shortest paths that go through a document."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ def betweenness(
     k: int | None = None,
     seed: int = 0,
 ) -> Float32:
-    """Betweenness centrality of each node: the share of shortest paths that lead through it.
+    """Betweenness centrality of each node: the share of shortest paths that go through it.
 
-    For a node v of a pool of n nodes it is the mean over ordered pairs (s, t) of other nodes of
+    For a node v of a pool of n nodes, it is the mean, over ordered pairs (s, t) of other nodes, of
 
         (number of shortest paths from s to t through v) / (number of shortest paths from s to t)
 
-    A pair without a path counts as 0, so this is the sum divided by (n - 1) * (n - 2), or 0 if n <= 2. Edges of
+    A pair without a path counts as 0. So this is the sum divided by (n - 1) * (n - 2), or 0 if n <= 2. Edges of
     weight 0 and self-loops are on no path. Paths whose lengths differ by at most a factor of 1 + 1e-10 count as
     equally long. Ctrl-C takes effect between two source nodes.
 
     Args:
         g: The graphs of P pools with N nodes and E edges.
-        length: The length of an edge. "inverse": 1 / weight, because weights are strengths. "hops": 1. Or
+        length: The length of an edge. "inverse": 1 / weight, because a weight is a strength. "hops": 1. Or
             float64[E], one number for each of `g.indices`, finite and above 0.
         threads: See `pyfast.ops`.
-        k: How many nodes of each pool are sources s (Brandes and Pich 2007), drawn without replacement; None: all.
-            The mean is then over their pairs, as in networkx: k * (n - 2) of them, (k - 1) * (n - 2) for a node
-            that is a source itself. If k is 1, the source itself gets NaN. A pool of at most k nodes is exact.
-        seed: Of that draw, 0 to 2**64 - 1. Pools of the same size draw the same positions.
+        k: How many nodes of each pool are sources s (Brandes and Pich 2007), drawn without replacement. None: all.
+            The mean is then over the pairs of these sources, as in networkx: k * (n - 2) pairs, or (k - 1) * (n -
+            2) for a node that is a source itself. If k is 1, the source itself gets NaN. A pool of at most k nodes
+            is exact.
+        seed: The seed of that draw, 0 to 2**64 - 1. Pools of the same size draw the same positions.
 
     Returns:
         float32[N], in [0, 1].
@@ -74,7 +75,7 @@ def betweenness_reference(
 ) -> npt.NDArray[Any]:
     """Betweenness of one pool in float64: Brandes's algorithm as published, over the adjacency matrix.
 
-    `length` may be a matrix.
+    `length` can be a matrix.
     """
     edges = np.asarray(weights, dtype=np.float64)
     n = len(edges)

@@ -18,10 +18,10 @@ _NONE = np.empty(0, np.int32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermCounts:
-    """How often the terms occur in the documents of one part of a corpus, by term (CSC), without any weight.
+    """For each term, how often it occurs in each document of one part of a corpus (CSC), without weights.
 
-    Nothing here depends on the rest of the corpus, so parts are written once and joined in any number. Arrays
-    may be memory-mapped; only what a query touches is read.
+    Nothing here depends on the rest of the corpus. So a part is written once, and any number of parts can be
+    joined. Arrays can be memory-mapped. A query reads only what it needs.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -36,15 +36,17 @@ class TermCounts:
     documents: Int32
     """int32[entries]: rows, counted from the part's first document, ascending within a column"""
     counts: Int32
-    """int32[entries], at least 1"""
+    """int32[entries]: how often the term occurs, at least 1"""
     lengths: Int32
     """int32[documents]: the sum of each document's counts"""
     columns: Int32 | None = None
     """int32[terms]: the column of each term, -1 if the part does not have it. None: term t is column t"""
     deleted: npt.NDArray[np.uint8] | None = None
-    """uint8[documents]: 1 for documents that are neither found nor counted. None: no document is deleted"""
+    """uint8[documents]: 1 for documents that are deleted: a search neither returns nor counts them. None: no
+    document is deleted
+    """
     live: int = field(init=False)
-    """Documents that are not deleted"""
+    """The number of documents that are not deleted"""
     total_length: int = field(init=False)
     """The sum of their lengths"""
 
@@ -90,13 +92,13 @@ def bm25(
     division of the documents into parts. Documents without a term of the query are left out.
 
     Args:
-        parts: The corpus. Documents are numbered through all parts, in their order.
+        parts: The parts of the corpus. Documents are numbered through all parts, in their order.
         query_offsets: int64[Q + 1], the terms of query q: `query_terms[query_offsets[q]:query_offsets[q + 1]]`.
         query_terms: int32, term ids.
         k: Maximum number of documents for a query.
-        filter: (offsets, documents): the documents that each query may find, ascending; or one list for all.
-            Scores stay those of the whole corpus. None: all.
-        k1: How much repeated occurrences of a term add; at least 0. 0: nothing.
+        filter: (offsets, documents): the documents that each query may find, ascending; or one list for all
+            queries. Scores stay those of the whole corpus. None: every document.
+        k1: How much repeated occurrences of a term add; at least 0. With 0 they add nothing.
         b: How much a document's length counts, 0 to 1.
         threads: See `pyfast.ops`.
 

@@ -1,4 +1,4 @@
-"""bridge_expand, pyfast's own op: the documents of the corpus that a pool's best documents lead to."""
+"""bridge_expand, pyfast's own op: the documents to which a pool's best documents lead."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def bridge_expand(
     max_entries: int | None = None,
     threads: int | None = None,
 ) -> tuple[Int64, Int32, Float32]:
-    """Find the `k` documents of the corpus nearest to each seed document, outside the question's own words.
+    """Find the `k` documents of the corpus nearest to each seed document, without the question's own words.
 
     The similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are not in the
-    question. The reason: the question does not contain the words that link a document of the first hop to one of
-    the second. The seed itself and documents that share nothing with it are left out.
+    question. The reason: a question rarely contains the words that link a document of the first hop to one of the
+    second. The result has neither the seed itself nor documents that share no such term with it.
 
     Args:
         X: The forward index, documents x terms.
@@ -37,7 +37,7 @@ def bridge_expand(
         largest_norm: A number at least as large as the Euclidean norm of any row of X; 1 if the rows are
             l2-normalised. None: the op reads all of X to find it.
         max_entries: Maximum number of entries of XT to read for a seed. The op can then miss some of the nearest
-            documents. None: the result is exact.
+            documents. None: no limit, and the result is exact.
         threads: See `pyfast.ops`.
 
     Returns:

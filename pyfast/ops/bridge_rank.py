@@ -1,4 +1,4 @@
-"""bridge_rank, pyfast's own op: rank a pool by what its graph leads to, beyond the question's words."""
+"""bridge_rank, pyfast's own op: rank a pool by where its graph leads, beyond the question's words."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ def bridge_rank(
     mix: float = 0.75,
     threads: int | None = None,
 ) -> Float32:
-    """Rank each pool so that the documents which the best ones lead to rank higher.
+    """Rank each pool so that documents to which the best ones lead rank higher.
 
-    The terms that two documents share beyond the question's own words are the bridge between them. For each pool:
+    The terms that two documents share beyond the question's own words are the bridge between them. The op does
+    this for each pool:
 
-    1. The weight of an edge is the `dot` weight without the question's terms, squared. An edge stays if it is
+    1. The weight of an edge is the square of its `dot` weight without the question's terms. An edge stays if it is
        among the `edges` strongest of one of its ends.
     2. The op computes personalised PageRank with `damping`. It restarts in proportion to sem ** `sharpness`, where
        sem is the semantic score, min-max normalised over the pool.
@@ -41,7 +42,7 @@ def bridge_rank(
         semantic: float32[N], the retrieval scores.
         question_terms: (offsets int64[P + 1], term ids), the words of each question.
         edges: Number of strongest edges that a node keeps.
-        damping: Of the PageRank, in [0, 1).
+        damping: The damping of the PageRank, in [0, 1).
         sharpness: The power of sem in the restart. A higher value gives the first documents more weight.
         mix: The share of the PageRank in the score, in [0, 1].
         threads: See `pyfast.ops`.

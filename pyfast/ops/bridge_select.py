@@ -1,4 +1,4 @@
-"""The bridge-aware hybrid selector, algorithm 1 of N2N-GQA."""
+"""The bridge-aware selector, algorithm 1 of N2N-GQA."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def bridge_select(
 ) -> Float32:
     """Boost the top table row and the top passage of each pool (algorithm 1 of N2N-GQA).
 
-    The top table row gets the priority boost `beta`. The top passage also gets it, unless the two are linked
-    (phi = 1): some cell value of the row, E(t), has all its terms in the passage, T(p), a row of `X`.
+    The top table row gets the boost `beta`. The top passage also gets it, unless the two are linked (phi = 1).
+    They are linked if some cell value of the row, E(t), has all its terms in the passage, T(p), a row of `X`.
 
     Args:
         X: The forward index, documents x terms.
@@ -46,7 +46,7 @@ def bridge_select(
         semantic: float32[N], the retrieval scores.
         is_table: [N], 1 for table rows, 0 for passages.
         cells: The cell values of all documents of X.
-        beta: The boost, of the scale of `semantic`.
+        beta: The boost, on the scale of `semantic`.
 
     Returns:
         float32[N], the scores with their boosts.

@@ -16,9 +16,9 @@ from pyfast.ops.arrays import Int32, Int64, array, call
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The columns of a corpus, segments in depth-first order; `pyfast.corpus.Corpus` explains them.
+    """The columns of a corpus, segments in depth-first order. `pyfast.corpus.Corpus` explains them.
 
-    Content and uris are UTF-8. The head, relation and tail of a triplet lie side by side in the content.
+    Content and uris are UTF-8. The head, relation and tail of a triplet are next to each other in the content.
     """
 
     ids: npt.NDArray[np.uint64]
@@ -29,9 +29,9 @@ class Segments:
     byte_start: Int64
     byte_end: Int64
     triplets: Int64
-    """which segments are triplets, ascending"""
+    """the numbers of the segments that are triplets, ascending"""
     relation_start: Int64
-    """[triplets] where in the content the relation starts"""
+    """[triplets] where the relation starts in the content"""
     tail_start: Int64
     uri_offsets: Int64
     """[documents + 1]"""
@@ -53,13 +53,13 @@ def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, score
     """Write lists of segments as JSON, one array for each list and one object for each segment.
 
     An object has the keys `segment` (the id, 16 hex digits), `uri`, `offsets`, `snippet` and `score` (rounded to
-    six digits). The snippet is the content: cells of a row joined with tabs, rows with line ends, triples as "head
-    relation tail" joined with "; ".
+    six digits). The snippet is the content. Tabs join the cells of a row, and line ends join rows. A triple is
+    "head relation tail"; "; " joins several.
 
     Args:
         segments: The columns of the corpus.
         offsets: int64[n + 1], list i is `cited[offsets[i]:offsets[i + 1]]`.
-        cited: int64, numbers of segments.
+        cited: int64, the numbers of segments.
         scores: float64, one for each of `cited`.
 
     Returns:

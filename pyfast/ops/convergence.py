@@ -1,4 +1,4 @@
-"""The warning of ops that iterate, for pools that did not converge."""
+"""The warning of iterative ops, for pools that did not converge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.errors import ConvergenceWarning
 def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
     """Give the caller of the op a `ConvergenceWarning` if a pool has not converged.
 
-    The text does not depend on the pools, so Python shows it once for each place that calls.
+    The text does not name the pools, so Python shows it once for each place of a call.
     """
     pools = np.flatnonzero(~converged.astype(bool))
     if len(pools):

@@ -1,4 +1,4 @@
-"""Eigenvector centrality of evidence graphs: a document is as central as those that lead to it."""
+"""Eigenvector centrality of evidence graphs: a document is as central as the documents that lead to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
 def eigenvector(
     g: EvidenceGraph, tolerance: float = 1e-7, max_iterations: int = 1000, threads: int | None = None
 ) -> Float32:
-    """Eigenvector centrality of each node: a node is as central as those that lead to it.
+    """Eigenvector centrality of each node: a node is as central as the nodes that lead to it.
 
     The result x satisfies lambda * x_v = sum over edges (u, v) of w_uv * x_u, where lambda is the largest
     eigenvalue.
@@ -26,7 +26,7 @@ def eigenvector(
     x is the one nearest to a vector of equal values. A self-loop is an edge like any other.
 
     The op uses power iteration in float64 on A + s * I, where s is a quarter of the current estimate of lambda.
-    The shift makes bipartite graphs converge. Few pools need more than 50 steps; for these, the op continues with
+    The shift makes bipartite graphs converge. Few pools need more than 50 steps. For these, the op continues with
     restarted Arnoldi bases. Ctrl-C takes effect between two products with A.
 
     Args:
@@ -35,8 +35,8 @@ def eigenvector(
             exact eigenvector of a graph whose weights differ from A by at most that. If the second eigenvalue
             differs from the first by less than a share d of it, the error of x is about tolerance / d. 0: iterate
             as far as rounding allows.
-        max_iterations: Maximum number of products with A for a pool. If a pool needs more, the op returns its
-            last iterate.
+        max_iterations: Maximum number of products with A for a pool. If a pool needs more, the op returns its last
+            iterate.
         threads: See `pyfast.ops`.
 
     Returns:
@@ -46,8 +46,8 @@ def eigenvector(
         ArrayError: The graph or a number is malformed.
 
     Warns:
-        ConvergenceWarning: Pools that needed more than `max_iterations`, or whose edges have no cycle: such a
-            graph has no such x. The warning names them.
+        ConvergenceWarning: Some pools needed more than `max_iterations`, or their edges have no cycle, so that no
+            such x exists. The warning names these pools.
 
     Example:
         >>> from scipy.sparse import csr_array

@@ -37,10 +37,11 @@ Idf = Literal["corpus", "pool"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceGraph:
-    """The graphs of P pools with N nodes and E edges together, as one CSR matrix of which each pool is a block.
+    """The graphs of P pools with N nodes and E edges together. One CSR matrix holds them, and each pool is a block
+    of it.
 
-    Edges lead from a row to its indices. The arrays are NumPy's, or CuPy's or torch's where an op made them on a
-    GPU. Two graphs are equal where all four arrays hold the same numbers; graphs have no hash.
+    Edges lead from a row to its indices. The arrays are NumPy's. If an op made them on a GPU, they are CuPy's or
+    torch's. Two graphs are equal if all four arrays hold the same numbers. Graphs have no hash.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -63,7 +64,7 @@ class EvidenceGraph:
         """The adjacency matrix of one pool, documents x documents.
 
         Args:
-            p: The number of the pool. The graph's arrays are on the CPU.
+            p: The number of the pool. The graph's arrays must be on the CPU.
         """
         first, last = int(self.pool_offsets[p]), int(self.pool_offsets[p + 1])
         begin, end = int(self.indptr[first]), int(self.indptr[last])
@@ -77,10 +78,10 @@ class EvidenceGraph:
 
     @classmethod
     def from_scipy(cls, *adjacency: Any) -> EvidenceGraph:
-        """Make a graph of SciPy's sparse arrays or matrices, one pool each. `pool(p)` is the way back.
+        """Make a graph of SciPy's sparse arrays or matrices, each of them one pool. `pool(p)` is the reverse.
 
         Args:
-            *adjacency: Square and real; entry (u, v) is the edge from u to v, so an undirected graph is a
+            *adjacency: Square and real matrices. Entry (u, v) is the edge from u to v, so an undirected graph is a
                 symmetric matrix. Entries become float32. Duplicate entries are added up. A stored 0 stays stored,
                 but the ops see no edge there. The matrices are not changed.
 
@@ -99,16 +100,15 @@ class EvidenceGraph:
 
     @classmethod
     def from_networkx(cls, *graphs: Any, weight: str | None = "weight") -> EvidenceGraph:
-        """Make a graph of networkx graphs, one pool each. Node i is the i-th that the graph lists.
+        """Make a graph of networkx graphs, each of them one pool. Node i is the i-th node that the graph lists.
 
-        An edge (u, v) of a `Graph` leads both ways, one of a `DiGraph` from u to v. Parallel edges of a multigraph
-        are added up.
+        An edge (u, v) of a `Graph` leads both ways, an edge of a `DiGraph` from u to v. Parallel edges of a
+        multigraph are added up.
 
         Args:
             *graphs: Graphs of networkx.
-            weight: The edge attribute that holds the weight, a strength and not a length; an edge without it
-                weighs 1.
-                None: all edges weigh 1.
+            weight: The edge attribute with the weight, which is a strength and not a length. An edge without it
+                weighs 1. None: all edges weigh 1.
 
         Raises:
             ArrayError: A value is not a graph of networkx with numbers for weights.
@@ -178,25 +178,27 @@ def evidence_graph(
 ) -> EvidenceGraph:
     """Build the evidence graph of each pool: edges between documents, weighted by their shared terms (N2N-GQA).
 
-    T is the set of terms that documents i and j both hold; a stored 0 counts as held. If the arrays are on a GPU,
-    the graph is computed and stays there (docs/gpu.md). A GPU supports only the named weights and idf="corpus".
+    T is the set of terms that documents i and j both have; a stored 0 counts as well. If the arrays are on a GPU,
+    the graph is computed there and stays there (docs/gpu.md). A GPU supports only the named weights and
+    idf="corpus".
 
     Args:
         X: The forward index, documents x terms.
         pool_offsets: int64[P + 1], where each pool begins.
         doc_ids: int32[N], documents of X.
-        weight: The weight of an edge. "sum": the sum over T of x_it + x_jt, the paper's. "dot": of x_it * x_jt.
-            "min": of min(x_it, x_jt). Or a `numba.cfunc` of signature float32(float32, float32), summed over
-            (x_it, x_jt); C++ calls it, without Python (numba prints its exceptions, and they count 0).
+        weight: The weight of an edge. "sum": the sum over T of x_it + x_jt, as in the paper. "dot": the sum of
+            x_it * x_jt. "min": the sum of min(x_it, x_jt). Or a `numba.cfunc` of signature float32(float32,
+            float32), summed over (x_it, x_jt). C++ calls it, without Python. If it raises an exception, numba
+            prints it, and the term counts 0.
         threshold: An edge stays if its weight is above this.
         top_k: Number of strongest edges that each node keeps. If weights are equal, the edge to the earlier
             document stays. The graph is then not symmetric.
         mask_terms: (offsets int64[P + 1], term ids): the terms of each pool that do not count as shared.
-        idf: "corpus": X holds the weights. "pool": X holds term frequencies, and each pool is weighed as a corpus
-            of its own, with smoothed idf and l2 norm, as scikit-learn's `TfidfTransformer` fitted on the pool
-            does.
+        idf: "corpus": X holds the weights. "pool": X holds term frequencies, and each pool is weighed as its own
+            corpus, with smoothed idf and l2 norm. This is what scikit-learn's `TfidfTransformer` does if it is
+            fitted on the pool.
         threads: See `pyfast.ops`.
-        backend: "auto": the op runs on the device of the arrays. "cpu", "cuda": it runs there.
+        backend: "auto": the op runs on the device of the arrays. "cpu" and "cuda" require a device.
 
     Returns:
         The graphs, one for each pool.
@@ -239,18 +241,18 @@ def evidence_graph(
 def shared_terms(
     X: Csr, i: int, j: int, weight: EdgeWeight | CFunc = "sum", mask_terms: npt.ArrayLike = ()
 ) -> tuple[Int32, Float32]:
-    """Explain one edge: the terms that two documents share, and the share of each in the weight.
+    """Explain one edge: the terms that two documents share, and how much each adds to the weight.
 
     Args:
         X: The forward index, documents x terms.
         i: A document of X.
-        j: Another one.
+        j: Another document of X.
         weight: As in `evidence_graph`.
         mask_terms: Term ids that do not count as shared.
 
     Returns:
-        (term ids int32, shares float32), the largest share first (ties: the lower term id). The shares add up to
-        the weight of the edge in `evidence_graph`.
+        (term ids int32, shares float32), the largest share first. If shares are equal, the lower term id comes
+        first. The shares add up to the weight of the edge in `evidence_graph`.
 
     Raises:
         ArrayError: An array is malformed, or X has no such document.
@@ -284,7 +286,9 @@ def _row(indices: npt.NDArray[Any], weights: npt.NDArray[Any], entries: slice) -
 
 
 def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
-    """A weight as the core takes it: its name, or the address of a compiled function. Raises `ArrayError`."""
+    """A weight in the form that the core takes: its name, or the address of a compiled function. Raises
+    `ArrayError`.
+    """
     if isinstance(weight, str):
         if weight not in get_args(EdgeWeight):
             raise ArrayError(f"weight: expected 'sum', 'dot', 'min' or a numba.cfunc, got {weight!r}")
@@ -299,14 +303,14 @@ def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
 
 
 def term_weights(weight: EdgeWeight | CFunc, a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Each shared term's share of an edge's weight, from its weights in the two documents."""
+    """How much each shared term adds to an edge's weight, from its weights in the two documents."""
     if not isinstance(weight, str):
         return np.array([weight.ctypes(x, y) for x, y in zip(a, b, strict=True)])
     return np.asarray({"sum": a + b, "dot": a * b, "min": np.minimum(a, b)}[weight])
 
 
 def weigh_reference(X: Csr, pool: npt.ArrayLike) -> csr_array:
-    """The rows of one pool, weighed by the pool's own idf (`idf="pool"`), in float64."""
+    """The rows of one pool, weighed with the pool's own idf (`idf="pool"`), in float64."""
     rows = csr_array(X)[np.asarray(pool, dtype=np.int64)].astype(np.float64)
     df = np.bincount(rows.indices, minlength=rows.shape[1])
     rows.data *= (np.log((1 + rows.shape[0]) / (1 + df)) + 1)[rows.indices]

@@ -1,4 +1,4 @@
-"""fuse: several ranked lists of a question as one."""
+"""fuse: makes one ranked list from several lists of a question."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def fuse(
     semantic: npt.ArrayLike,
     k: int,
 ) -> tuple[Int64, Int32, Float32]:
-    """Fuse the pools of each group into one ranked list of the `k` best documents, each once.
+    """Fuse the pools of each group into one ranked list of the `k` best documents, without duplicates.
 
     Scores of different queries are not comparable, so the op first min-max normalises each pool (to 1 if all its
     scores are equal). A document keeps its best score. If scores are equal, the document of the earlier pool comes
-    first; within a pool, the earlier document.
+    first; within a pool, the earlier document does.
 
     Args:
         list_offsets: int64[G + 1], group g has the pools list_offsets[g] to list_offsets[g + 1].

@@ -93,41 +93,44 @@ def gatv2(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> Any:
-    """GATv2 (Brody et al. 2022): each destination's new features, a mean of its sources weighted by attention.
+    """GATv2 (Brody et al. 2022): new features of each destination, a mean of its sources weighted by attention.
 
-    For destination i, its sources j and each of the H heads, as `torch_geometric.nn.GATv2Conv` does it:
+    For destination i, its sources j and each of the H heads, as in `torch_geometric.nn.GATv2Conv`:
 
         e_ij = att . LeakyReLU(x_src_j + x_dst_i)    a_ij = exp(e_ij) / Σ_k exp(e_ik)    y_i = Σ_j a_ij x_src_j
 
-    A destination without sources is 0. NaN and infinities spread as in the equations. For NumPy arrays (float32,
-    float64) the op returns NumPy arrays. For torch tensors (float32, float64, and bfloat16 with sums in float32;
-    float32 under autocast) it returns tensors, differentiable by x_src, x_dst and att, and `torch.compile` can
-    compile it. On a GPU (float32 and bfloat16, up to 1,024 channels) it returns tensors or CuPy arrays on that
-    GPU. It makes no array of the size edges x heads x channels. Only for second derivatives and derivatives of the
-    attention does torch make one.
+    A destination without sources is 0. NaN and infinities spread as in the equations.
+
+    NumPy arrays (float32, float64) give NumPy arrays. torch tensors (float32, float64, and bfloat16 with sums in
+    float32; float32 under autocast) give tensors, which are differentiable by x_src, x_dst and att.
+    `torch.compile` can compile the op. On a GPU (float32 and bfloat16, up to 1,024 channels) it returns tensors or
+    CuPy arrays on that GPU.
+
+    The op makes no array of the size edges x heads x channels. torch makes one only for second derivatives and
+    derivatives of the attention.
 
     Args:
         x_src: [N_src, H, C], the projected features of the sources.
-        x_dst: [N_dst, H, C], those of the destinations; the same array if the weights are shared.
+        x_dst: [N_dst, H, C], the projected features of the destinations; the same array if the weights are shared.
         indptr: int64[N_dst + 1], destination i has the edges indptr[i] to indptr[i + 1].
         indices: int32 or int64[E], the source of each edge.
-        att: [H, C].
-        negative_slope: Of LeakyReLU.
-        self_loops: Give each destination one edge from the source of its own number, if there is such a source,
+        att: [H, C], the attention vector of each head.
+        negative_slope: The negative slope of LeakyReLU.
+        self_loops: Give each destination one edge from the source with the same number, if there is such a source,
             in place of stored loops. Loop i is edge E + i.
-        dropout: The probability that an a_ij becomes 0; the others are divided by 1 - dropout. The generator
-            depends on (`seed`, edge, head) only.
-        seed: Of dropout. Required for NumPy and CuPy arrays. With tensors, None takes a seed from torch's
+        dropout: The probability that an a_ij becomes 0. The others are divided by 1 - dropout. The random numbers
+            depend only on (`seed`, edge, head).
+        seed: The seed of dropout. Required for NumPy and CuPy arrays. With tensors, None takes a seed from torch's
             generator.
-        mask: bool[E, H], or with self-loops bool[E + N_dst, H]: which a_ij dropout keeps, in place of the
-            generator.
+        mask: bool[E, H], or with self-loops bool[E + N_dst, H]: the a_ij that dropout keeps, in place of random
+            numbers.
         return_attention: Also return the attention.
         threads: See `pyfast.ops`.
         backend: As in `evidence_graph`.
 
     Returns:
-        y, [N_dst, H, C]; or (y, attention [edges, H]) with dropout applied, 0 for stored loops that were replaced
-        and for loops without a source.
+        y, [N_dst, H, C]. Or (y, attention [edges, H]) with dropout applied. The attention is 0 for stored loops
+        that were replaced, and for loops without a source.
 
     Raises:
         ArrayError: An array or a number is malformed.

@@ -18,28 +18,28 @@ class Gatv2Arguments:
     """
 
     x_src: Any
-    """[N_src, H, C] float32, float64 or bfloat16 (of NumPy arrays: its bits, uint16)"""
+    """[N_src, H, C] float32, float64 or bfloat16 (in NumPy arrays, bfloat16 is its bits as uint16)"""
     x_dst: Any
     """[N_dst, H, C] of the same dtype"""
     indptr: Any
-    """int64[N_dst + 1] edges of destination i: indptr[i] to indptr[i + 1]"""
+    """int64[N_dst + 1]: destination i has the edges indptr[i] to indptr[i + 1]"""
     indices: Any
-    """int32[E] or int64[E] the source of each edge"""
+    """int32[E] or int64[E]: the source of each edge"""
     att: Any
-    """[H, C] of the features' dtype"""
+    """[H, C], with the dtype of the features"""
     negative_slope: float = 0.2
     self_loops: bool = False
     dropout: float = 0.0
-    """in [0, 1)"""
+    """the dropout, in [0, 1)"""
     seed: int | None = None
-    """of the dropout"""
+    """the seed of the dropout"""
     mask: Any = None
-    """bool[edges, H] where attention is kept, in place of the seed"""
+    """bool[edges, H]: where dropout keeps the attention, in place of the seed"""
     threads: int = 1
 
     @property
     def edges(self) -> int:
-        """E, or with loops E + N_dst."""
+        """The number of edges: E, or E + N_dst with loops."""
         return len(self.indices) + (max(len(self.indptr) - 1, 0) if self.self_loops else 0)
 
     @property
@@ -48,7 +48,7 @@ class Gatv2Arguments:
         return bool(self.dropout) and self.seed is None and self.mask is None
 
     def mapped(self, use: Callable[[Any], Any]) -> Gatv2Arguments:
-        """A copy in which `use` was applied to each array."""
+        """A copy with `use` applied to each array."""
         arrays = {name: use(getattr(self, name)) for name in ("x_src", "x_dst", "indptr", "indices", "att")}
         return replace(self, mask=None if self.mask is None else use(self.mask), **arrays)
 

@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
-    """y, and the attention as the native core returns it: flat, and negative if dropout dropped the entry."""
+    """Return (y, the attention as the native core returns it: flat, and negative if dropout dropped the entry)."""
     arrays = []
     for name, value in (("x_src", given.x_src), ("x_dst", given.x_dst), ("att", given.att)):
         try:
@@ -37,14 +37,14 @@ def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
 
 
 def with_graph(given: Gatv2Arguments) -> Gatv2Arguments:
-    """The same, with the graph as the core reads it."""
+    """The same arguments, with the graph as the core reads it."""
     narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
     indptr = array("indptr", given.indptr, np.int64)
     return replace(given, indptr=indptr, indices=array("indices", given.indices, np.int32 if narrow else np.int64))
 
 
 def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
-    """y and, for the backward pass, the attention: flat, and negative if dropout dropped the entry."""
+    """Return (y, the attention for the backward pass: flat, and negative if dropout dropped the entry)."""
     heads, channels = layer.heads_and_channels()
     seed = layer.seed or 0
     if not isinstance(seed, int | np.integer):
@@ -99,7 +99,7 @@ def backward(
 
 
 def applied(attention: Array, heads: int, dropout: float) -> Array:
-    """[edges, heads]: the attention as it weighs the sources. `forward` gives what is dropped a minus sign."""
+    """[edges, heads]: the attention after dropout. `forward` gives dropped entries a minus sign."""
     keep = np.where(np.signbit(attention), 0.0, 1.0 / (1.0 - dropout))
     weights: Array = np.abs(attention) * keep.astype(attention.dtype)
     return weights.reshape(-1, heads)

@@ -12,7 +12,7 @@ from pyfast.ops.gatv2_arguments import Gatv2Arguments
 
 
 def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
-    """y and the attention, for CuPy arrays, as the native core returns them."""
+    """Return (y, the attention as the native core returns it), for CuPy arrays."""
     gpu = Gpu(given.x_src, given.x_dst, given.att)
     if given.lacks_seed:
         raise ArrayError("seed: dropout of arrays that are not torch's wants one")
@@ -25,7 +25,7 @@ def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
 
 
 def with_graph(gpu: Gpu, given: Gatv2Arguments) -> Gatv2Arguments:
-    """The same, with the graph on the device as the core reads it."""
+    """The same arguments, with the graph on the device, as the core reads it."""
     narrow = str(getattr(given.indices, "dtype", "")).endswith("int32")
     indptr = gpu.array("indptr", given.indptr, "int64")
     indices = gpu.array("indices", given.indices, "int32" if narrow else "int64")
@@ -33,7 +33,7 @@ def with_graph(gpu: Gpu, given: Gatv2Arguments) -> Gatv2Arguments:
 
 
 def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
-    """y and, for the backward pass, the attention: flat, and negative if dropout dropped the entry."""
+    """Return (y, the attention for the backward pass: flat, and negative if dropout dropped the entry)."""
     heads, channels = layer.heads_and_channels()
     with gpu.current():
         kept = _mask(gpu, layer.mask, (layer.edges, heads))
@@ -85,7 +85,7 @@ def backward(
 
 
 def applied(gpu: Gpu, attention: Any, heads: int, dropout: float) -> Any:
-    """[edges, heads]: the attention as it weighs the sources. `forward` gives what is dropped a minus sign."""
+    """[edges, heads]: the attention after dropout. `forward` gives dropped entries a minus sign."""
     keep = (~gpu.library.signbit(attention)) / (1.0 - dropout)
     return (abs(attention) * gpu.cast("attention", keep, "float32")).reshape(-1, heads)
 

@@ -1,4 +1,4 @@
-"""The ops of pools and streams on a GPU: arrays of CuPy's or torch's in and out. `pyfast.ops` calls them."""
+"""The ops over pools and streams on a GPU, for arrays of CuPy or torch. `pyfast.ops` calls them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import Gpu, Memory, call_gpu
 
 Bounds = tuple[int, int, int]
-"""(documents of a pool at most, their squares added up, stored entries of a pool at most)"""
+"""(the most documents of a pool, the sum of their squares, the most stored entries of a pool)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,9 @@ class Forward:
 
 
 def forward(gpu: Gpu, x: Any) -> Forward:
-    """X: CuPy's csr_matrix or torch's sparse CSR tensor. Term ids that are not int32 are copied at each call."""
+    """Convert X: CuPy's csr_matrix or torch's sparse CSR tensor. Term ids that are not int32 are copied at each
+    call.
+    """
     if hasattr(x, "crow_indices"):
         parts = x.crow_indices(), x.col_indices(), x.values()
     elif getattr(x, "format", None) == "csr" and hasattr(x.data, "__cuda_array_interface__"):
@@ -197,9 +199,10 @@ def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) 
 def pagerank(
     graph: tuple[Any, Any, Any, Any], damping: float, shares: Any, tolerance: float, max_iterations: int
 ) -> tuple[Any, Any]:
-    """The rank of each node; and of each pool, on the host, whether it converged.
+    """The rank of each node, and whether each pool converged (on the host).
 
-    Waits for the stream to know whether pools converged, unless `tolerance` and `max_iterations` decide it.
+    Waits for the stream to know whether pools converged, unless `tolerance` and `max_iterations` already decide
+    it.
     """
     gpu = Gpu(*graph)
     with gpu.current():
@@ -236,7 +239,7 @@ Lists = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """A stream and cursors on the GPU. `held` keeps the memory of the addresses alive."""
+    """A stream and cursors on the GPU. `held` keeps the memory of their addresses alive."""
 
     stream: tuple[int, Memory, Memory, Memory]
     cursors: tuple[Memory, tuple[Memory, Memory], tuple[Memory, Memory]]
@@ -288,7 +291,7 @@ def window(size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, List
 def refresh(
     size: int, order: Any, mask: Any, live: Any, cursors: tuple[Any, Lists, Lists], chosen: Lists, past: int
 ) -> tuple[Any, Lists]:
-    """(place, (offsets, segments)) of the cursors after the step."""
+    """Return (place, (offsets, segments)) of the cursors after the step."""
     gpu = Gpu(order)
     with gpu.current():
         places = _places(gpu, size, order, mask, live, cursors)
@@ -313,7 +316,7 @@ def refresh(
 
 
 def upload(library: str, *arrays: Any) -> list[Any]:
-    """Copies of NumPy arrays on the current GPU, as CuPy's or torch's."""
+    """Copies of NumPy arrays on the current GPU, as arrays of CuPy or torch."""
     try:
         module = import_module(library)
     except ImportError as error:

@@ -26,9 +26,9 @@ def graph_rank(
 
     Args:
         semantic: float32[N], the retrieval scores.
-        structural: float32[N], a centrality, such as `weighted_degree` gives it.
+        structural: float32[N], a centrality, such as the result of `weighted_degree`.
         pool_offsets: int64[P + 1], where each pool begins.
-        alpha: In [0, 1]; 1 ignores the structure, the paper's ablation.
+        alpha: The balance, in [0, 1]. 1 ignores the structure (the paper's ablation).
         backend: As in `evidence_graph`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""hseq_stream: windows on the hierarchical sequence of a corpus's segments, for the cursors of many questions."""
+"""hseq_stream: windows on the sequence of a corpus's segments, for the cursors of many questions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _NO_LIMIT = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cursors:
-    """The places of n questions in a stream. A value: `Stream.refresh` returns new cursors."""
+    """The places of n questions in a stream. Cursors are values: `Stream.refresh` returns new ones."""
 
     place: Int64
-    """[n] where windows begin: in the question's prior, and from there on in the order"""
+    """[n] where each window begins: first in the question's prior, then in the order"""
     selected: Lists
     priors: Lists
 
@@ -71,9 +71,7 @@ def _join(parts: Sequence[Lists]) -> Lists:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """The segments that the cursors of all questions read; `hseq_stream` makes it. Several threads can use it at
-    once.
-    """
+    """The segments that all cursors read. `hseq_stream` makes it. Several threads can use it at once."""
 
     level: UInt8
     parent: Int64
@@ -83,9 +81,9 @@ class Stream:
     starts: Int64
     """[levels of the priority + 1] where in `order` each level starts, and the end"""
     tombstones: UInt8 = field(default_factory=lambda: np.empty(0, np.uint8))
-    """[segments] 1 for deleted ones; empty: nothing is deleted"""
+    """[segments] 1 for deleted segments; empty if none is deleted"""
     live: UInt64 = field(default_factory=lambda: np.empty(0, np.uint64))
-    """the same by place in `order`, as bits"""
+    """the same as bits, by place in `order`"""
 
     def __len__(self) -> int:
         """The number of segments, deleted ones too."""
@@ -95,9 +93,9 @@ class Stream:
         """New cursors at the beginning of the stream.
 
         Args:
-            count: How many.
-            priors: (offsets int64[n + 1], segments): one cursor for each list, in place of `count`. The list comes
-                first, in its order and each segment once; the rest of the order follows.
+            count: The number of cursors.
+            priors: (offsets int64[n + 1], segments): one cursor for each list, in place of `count`. A cursor first
+                gets its list, each segment once, and then the rest of the order.
 
         Raises:
             ArrayError: `count` or `priors` is malformed.
@@ -112,8 +110,8 @@ class Stream:
         """The window of each cursor: its first `width` segments that are neither selected nor deleted.
 
         Args:
-            cursors: Of n questions.
-            width: Segments of a window, at most; the last window of a stream may have fewer.
+            cursors: The cursors of n questions.
+            width: The maximum number of segments in a window. The last window of a stream may have fewer.
             threads: See `pyfast.ops`.
             backend: "auto" runs on the device of the stream, see `on_gpu`.
 
@@ -147,13 +145,14 @@ class Stream:
     ) -> Cursors:
         """The cursors after a step in which each question selected segments.
 
-        A segment that was not selected stays in its window, and new ones follow it.
+        A segment that was not selected stays in its window. New ones follow it.
 
         Args:
-            cursors: Of n questions, before the step.
-            chosen: (offsets int64[n + 1], segments): what each selected, from its window or not.
-            past: The width of a window to skip: the next window then holds only segments that the question has
-                not seen. 0: the segments that were not selected stay in the window.
+            cursors: The cursors of n questions, before the step.
+            chosen: (offsets int64[n + 1], segments): the segments that each question selected, from its window or
+                not.
+            past: The width of a window to skip: the next window then has only segments that the question has not
+                seen. 0: segments that were not selected stay in the window.
             threads: See `pyfast.ops`.
             backend: "auto" runs on the device of the stream, see `on_gpu`.
 
@@ -184,26 +183,27 @@ class Stream:
         limit: int | None = None,
         threads: int | None = None,
     ) -> Lists:
-        """The structural neighbours of segments, without deleted ones and those that the cursor has selected.
+        """The structural neighbours of segments, without deleted ones and without those that the cursor has
+        selected.
 
-        The kinds; segments of other levels have no neighbours of the kind:
+        The kinds are these. Segments of other levels have no neighbours of the kind:
 
-        - `children`: the segments directly under it; `parent`: the one that it is directly under.
-        - `row`: of a table cell, the other cells of its row.
-        - `column`: of a table cell, the k-th of its row, the k-th cell of each other row of its table.
-        - `relation`: of a triplet, the other triplets of its subgraph: in a pyfast corpus those of the same head.
+        - `children`: the segments directly below it; `parent`: the segment directly above it.
+        - `row`: for a table cell, the other cells of its row.
+        - `column`: for the k-th cell of a row, the k-th cell of each other row of its table.
+        - `relation`: for a triplet, the other triplets of its subgraph. In a pyfast corpus these have the same
+          head.
 
         Args:
-            segments: int64[n]; or a ragged (offsets, segments), whose lists have the neighbours of all their
-                segments.
-            kind: Which neighbours.
-            cursors: Of n questions; None: nothing is selected.
-            limit: Neighbours of a list, at most.
+            segments: int64[n]. Or a ragged (offsets, segments): a list gets the neighbours of all its segments.
+            kind: The kind of neighbours.
+            cursors: The cursors of n questions. None: nothing is selected.
+            limit: The maximum number of neighbours for a list.
             threads: See `pyfast.ops`.
 
         Returns:
-            (offsets int64[n + 1], segments int64): ascending for single segments, in the order of the list and
-            each once for lists.
+            (offsets int64[n + 1], segments int64): for single segments ascending, for lists in the order of the
+            list, each once.
 
         Raises:
             ArrayError: An argument is malformed, or the stream is on a GPU.
@@ -226,10 +226,10 @@ class Stream:
         )
 
     def delete(self, segments: npt.ArrayLike) -> Stream:
-        """The stream in which these segments, and all that is in them, are deleted too. Cursors stay valid.
+        """The stream in which these segments, and everything inside them, are also deleted. Cursors stay valid.
 
         Args:
-            segments: int64, numbers of segments.
+            segments: int64, the numbers of the segments.
 
         Raises:
             ArrayError: There is no such segment, or the stream is on a GPU.
@@ -243,12 +243,12 @@ class Stream:
         return replace(self, tombstones=tombstones, live=live)
 
     def on_gpu(self, library: Literal["cupy", "torch"] = "torch") -> Stream:
-        """The stream with the arrays of windows on the current GPU: `window` and `refresh` then run there.
+        """Copy the arrays that windows need to the current GPU. `window` and `refresh` of the result run there.
 
-        Cursors may be anywhere. `neighbors` and `delete` need the stream on the CPU.
+        The cursors can be on the CPU or on the GPU. `neighbors` and `delete` need the stream on the CPU.
 
         Args:
-            library: The library of the stream's arrays.
+            library: The library whose arrays the new stream has: CuPy or torch.
 
         Raises:
             DeviceError: There is no GPU to run on, or the library is not installed.
@@ -277,21 +277,22 @@ def hseq_stream(
     tombstones: npt.ArrayLike | None = None,
     order: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> Stream:
-    """Make the stream of a corpus: its segments in the order in which questions look at them (HSEQ).
+    """Make the stream of a corpus: its segments in the order in which questions see them (HSEQ).
 
-    The order rho has the segments whose level is in `priority`: those of the first level, then of the next one,
-    each in the order of the sequence. Segments of other levels are in no window, unless a cursor's prior has them.
+    The order rho has the segments whose level is in `priority`: first those of the first level, then those of the
+    next one. Within a level they are in the order of the sequence. Segments of other levels are in no window,
+    unless a cursor's prior has them.
 
-    Takes O(segments) once; after that no call costs more for a larger corpus.
+    Takes O(segments) once. After that, no call costs more for a larger corpus.
 
     Args:
         level: uint8[segments], the numbers of `pyfast.corpus.Level`; segments in depth-first order.
         parent: int64[segments], -1 for none.
-        subtree_end: int64[segments], one past the last segment in each; None: computed from `parent`.
+        subtree_end: int64[segments], the number after the last segment inside each. None: computed from `parent`.
         priority: Levels, best first.
-        tombstones: [segments], 1 for deleted ones; None: nothing is deleted.
-        order: (order, starts) of an earlier stream over the same columns, which saves making it. Columns may be
-            mapped files larger than memory; the op checks only the parts that it reads.
+        tombstones: [segments], 1 for deleted segments. None: nothing is deleted.
+        order: (order, starts) of an earlier stream over the same columns, to save time. Columns can be mapped
+            files larger than memory. The op checks only the parts that it reads.
 
     Returns:
         The stream. It makes cursors and their windows.
@@ -333,7 +334,7 @@ def hseq_stream(
 
 
 def subtree_ends(parent: npt.ArrayLike) -> Int64:
-    """int64[segments]: one past the last segment in each, from the parents of segments in depth-first order.
+    """int64[segments]: the number after the last segment inside each, from `parent` in depth-first order.
 
     Raises `ArrayError` if they are not in that order.
     """
@@ -341,7 +342,7 @@ def subtree_ends(parent: npt.ArrayLike) -> Int64:
 
 
 def check_subtree_ends(parent: npt.ArrayLike, subtree_end: npt.ArrayLike) -> None:
-    """Raise `ArrayError` unless `subtree_end` is what `subtree_ends` gives. Needs no memory of its own."""
+    """Raise `ArrayError` unless `subtree_end` is what `subtree_ends` gives. Needs no additional memory."""
     call(
         _native.hseq_check_subtree_ends,
         parent=array("parent", parent, np.int64),

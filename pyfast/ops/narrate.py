@@ -19,7 +19,7 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
         lines: (offsets int64[documents + 1], uint8): the line of each document, in UTF-8.
         pool_offsets: int64[P + 1], where each pool begins.
         doc_ids: int32[N], documents.
-        characters: Of a pool's text, at most. Where not even the first line fits, that line is cut.
+        characters: The maximum number of characters in a pool's text. If not even the first line fits, it is cut.
 
     Returns:
         One text for each pool.
