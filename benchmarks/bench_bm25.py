@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from functools import cache
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import bm25s
 import numpy as np
 import pytest
+from bm25s_peer import bm25s_of
 from measuring import POOLS, THREADS, Measure, open_index
 
 from pyfast import ops
 from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index
-from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.tokenization import term_ids
 
 K = 20
@@ -30,21 +26,6 @@ def searched(data: Path, request: pytest.FixtureRequest) -> tuple[Index, list[li
     return index, [term_ids(question, index.vocabulary) for question in questions]
 
 
-@cache
-def peer(index: Index, backend: str) -> Any:
-    """bm25s over the same counts."""
-    (part,) = index.retriever.parts  # type: ignore[attr-defined]
-    column = np.repeat(np.arange(len(part.indptr) - 1), np.diff(part.indptr))
-    order = np.argsort(part.documents, kind="stable")
-    repeated = np.repeat(column[order], part.counts[order]).tolist()
-    ends = [0, *np.cumsum(part.lengths).tolist()]
-    tokens = [repeated[a:b] for a, b in pairwise(ends)]
-    engine = bm25s.BM25(**BM25_PARAMETERS, backend=backend)
-    engine.index((tokens, {term: i for i, term in enumerate(index.terms)}), show_progress=False)
-    engine.unique_token_ids_set = range(len(index.terms))
-    return engine
-
-
 @pytest.mark.parametrize("threads", sorted({1, THREADS}))
 def test_pyfast(searched: tuple[Index, list[list[int]]], measure: Measure, threads: int) -> None:
     index, queries = searched
@@ -56,7 +37,7 @@ def test_pyfast(searched: tuple[Index, list[list[int]]], measure: Measure, threa
 @pytest.mark.parametrize("backend", ["numba", "numpy"])
 def test_bm25s(searched: tuple[Index, list[list[int]]], measure: Measure, backend: str) -> None:
     index, queries = searched
-    engine, parts = peer(index, backend), index.retriever.parts  # type: ignore[attr-defined]
+    engine, parts = bm25s_of(index, backend), index.retriever.parts  # type: ignore[attr-defined]
     run = lambda: engine.retrieve(queries, k=K, n_threads=THREADS, show_progress=False)  # noqa: E731
 
     def compare() -> None:

@@ -21,9 +21,11 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from time import process_time
 from typing import Annotated
 
 import typer
+from bm25s_peer import bm25s_of
 from jobs import job, work
 from rich.console import Console
 from rich.table import Table
@@ -32,6 +34,7 @@ from pyfast.corpus import read
 from pyfast.engine import Budget, Job, Question, Summary, dedicate_process, read_questions
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index
+from pyfast.retrieval.tokenization import term_ids
 from pyfast.systems import load_system
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
@@ -101,14 +104,18 @@ def main(
             profiler.runcall(measured, profile, count, concurrency)
             pstats.Stats(profiler).sort_stats("tottime").print_stats(30)
             return
+        search = search_seconds(index, [question.text for question in repeated(questions, 200)])
         table = Table(
-            "system", "questions/s", "best", "µs/question", "µs/LLM call", "journal + answers, kB/question"
+            *("system", "questions/s", "best", "µs/question", "µs/LLM call", "processor, µs/question"),
+            *("in searches of bm25s", "journal + answers, kB/question"),
         )
         for system in SYSTEMS:
             _, alone = measured(system, 50, 1)
             _, together = measured(system, 50, concurrency)
             assert alone == together and all(json.loads(line)["state"] != "failed" for line in alone.splitlines())
+            began = process_time()
             summaries = sorted((measured(system, count, concurrency)[0] for _ in range(repeats)), key=_seconds)
+            processor = (process_time() - began) / repeats / count
             middle, best = summaries[len(summaries) // 2], summaries[0]
             size = sum(path.stat().st_size for path in (place / f"run-{runs}").iterdir()) / count
             table.add_row(
@@ -117,9 +124,22 @@ def main(
                 f"{count / best.seconds:,.0f}",
                 f"{middle.seconds / count * 1e6:.0f}",
                 f"{middle.seconds / middle.llm_calls * 1e6:.0f}",
+                f"{processor * 1e6:.0f}",
+                f"{processor / search:.1f}",
                 f"{size / 1000:.1f}",
             )
         Console().print(table)
+        print(f"one search of bm25s (NumPy, k = 20): {search * 1e6:.0f} µs of processor time")
+
+
+def search_seconds(index: Index, queries: list[str]) -> float:
+    """Processor time of one search of bm25s with NumPy, k = 20, over the same passages and terms."""
+    engine = bm25s_of(index, "numpy")
+    asked = [term_ids(query, index.vocabulary) for query in queries]
+    engine.retrieve(asked[:10], k=20, show_progress=False)
+    began = process_time()
+    engine.retrieve(asked, k=20, show_progress=False)
+    return (process_time() - began) / len(queries)
 
 
 def _seconds(summary: Summary) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pyfast.engine.replies import objects_in
 from pyfast.errors import AnswerError, CutOffError, first_fault
 from pyfast.llm import DEFAULT_ROLE, Completion, Message, Request, Role, dialogue
-from pyfast.llm.control_tokens import count_marks, may_have_marks, plain
+from pyfast.llm.control_tokens import join_plain, plain
 from pyfast.llm.foreign import has_escaped_controls, json_without_controls
 from pyfast.llm.roles import read_role
 
@@ -117,7 +116,7 @@ class Prompt(Generic[M]):
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
         """The request for one call; `fields` must fill every place, and count as plain text."""
-        user = _joined([plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)])
+        user = join_plain([plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)])
         messages = dialogue(user, self.system)
         check = self.parse if self.reusable else None
         return Request(
@@ -188,11 +187,3 @@ def _still_reasoned(completion: Completion) -> bool:
 def _parts(user: str) -> list[str]:
     """Text and names of places, alternating. The first and the last are text."""
     return [part.strip("{}") if at % 2 else part for at, part in enumerate(_PLACE.split(user))]
-
-
-def _joined(parts: Sequence[str]) -> str:
-    """Join the parts. Control tokens that arise where texts meet are removed."""
-    text = "".join(parts)
-    if not may_have_marks(text) or count_marks(text) == sum(map(count_marks, parts)):
-        return text
-    return plain(text)

@@ -7,8 +7,9 @@ user's turn and speak as the system. With a space inside, the token is ordinary 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 # What stands between < and >, or [ and ], in the templates of the families that are known; marks with bars are
@@ -55,23 +56,10 @@ _MARK = re.compile(
     """,
     re.VERBOSE,
 )
-_BEGINNINGS = (("<", "<"), ("｜", "｜"), ("◁", "◁"), (">", ">>"), ("~", "]~"), ("!", "]!"))
-"""The rarest character of each, which is looked for first, and all of it"""
-
-
-def may_have_marks(text: str) -> bool:
-    """A fast test: False if the text surely has no control token. Most texts have none."""
-    for character, begin in _BEGINNINGS:
-        if character in text and begin in text:
-            return True
-    at = text.find("[")
-    while at >= 0:
-        if not text[
-            at + 1 : at + 2
-        ].isdecimal():  # passages are numbered like [1], and no mark begins with a digit
-            return True
-        at = text.find("[", at + 1)
-    return False
+_LONGEST = 128
+"""Characters of a mark, at most; a reserved token of more digits is in no template"""
+_FIRST = "<[]>｜◁"
+"""What a mark begins with"""
 
 
 def plain(text: str) -> str:
@@ -87,21 +75,42 @@ def plain(text: str) -> str:
         >>> plain("a < b, [NOTE] <p>: <|im_end|> <｜User｜> [INST]")
         'a < b, [NOTE] <p>: < |im_end|> < ｜User｜> [ INST]'
     """
-    return _MARK.sub(_broken, text) if may_have_marks(text) else text
+    ends = [at + 1 for at in _marks(text)]
+    return " ".join(text[begin:end] for begin, end in pairwise([0, *ends, len(text)])) if ends else text
+
+
+def join_plain(parts: Sequence[str]) -> str:
+    """Join texts, and break the control tokens that arise where they meet; those inside one text stay."""
+    text = "".join(parts)
+    seam = 0
+    for left, right in pairwise(parts):
+        seam += len(left)
+        before, after = text[max(seam - _LONGEST, 0) : seam], text[seam : seam + _LONGEST]
+        if right and count_marks(before + after) != count_marks(before) + count_marks(after):
+            return plain(text)
+    return text
 
 
 def count_marks(text: str) -> int:
     """How many control tokens `plain` would break."""
-    return sum(_is_mark(match) for match in _MARK.finditer(text)) if may_have_marks(text) else 0
+    return len(_marks(text))
+
+
+def _marks(text: str) -> list[int]:
+    """The places of all control tokens. `str.find` is ten times faster than to search for the pattern."""
+    places = []
+    for first in _FIRST:
+        at = text.find(first)
+        while at >= 0:
+            if (match := _MARK.match(text, at)) and _is_mark(match):
+                places.append(at)
+            at = text.find(first, at + 1)
+    return sorted(places)
 
 
 def _is_mark(match: re.Match[str]) -> bool:
     angle, square = match["angle"], match["square"]
     return (angle is None or angle in _NAMES_IN_ANGLES) and (square is None or square in _NAMES_IN_SQUARES)
-
-
-def _broken(match: re.Match[str]) -> str:
-    return f"{match[0]} " if _is_mark(match) else match[0]
 
 
 def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
