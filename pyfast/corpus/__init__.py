@@ -1,4 +1,4 @@
-"""Documents (text, tables, knowledge graphs), one hierarchical sequence of them, and the exact way back."""
+"""Documents (text, tables, knowledge graphs), the hierarchical sequence made of them, and the exact reverse."""
 
 from pyfast.corpus.decode import decode
 from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple

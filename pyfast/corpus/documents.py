@@ -7,7 +7,7 @@ from pyfast.corpus.sections import Heading
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Headings, pages and metadata of a text. Positions are character offsets, zero-based and half-open.
+    """The headings, pages and metadata of a text. Positions are character offsets, zero-based and half-open.
 
     Example:
         >>> from pyfast.corpus import Heading, Outline, TextDocument
@@ -16,13 +16,13 @@ class Outline:
     """
 
     headings: tuple[Heading, ...] | None = None
-    """In order; None: those of its Markdown, if the text is Markdown"""
+    """In order. None: the headings of its Markdown, if the text is Markdown"""
     pages: tuple[int, ...] = ()
-    """Where each page begins, from the first on"""
+    """Where each page begins"""
     aside: tuple[tuple[int, int], ...] = ()
-    """Starts and ends of what is no passage of the text: tables that are documents of their own, front matter"""
+    """Starts and ends of text that belongs to no passage: tables that are separate documents, front matter"""
     about: str = ""
-    """A JSON object with what the document says of itself"""
+    """A JSON object with the document's own metadata"""
 
 
 NO_OUTLINE = Outline()
@@ -30,7 +30,7 @@ NO_OUTLINE = Outline()
 
 @dataclass(frozen=True, slots=True)
 class TextDocument:
-    """A text, kept character for character. `markdown` says that headings divide it into sections.
+    """A text, kept character for character. If `markdown` is true, headings divide it into sections.
 
     Example:
         >>> from pyfast.corpus import TextDocument
@@ -49,7 +49,7 @@ class TextDocument:
 class Table:
     """A table of strings. Rows may be shorter or longer than the header; header names may repeat or be empty.
 
-    `links` are (data row, column, uri of the document the cell links to); rows and columns count from 0.
+    `links` are (data row, column, uri of the document to which the cell links). Rows and columns count from 0.
 
     Example:
         >>> from pyfast.corpus import Table
@@ -83,7 +83,7 @@ class Triple:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeGraph:
-    """A knowledge graph, or a part of one, as triples; a triple may occur more than once."""
+    """A knowledge graph, or a part of one, as triples. A triple may occur more than once."""
 
     uri: str
     title: str

@@ -1,7 +1,7 @@
 """Documents into one hierarchical sequence of segments.
 
-Documents are taken in batches. Within a batch all documents of a kind are handled at once, as NumPy
-operations on one joined text, and put back into document order at the end.
+Documents are taken in batches. Within a batch, NumPy operations handle all documents of a kind at once, as one
+joined text. At the end, the documents are put back into their order.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,17 +29,17 @@ _BATCH = 1 << 19  # characters: temporary arrays that stay in the cache; a longe
 
 
 def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
-    """Turn documents into one sequence of segments (HSEQ, section 3.2). `decode` is the way back.
+    """Turn documents into one sequence of segments (HSEQ, section 3.2). `decode` is the reverse.
 
     Args:
-        documents: Texts, tables and knowledge graphs, each with its own uri.
-        length: Characters of a paragraph, at most. Longer ones are cut at sentence ends.
+        documents: Texts, tables and knowledge graphs. No two may have the same uri.
+        length: The maximum number of characters in a paragraph. Longer ones are cut at sentence ends.
 
     Returns:
         The corpus, with the documents in their order.
 
     Raises:
-        InputError: Two documents have the same uri, or a string holds a lone surrogate.
+        InputError: Two documents have the same uri, or a string has a lone surrogate.
 
     Example:
         >>> from pyfast.corpus import TextDocument, decode, encode
@@ -107,8 +107,9 @@ def _size(document: Document) -> int:
 def _segments(
     batch: Sequence[Document], hashes: NDArray[np.uint64], buffer: bytearray, length: int
 ) -> tuple[Columns, pa.RecordBatch]:
-    """The segments of a batch, and the rows of its triples. `source` counts from 0; `parent` and `subtree_end` are
-    not set yet.
+    """The segments of a batch, and the rows of its triples.
+
+    `source` counts from 0; `parent` and `subtree_end` are not set yet.
     """
     texts = {k: document for k, document in enumerate(batch) if isinstance(document, TextDocument)}
     tables = {k: document for k, document in enumerate(batch) if isinstance(document, Table)}

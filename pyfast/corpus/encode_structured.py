@@ -19,7 +19,7 @@ from pyfast.corpus.segment_ids import segment_ids
 from pyfast.corpus.text_buffer import Integers, append_text, lengths
 
 MAX_SUBGRAPH = 64
-"""Triples in one subgraph, at most."""
+"""The maximum number of triples in one subgraph"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Segments that name the same entity: facts that share a head or tail, table cells and the documents
-they link to.
+"""Segments that name the same entity: triples that share a head or tail, table cells and the documents they link
+to.
 """
 
 from __future__ import annotations
@@ -31,24 +31,26 @@ class EntityLinks:
 
     corpus: Corpus
     triplets: Int64
-    """[triplets] their positions"""
+    """[triplets] the positions of the triplets"""
     entity: Int32
-    """[triplets, 2] of each the entity that is its head, and its tail: equal strings are one entity"""
+    """[triplets, 2] for each triplet, the entities that are its head and its tail: equal strings are one entity"""
     entity_offsets: Int64
-    """[entities + 1] into `entity_triplets`"""
+    """[entities + 1] where the triplets of each entity start in `entity_triplets`"""
     entity_triplets: Int64
-    """which triplets name each entity, ascending"""
+    """the triplets that name each entity, ascending"""
     links: tuple[Int64, Int64]
-    """([links] the table row that each is in, ascending; the document that it leads to)"""
+    """([links] the table row with the link, ascending; the document to which it leads)"""
     linked: tuple[Int64, Int64]
-    """the same by document: ([links] documents, ascending; rows)"""
+    """the same, sorted by document: ([links] documents, ascending; rows)"""
 
     def of(self, i: int) -> Iterator[int]:
-        """The segments that name an entity of segment `i`. A segment may occur twice; for a hub some are left out.
+        """The segments that name an entity of segment `i`.
 
-        A triplet or subgraph leads to the triplets that share its tail or head, tails first, because paths
-        continue there. A table row or cell leads to the paragraphs that the row links to, a text to the rows
-        that link to it.
+        A segment may occur twice. If there are very many, some are left out.
+
+        A triplet or subgraph leads to the triplets that share its tail or head. Those of the tail come first,
+        because paths continue there. A table row or cell leads to the paragraphs to which the row links. A text
+        leads to the rows that link to it.
         """
         level = int(self.corpus.level[i])
         if level in _FACTS:
@@ -80,7 +82,7 @@ def _matching(pairs: tuple[Int64, Int64], key: int) -> list[int]:
 
 
 def entity_links(corpus: Corpus) -> EntityLinks:
-    """Find the links between segments that name the same entity: one pass, without a copy of a string.
+    """Find the links between segments that name the same entity, in one pass, without copying strings.
 
     Args:
         corpus: The corpus.

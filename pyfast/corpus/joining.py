@@ -29,8 +29,9 @@ def add_sums(a: int, b: int, sign: int = 1) -> int:
 
 
 def join(corpora: Sequence[Parts], live: Sequence[Mask]) -> Parts:
-    """Join the live documents of several corpora, in order. Positions of segments, bytes and triples
-    are shifted.
+    """Join the documents of several corpora that are not deleted, in order.
+
+    Positions of segments, bytes and triples shift.
     """
     segments = [schema.empty(schema.SEGMENTS)]
     documents = [schema.empty(schema.DOCUMENTS)]

@@ -21,14 +21,14 @@ class _Fault(Exception):
 def read_jsonl_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
     """The documents of a JSON Lines file. Flat records form one table with this `uri` and `title`.
 
-    A text, table or graph without an ``id`` gets the uri of the file and its line number, ``uri#line``.
-    Raises InputError for a line that cannot be read.
+    A text, table or graph without an ``id`` gets the uri of the file with its line number, ``uri#line``. Raises
+    InputError for a line that cannot be read.
     """
     return documents_of_records(uri, path, title, read_lines(path))
 
 
 def read_json_documents(uri: str, path: Path, title: str) -> Iterator[Document]:
-    """The documents of a JSON file: a list of records, an object that holds one such list alone, or one record.
+    """The documents of a JSON file: a list of records, an object that contains one such list, or one record.
 
     Raises InputError for anything else.
     """
@@ -53,8 +53,9 @@ def _is_records(value: object) -> bool:
 def documents_of_records(
     uri: str, path: Path, title: str, placed: Iterable[tuple[str, JsonObject]]
 ) -> Iterator[Document]:
-    """The documents of records. Each record comes with its place, which ends with a number, such as "FILE, line
-    3".
+    """The documents of records.
+
+    Each record comes with its place, which ends with a number, such as "FILE, line 3".
     """
     flat: list[JsonObject] = []
     for place, record in placed:
@@ -94,7 +95,7 @@ def _is_question(record: JsonObject) -> bool:
 
 
 def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:
-    """The text, table or graph of a record. `uri` is used if the record has no ``id``; it is `place` by default.
+    """The text, table or graph of a record. A record without an ``id`` gets `uri`, which is `place` by default.
 
     Raises InputError, which names the place, for any other record.
     """

@@ -7,8 +7,11 @@ from numpy.typing import NDArray
 
 
 class Level(IntEnum):
-    """The level of a segment. Text: document > section? > paragraph > sentence; table > table_row > table_cell;
-    knowledge graph: document > subgraph > triplet."""
+    """The level of a segment.
+
+    Text: document > section? > paragraph > sentence. Table: table > table_row > table_cell. Knowledge graph:
+    document > subgraph > triplet.
+    """
 
     DOCUMENT = 0
     SECTION = 1
@@ -37,9 +40,9 @@ _DEPTH = np.array([0, 1, 2, 3, 0, 1, 2, 1, 2], dtype=np.int8)
 
 
 def parents(level: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """The parent's position of each segment (int64, -1 for roots), for levels (uint8) in depth-first order.
+    """The position of each segment's parent (int64, -1 for roots), from levels (uint8) in depth-first order.
 
-    In that order, the parent is the last earlier segment that lies less deep.
+    In that order, the parent is the last earlier segment of a higher level.
     """
     depth = _DEPTH[level]
     position = np.arange(level.size, dtype=np.int64)

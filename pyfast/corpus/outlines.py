@@ -1,4 +1,4 @@
-"""Outlines of texts: how they are stored, and the metadata at a place in the text."""
+"""Outlines of texts: how they are stored, and the metadata at a position in the text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyfast.corpus.sections import Heading
 
 
 def outline_json(outline: Outline) -> str:
-    """An outline as stored; empty if there is none."""
+    """An outline in its stored form; empty if there is none."""
     if outline == NO_OUTLINE:
         return ""
     fields = {"headings": outline.headings, "pages": outline.pages, "aside": outline.aside, "about": outline.about}

@@ -1,4 +1,7 @@
-"""Recognise files of published question sets by their beginning. They contain answers and are not a corpus."""
+"""Recognise files of published question sets by their beginning.
+
+They contain answers, so they are not a corpus.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _NQ = re.compile(rb'\s*\{\s*"question"\s*:\s*"[^\n]*"answer"\s*:\s*\[[^\n]*\]\s*
 
 
 def published_set(path: Path) -> str | None:
-    """The data set whose layout a file has, by name; None for any other file."""
+    """The name of the data set that has the layout of this file; None for any other file."""
     if path.suffix.lower() not in _SUFFIXES:
         return None
     try:
@@ -48,7 +51,7 @@ def published_set(path: Path) -> str | None:
 
 
 def refuse_published(path: Path) -> None:
-    """Raise `GoldError`, naming the converter, for a file of a published set."""
+    """Raise `GoldError` for a file of a published set. The message names its converter."""
     name = published_set(path)
     if name is not None:
         raise GoldError(

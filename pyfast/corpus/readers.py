@@ -1,6 +1,6 @@
-"""Turn files into documents. A file's name selects the reader; docs/formats.md describes each format.
+"""Turn files into documents. The name of a file selects its reader; docs/formats.md describes each format.
 
-A reader is a plug-in. A file without a reader, or one that cannot be read, is left out and named with the reason.
+A reader is a plug-in. If a file has no reader or cannot be read, it is left out, and listed with the reason.
 """
 
 import os
@@ -39,14 +39,15 @@ class Reader:
     """
 
     patterns: tuple[str, ...]
-    """Of file names in lower case, as `fnmatch` has them; the longest pattern that matches decides"""
+    """Patterns for file names in lower case, as in `fnmatch`. If several fit a name, the longest pattern decides
+    """
     read: Callable[[str, Path], Iterable[Document]]
-    """read(uri, path): the documents of a file. Raises `InputError` for what cannot be read"""
+    """read(uri, path): the documents of a file. Raises `InputError` for a file that it cannot read"""
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A file that an index does not contain, or only in part.
+    """A file that the index does not contain, or contains only in part.
 
     Example:
         >>> from pyfast.corpus import Unread
@@ -72,10 +73,13 @@ def read(
     *,
     columns: int = COLUMNS,
 ) -> Iterator[Document]:
-    """The documents in files and folders; folders are walked to the bottom, files in order of their paths.
+    """Read the documents in files and folders.
 
-    Uris are paths relative to the given folder, with ``/``. The uri of a file given by itself is its name. If uris
-    would clash, the folder's name comes before them. Files and folders whose names begin with a dot are left out.
+    Folders are read with all subfolders, files in order of their paths.
+
+    A uri is the path relative to the given folder, with ``/``. The uri of a file that is given by itself is its
+    name. If two uris would be equal, the folder's name comes before them. Files and folders whose names begin with
+    a dot are left out.
 
     Args:
         sources: Files and folders.
@@ -88,8 +92,8 @@ def read(
         The documents, in the order of sources and paths.
 
     Raises:
-        InputError: A source does not exist, two files would have one uri, or there is no such reader.
-        GoldError: A file holds questions or gold, even if `unread` is given.
+        InputError: A source does not exist, two files would have the same uri, or there is no such reader.
+        GoldError: A file contains questions or gold. This is raised even if `unread` is given.
 
     Example:
         >>> from pathlib import Path

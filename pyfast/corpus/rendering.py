@@ -4,17 +4,17 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 Fact = tuple[str, str, str, str | None]
-"""Head, relation, tail and time of a triple."""
+"""The head, relation, tail and time of a triple."""
 
 
 def paragraph_line(title: str, text: str) -> str:
-    """``title. text``, or the text alone if there is no title or the text begins with it."""
+    """``title. text``. Only the text if there is no title, or the text begins with it."""
     title, text = fold(title), fold(text)
     return text if text.startswith(title) else f"{title}. {text}"
 
 
 def row_line(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:
-    """``title | section | header: cell | header: cell | ...``, without what is empty."""
+    """``title | section | header: cell | header: cell | ...``, without empty parts."""
     parts = [part for part in (title.strip(), section.strip()) if part]
     parts += [
         f"{name}: {cell}" if name else cell
@@ -58,7 +58,7 @@ def linear_fact(fact: Fact) -> str:
 
 
 def fold(text: str) -> str:
-    """The text on one line, trimmed. Each line end, with the whitespace around it, becomes one space."""
+    """The text on one line, trimmed. Each line end, with its surrounding whitespace, becomes one space."""
     if "\n" in text or "\r" in text:
         text = " ".join([line for line in map(str.strip, text.splitlines()) if line])
     return text.strip()

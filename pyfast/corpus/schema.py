@@ -1,4 +1,4 @@
-"""The columns of a stored corpus. None contains nulls, so each is plain memory when it is mapped."""
+"""The columns of a stored corpus. None contains nulls, so a mapped column is plain memory."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Columns = dict[str, NDArray[Any]]
-"""Columns of a schema below, by name, or some of them."""
+"""Columns of one of the schemas below, by name. Some may be missing."""
 
 
 class Kind(IntEnum):
@@ -80,7 +80,7 @@ def empty(columns: pa.Schema) -> pa.RecordBatch:
 
 
 def record(columns: pa.Schema, values: Mapping[str, object]) -> pa.RecordBatch:
-    """A batch of these values (NumPy arrays or lists), by column name."""
+    """A batch of these values (NumPy arrays or lists), by name of the column."""
     return pa.RecordBatch.from_arrays(
         [pa.array(values[field.name], field.type) for field in columns], schema=columns
     )

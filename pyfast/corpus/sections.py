@@ -16,7 +16,7 @@ _MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
 
 
 class Heading(NamedTuple):
-    """A heading: zero-based half-open character offsets of its lines, depth 1 to 6, its text as written."""
+    """A heading: half-open character offsets of its lines (from 0), depth (1 to 6), text as written."""
 
     start: int
     end: int
@@ -25,7 +25,7 @@ class Heading(NamedTuple):
 
 
 class MarkdownTable(NamedTuple):
-    """A table: the offsets of its lines, its cells as written."""
+    """A table: the offsets of its lines, and its cells as written."""
 
     start: int
     end: int
@@ -40,7 +40,7 @@ def _parser(tables: bool = False) -> MarkdownIt:
 
 
 def headings(text: str) -> list[Heading]:
-    """The headings of a Markdown text, in order; those inside lists and quotes do not count."""
+    """The headings of a Markdown text, in order. Headings inside lists and quotes do not count."""
     if not _MAYBE_HEADING.search(text):
         return []
     return _headings(_parser().parse(text), _lines(text), 0)

@@ -47,25 +47,26 @@ _PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
 class Corpus:
     """Segments in document order, depth first, so that parents come before children.
 
-    Columns, one entry per segment (read-only NumPy arrays, memory-mapped in an opened corpus):
+    The columns have one entry for each segment (read-only NumPy arrays, memory-mapped in an opened corpus):
 
-    - `ids` uint64: depend only on uri, level and offsets (for triples, on the place in the document);
+    - `ids` uint64: they depend only on uri, level and offsets (for triples, on the place in the document);
     - `level` uint8: a `Level`;
     - `parent` int64: position of the parent, -1 for roots;
-    - `subtree_end` int64: one past the last segment in it;
-    - `source` int32: which document, counted from 0;
-    - `start`, `end` int64: for text, zero-based half-open character offsets in the document; for tables, row
-      and column (table (-1, -1), row (r, -1), cell (r, c)); (-1, -1) in knowledge graphs;
-    - `byte_start`, `byte_end` int64: the content, as a view into the buffer of UTF-8 bytes.
+    - `subtree_end` int64: the position after the last segment inside it;
+    - `source` int32: the number of its document, from 0;
+    - `start`, `end` int64: for text, zero-based half-open character offsets in the document. For tables, row and
+      column: table (-1, -1), row (r, -1), cell (r, c). In knowledge graphs (-1, -1);
+    - `byte_start`, `byte_end` int64: where the content is in the buffer of UTF-8 bytes.
 
-    `roots` int64 holds the position of each document's first segment, `documents` their number.
+    `roots` int64 has the position of each document's first segment, `documents` the number of documents.
     """
 
     def __init__(
         self, segments: pa.RecordBatch, documents: pa.RecordBatch, triples: pa.RecordBatch, buffer: memoryview
     ) -> None:
-        """Make a corpus from batches of the schemas in `schema.py` and the text buffer. `encode` and `open` call
-        this.
+        """Make a corpus from batches of the schemas in `schema.py` and the text buffer.
+
+        `encode` and `open` call this.
         """
         self._parts = (segments, documents, triples, buffer)
         self.ids: NDArray[np.uint64] = _array(segments, "ids")
@@ -123,7 +124,7 @@ class Corpus:
         return self._uris[source]
 
     def find(self, uri: str) -> int | None:
-        """The number of the document with this uri, or None. It searches all documents."""
+        """The number of the document with this uri, or None. This searches all documents."""
         uris = self._parts[1].column("uri")
         source = pc.index(uris, pa.scalar(uri, uris.type)).as_py()
         return None if source < 0 else source
@@ -133,7 +134,7 @@ class Corpus:
         return self._titles[source]
 
     def document(self, source: int) -> Document:
-        """A document as it was encoded."""
+        """A document, equal to the encoded one."""
         kind, root = self._kind[source], int(self.roots[source])
         uri, title = self._uris[source], self._titles[source]
         if kind == Kind.GRAPH:
@@ -156,12 +157,14 @@ class Corpus:
         return TextDocument(uri, title, self._text(root), kind == Kind.MARKDOWN, self._outline(source))
 
     def passages(self) -> NDArray[np.int64]:
-        """Positions (int64) of the retrieval passages: paragraphs, table rows and subgraphs, if not blank."""
+        """The positions (int64) of the passages: paragraphs, table rows and subgraphs that are not blank."""
         return np.flatnonzero(_array(self._parts[0], "passage"))
 
     def content(self, i: int) -> str:
-        """The content of a segment: text and cells exactly; the cells of a row joined with tabs, rows with
-        line ends; a triple as "head relation tail", several joined with "; ".
+        """The content of a segment.
+
+        Text and cells are exact. Tabs join the cells of a row, and line ends join rows. A triple is "head relation
+        tail"; "; " joins several.
         """
         level = self._level[i]
         if level == _ROW:
@@ -173,7 +176,7 @@ class Corpus:
         return self._text(i)
 
     def render(self, i: int) -> str:
-        """A segment on one line, as retrieval (of passages) and the LLM read it; see `pyfast.corpus.rendering`."""
+        """A segment on one line, as retrieval and the LLM read it; see `pyfast.corpus.rendering`."""
         level = self._level[i]
         source = self._source[i]
         if level == _PARAGRAPH:
@@ -215,7 +218,7 @@ class Corpus:
         return [cell for cell in self._row(i) if cell.strip()]
 
     def links(self, i: int) -> list[str]:
-        """The uris of the documents that the cells of a table row link to, in the order given."""
+        """The uris of the documents to which the cells of a table row link, in the given order."""
         source = self._source[i]
         first, stop = self._link_range[source], self._link_range[source + 1]
         if first == stop:
@@ -250,7 +253,7 @@ class Corpus:
         return tuple(self._names[k] for k in range(*self._header_range[source : source + 2]))
 
     def table(self, source: int) -> dict[str, Any]:
-        """`title`, `section` if there is one, and `header` of a document that is a table."""
+        """`title`, `header`, and `section` if there is one, of a document that is a table."""
         section = self._sections[source]
         shown = {"title": self._titles[source], "header": self._header(source)}
         return shown | {"section": section} if section else shown
@@ -266,10 +269,11 @@ class Corpus:
         }
 
     def metadata(self, i: int) -> dict[str, Any]:
-        """The metadata of a segment's document. For text also `page` (from 1) and the `headings` above the
-        segment.
+        """The metadata of a segment's document.
 
-        Unknown values have no key.
+        For text, also `page` (from 1) and the `headings` above the segment.
+
+        A value that is not known has no key.
         """
         source = self._source[i]
         if self._kind[source] not in (Kind.TEXT, Kind.MARKDOWN):
@@ -283,9 +287,11 @@ class Corpus:
         return outline
 
     def fingerprint(self) -> str:
-        """Hexadecimal digest of all documents. It does not depend on their order, because it is a sum of digests.
+        """A hexadecimal digest of all documents.
 
-        So an added document adds to the sum, and a deleted one is subtracted.
+        It does not depend on their order, because it is a sum of digests.
+
+        So an added document adds its digest to the sum, and a deleted one subtracts it.
         """
         return f"{digest_sum(self.document_table):032x}"
 
@@ -296,11 +302,14 @@ class Corpus:
 
     @classmethod
     def join(cls, corpora: Sequence["Corpus"], live: Sequence[NDArray[np.bool_]]) -> "Corpus":
-        """Join several corpora into one. `live`, bool[documents], says which documents of each to keep."""
+        """Join several corpora into one. `live`, bool[documents], says which documents of each corpus to keep."""
         return cls(*join([corpus._parts for corpus in corpora], live))
 
     def save(self, folder: Path) -> None:
-        """Write the corpus into a folder, made if needed; each file is written aside and then renamed."""
+        """Write the corpus into a folder, which is made if needed.
+
+        Each file is written beside its place and then renamed.
+        """
         storage.write(folder, self._parts)
 
     @classmethod

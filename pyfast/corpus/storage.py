@@ -1,7 +1,7 @@
 """A corpus as a folder: three Arrow files and the text buffer, all memory-mapped when opened.
 
-The index, one level up, checks the checksums. This module checks that the files belong together and that every
-view lies inside its buffer, so that a damaged file cannot make a reader read out of bounds.
+The index compares the checksums. This module checks that the files belong together and that every view is inside
+its buffer, so that a damaged file cannot make a reader read out of bounds.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _FORMATS = {
     "pyfast corpus 3": {**_FILES, "documents.arrow": schema.DOCUMENTS_3},
     FORMAT: _FILES,
 }
-"""The columns of each format that can be read"""
+"""The columns of each readable format"""
 _TEXT = "content.bin"
 _BLOCK = 1 << 20  # segments checked at a time, so that checking takes little memory
 
@@ -43,7 +43,10 @@ _ALLOWED[list(ROOTS), len(Level)] = True
 
 
 def write(folder: Path, parts: Parts) -> None:
-    """Write the parts of a corpus; each file is written aside, and renamed when all are complete."""
+    """Write the parts of a corpus.
+
+    Each file is written beside its place. All are renamed when they are complete.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     *batches, buffer = parts
     with contextlib.ExitStack() as asides:
@@ -59,9 +62,9 @@ def _write_batch(path: Path, batch: pa.RecordBatch, sizes: str) -> None:
 
 
 def read(folder: Path, format_: str = FORMAT) -> Parts:
-    """Map the parts of a corpus, of today's format or an older one.
+    """Map the parts of a corpus, of the current format or an older one.
 
-    Raises IndexFormatError for anything missing, truncated or foreign.
+    Raises IndexFormatError if something is missing, truncated or not ours.
     """
     for name in (*_FILES, _TEXT):
         if not (folder / name).is_file():
@@ -89,7 +92,7 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
 
 
 def read_documents(folder: Path) -> pa.RecordBatch:
-    """The columns of a corpus's documents alone. Raises IndexFormatError."""
+    """Read only the columns of a corpus's documents. Raises IndexFormatError."""
     return _read_batch(folder / "documents.arrow", schema.DOCUMENTS, FORMAT)
 
 

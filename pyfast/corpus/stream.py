@@ -9,7 +9,7 @@ from pyfast.corpus.levels import Level
 from pyfast.corpus.sequence import Corpus
 
 PRIORITY = (Level.PARAGRAPH, Level.TABLE_ROW, Level.SENTENCE, Level.TRIPLET)
-"""The HSEQ paper's order: what holds most comes first."""
+"""The order in the HSEQ paper: the levels with the most content come first"""
 
 
 def stream(
@@ -20,7 +20,7 @@ def stream(
     Args:
         corpus: The corpus.
         priority: The levels of segments in the stream, best first.
-        tombstones: bool [segments], True for deleted ones; None: none.
+        tombstones: bool [segments], True for deleted segments. None: nothing is deleted.
 
     Returns:
         The stream; see `ops.hseq_stream`.

@@ -1,16 +1,16 @@
 """The rules that cut a text into paragraphs and sentences.
 
-A paragraph is a block of text between blank lines (or headings), trimmed of the whitespace around it. One of
-more than `LENGTH` characters is cut at its sentence ends, else at whitespace, else anywhere.
+A paragraph is a block of text between blank lines (or headings), without the whitespace around it. If it has more
+than `LENGTH` characters, it is cut at sentence ends, else at whitespace, else anywhere.
 
-A sentence ends after one of ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets, where
-whitespace follows (not needed after the full-width marks) and then, after up to two opening quotes or
-brackets, a digit or a letter that is not lower case. A full stop after a single letter ("J. Smith",
-"e.g. Paris") or a common abbreviation ends nothing. A missed end only makes a sentence longer:
-sentences always tile their paragraph.
+A sentence ends after one of ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets. After the
+marks of the first group, whitespace must follow. Then, after up to two opening quotes or brackets, a digit
+or a letter must follow that is not lower case. A full stop after a single letter ("J. Smith", "e.g. Paris")
+or a common abbreviation does not end a sentence. A missed end only makes a sentence longer, because the
+sentences always cover their paragraph.
 
-The rules run over many documents at once, as NumPy operations on one array of characters: a Python loop over
-the sentences, or one regular expression for them, takes longer than all the rest of building a corpus.
+The rules run over many documents at once, as NumPy operations on one array of characters. A Python loop over the
+sentences, or one regular expression for them, would take longer than the rest of building a corpus.
 """
 
 import re
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LENGTH = 4000
-"""Characters of a paragraph, at most"""
+"""The maximum number of characters in a paragraph"""
 
 _ABBREVIATIONS = (
     "Mr Mrs Ms Dr St Jr Sr Lt Mt Ft Co Inc Ltd Corp Prof Gen Col Capt Cpl Sgt Rev Hon Gov Sen Rep Fr Bros "
@@ -73,7 +73,7 @@ def codes_of(text: str) -> Codes:
 
 
 def paragraphs(text: str, codes: Codes, headings: Bounds) -> Bounds:
-    """The paragraphs of a text: the blocks between blank lines and headings, trimmed. Empty ones are left out."""
+    """The paragraphs of a text: the blocks between blank lines and headings, trimmed, without empty ones."""
     blank = np.array([match.span() for match in _BLANK_LINES.finditer(text)], dtype=np.int64).reshape(-1, 2)
     gap_start = np.concatenate([blank[:, 0], headings[0]])
     gap_end = np.concatenate([blank[:, 1], headings[1]])
@@ -92,7 +92,9 @@ def paragraphs(text: str, codes: Codes, headings: Bounds) -> Bounds:
 
 
 def sentence_breaks(text: str, codes: Codes) -> Bounds:
-    """The ends of sentences and the starts of the next ones in a text (two sorted int64 arrays of one length)."""
+    """The ends of sentences and the starts of the next ones in a text (two sorted int64 arrays of the same
+    length).
+    """
     is_ = _characters()
     marks = [np.flatnonzero(codes == ord(mark)) for mark in _ENDS if mark in text]
     stop = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *marks]))
@@ -135,7 +137,7 @@ def sentence_breaks(text: str, codes: Codes) -> Bounds:
 
 
 def bounded(text: str, blocks: Bounds, breaks: Bounds, length: int) -> Bounds:
-    """The same paragraphs. Those longer than `length` characters are cut into several."""
+    """The same paragraphs, but those longer than `length` characters are cut into several."""
     start, end = blocks
     long = end - start > length
     if not long.any():
@@ -167,7 +169,7 @@ def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> lis
 
 
 def sentences(blocks: Bounds, breaks: Bounds) -> Bounds:
-    """The sentences of paragraphs: they tile each paragraph in order, but for the whitespace between them."""
+    """The sentences of paragraphs. In order, they cover each paragraph, except for the whitespace between them."""
     start, end = blocks
     if not start.size:
         return blocks

@@ -11,7 +11,7 @@ from pyfast.corpus.sequence import Corpus
 
 @dataclass(frozen=True, slots=True)
 class TextView:
-    """A span of a text: half-open character offsets, and the positions of the section and paragraph around it."""
+    """A span of a text: half-open character offsets, and the positions of its section and paragraph."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""Cut wide tables by columns: a model cannot read a row of thousands of cells."""
+"""Cut wide tables by columns, because a model cannot read a row of thousands of cells."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pyfast.corpus.documents import Table
 
 COLUMNS = 64
-"""Columns of a table, at most"""
+"""The maximum number of columns in a table"""
 
 
 def narrow(table: Table, columns: int) -> Iterator[Table]:
-    """The table, or the tables that it is cut into: `uri#columns-65-127` and so on.
+    """The table, or the tables into which it is cut: `uri#columns-65-127` and so on.
 
-    Each part begins with the first column, which identifies the rows, and has the names of its columns. Links stay
-    with their cells.
+    Each part begins with the first column, which identifies the rows, and has the names of its own columns. Links
+    stay with their cells.
     """
     widest = max([len(table.header), *map(len, table.rows)])
     if widest <= columns:

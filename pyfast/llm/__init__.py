@@ -29,25 +29,25 @@ __all__ = [
 
 
 def open_llm(spec: str, **options: Any) -> FullLLM:
-    """Open the language model that `spec` names. Nothing is loaded before it is used.
+    """Open the language model that `spec` names. The model is loaded when it is first used.
 
     Args:
-        spec: `embedded`, `llamacpp:PATH.gguf`, `vllm:FOLDER_OR_NAME`, `transformers:FOLDER`, `openai:MODEL@URL`
-            (`openai:MODEL@URL1,URL2` for several servers of one model), `batch:MODEL@URL`, `instant`
-            (benchmarks only), the name of an entry point of the group `pyfast.llms`, or `MODULE:NAME` (an LLM, or
-            a function of the options that returns one).
-        **options: Options of the model: `slots`, `context_window` and `threads` for `embedded` and `llamacpp`;
-            `slots`, `context_window`, `dtype`, `tensor_parallel`, `memory_fraction`, `lora` and more for `vllm`;
-            `context_window` for `transformers`; `concurrency`, `context_window`, `timeout_s`, `attempts`,
-            `backoff_s`, `requests_per_minute` and `extra` for `openai`, `weights` for several of its servers;
-            `max_calls`, `online_calls`, `poll_s` and more for `batch`.
+        spec: One of `embedded`, `llamacpp:PATH.gguf`, `vllm:FOLDER_OR_NAME`, `transformers:FOLDER`,
+            `openai:MODEL@URL` (`openai:MODEL@URL1,URL2` for several servers of one model), `batch:MODEL@URL`, and
+            `instant` (for benchmarks). Or the name of an entry point of the group `pyfast.llms`. Or `MODULE:NAME`:
+            an LLM, or a function of the options that returns one.
+        **options: Options of the model. `embedded` and `llamacpp`: `slots`, `context_window`, `threads`. `vllm`:
+            `slots`, `context_window`, `dtype`, `tensor_parallel`, `memory_fraction`, `lora` and more.
+            `transformers`: `context_window`. `openai`: `concurrency`, `context_window`, `timeout_s`, `attempts`,
+            `backoff_s`, `requests_per_minute`, `extra`, and `weights` for several servers. `batch`: `max_calls`,
+            `online_calls`, `poll_s` and more.
 
     Returns:
         The model, for `pyfast.answer` and `pyfast.Engine`.
 
     Raises:
         InputError: No LLM has this name, or it has no such option.
-        ModelNotFoundError: The model or its runtime is not on this machine; the message says how to install it.
+        ModelNotFoundError: The model or its runtime is not on this machine. The message says how to install it.
 
     Example:
         >>> import pyfast

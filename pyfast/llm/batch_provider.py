@@ -1,4 +1,4 @@
-"""The Batch API of a provider, in OpenAI's form: files, batches, and their results."""
+"""A provider's Batch API, in OpenAI's form: files, batches, and their results."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ class Line:
     """The result of one call of a batch."""
 
     status: int
-    """HTTP's; 0: the provider did not carry the call out"""
+    """The HTTP status. 0: the provider did not carry the call out"""
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The provider's state of a batch."""
+    """The state of a batch at the provider."""
 
     id: str
     status: str
     files: tuple[str, ...]
-    """Of results and errors"""
+    """The ids of the files with results and errors"""
     faults: str
-    """Why the whole batch failed"""
+    """The reasons why the whole batch failed"""
 
     @property
     def has_ended(self) -> bool:
-        """Whether the provider is done with it."""
+        """Whether the provider has finished the batch."""
         return self.status in _ENDED
 
 
 class BatchProvider:
     """The files and batches of one provider. `exchange` makes one HTTP request, as `OpenAI` does.
 
-    Faults of the connection and of the provider are tried again for `patience_s` seconds. Then
-    `LLMUnavailableError` is raised.
+    If the connection or the provider fails, it tries again for `patience_s` seconds, and then raises
+    `LLMUnavailableError`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class BatchProvider:
         return _id((await self._ask("POST", self._files, form)).get("id"))
 
     async def create(self, key: str, file: str) -> tuple[str, bool]:
-        """Submit a batch once, whatever becomes of the reply.
+        """Submit a batch once, even if the reply is lost.
 
         Returns:
             The batch's id, and whether the provider has kept the key.
@@ -136,7 +136,7 @@ class BatchProvider:
         raise AssertionError("the last attempt returns or raises")
 
     async def adopt(self, key: str, made: float) -> str | None:
-        """The id of the batch with a key. A batch that was made of late may be listed late: it is waited for."""
+        """The id of the batch with this key. If the batch is new, wait, because the provider may list it late."""
         while True:
             looked = time.time()
             async for batch in self._listed():
@@ -185,7 +185,7 @@ class BatchProvider:
         await self._ask("POST", self._batches / id / "cancel")
 
     async def lines(self, batch: Batch, key: str) -> dict[int, Line]:
-        """The results of a batch, by the place of the call."""
+        """The results of a batch, by the place of the call in it."""
         lines: dict[int, Line] = {}
         for file in batch.files:
             content = await self._content(file)

@@ -20,9 +20,9 @@ from pyfast.llm.reasoning import share_of_reasoning
 
 
 def closed(schema: Any) -> Any:
-    """The schema with every object closed: additional fields are not allowed.
+    """The schema with every object closed: no object may have additional fields.
 
-    pydantic leaves objects open. OpenAI's strict mode refuses that, and a small model would add fields.
+    pydantic leaves objects open. OpenAI's strict mode refuses open objects, and a small model would add fields.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -41,7 +41,7 @@ def closed(schema: Any) -> Any:
 
 
 def request_body(request: Request, fields: Mapping[str, Any]) -> bytes:
-    """The JSON body of one request, without its schema. `fields` are the server's own.
+    """The JSON body of one request, without its schema. `fields` are additional fields of the server.
 
     Raises `CallError` if the prompt is not valid Unicode, or not text.
     """
@@ -62,7 +62,7 @@ def request_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any
 
 
 def embeds_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a request for vLLM's `/completions`, whose prompt is embeddings: a tensor as torch writes it.
+    """The fields of a request for vLLM's `/completions` with embeddings as prompt: a tensor as torch writes it.
 
     Raises `CallError` if torch is not installed.
     """
@@ -92,7 +92,7 @@ def as_json(body: Mapping[str, Any]) -> bytes:
 def completion(text: object, finish_reason: object, usage: object, reasoning: object = None) -> Completion:
     """Make a completion from the server's fields, which may be wrong. `reasoning` is the model's reasoning text.
 
-    Raises `CallError` if there is no text and no reason for that.
+    Raises `CallError` if there is neither text nor a reason why not.
     """
     reason = finish_reason[:100] if isinstance(finish_reason, str) else "unknown"
     if text is None and reason not in ("stop", "unknown"):

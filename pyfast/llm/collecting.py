@@ -1,4 +1,4 @@
-"""What a run and an LLM share that collects calls into batches, such as a provider's Batch API."""
+"""What a run shares with an LLM that collects calls into batches, such as a provider's Batch API."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pyfast.llm.protocol import LLM, InFront
 
 @dataclass(slots=True)
 class Progress:
-    """How many questions of a run are in progress, and how many of them wait for calls that are collected."""
+    """The number of questions of a run in progress, and how many of them wait for calls that are collected."""
 
     running: int = 0
     waiting: int = 0
 
     @property
     def all_wait(self) -> bool:
-        """Whether no question can go on."""
+        """Whether every question in progress waits."""
         return self.waiting >= self.running
 
     @contextmanager
@@ -40,15 +40,15 @@ class LoggedBatch:
     key: str
     """128 random bits in hexadecimal"""
     id: str | None
-    """The provider's; None: its reply did not arrive"""
+    """The provider's id. None: the provider's reply did not arrive"""
     made: float
-    """Seconds since the epoch, before it was submitted"""
+    """When the batch was made, before it was submitted, in seconds since the epoch"""
     calls: Mapping[int, str] = field(default_factory=dict)
-    """Digests of requests that the run has no completion of, by their place in the batch"""
+    """The digests of requests without a completion in the run, by their place in the batch"""
 
 
 class BatchLog(Protocol):
-    """Where a run keeps its batches. What is added is on the disk when the call returns."""
+    """Where a run stores its batches. An addition is on the disk when the call returns."""
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
         """The batches of an LLM, the oldest first."""
@@ -59,16 +59,16 @@ class BatchLog(Protocol):
         ...
 
     async def identify(self, key: str, id: str) -> None:
-        """Keep the provider's id of a batch."""
+        """Store the provider's id of a batch."""
         ...
 
     async def remove(self, key: str) -> None:
-        """Remove a batch: its calls may be submitted again."""
+        """Remove a batch. Its calls can then be submitted again."""
         ...
 
 
 class NoLog:
-    """For runs without a folder, which cannot be resumed."""
+    """A log for runs without a folder. It stores nothing, because such runs cannot be resumed."""
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
         """Nothing."""
@@ -91,16 +91,16 @@ class CollectingLLM(LLM, Protocol):
     """How many questions a run should have in progress"""
 
     async def join_run(self, progress: Progress, log: BatchLog) -> None:
-        """Begin a run. Raises `InputError` if another run uses the LLM."""
+        """Begin a run. Raises `InputError` if another run uses this LLM."""
         ...
 
     def leave_run(self) -> None:
-        """End it."""
+        """End the run."""
         ...
 
 
 def collecting(llm: LLM) -> CollectingLLM | None:
-    """The LLM behind its wrappers if it collects calls; else None."""
+    """The LLM that collects calls, behind any wrappers. None if the LLM does not collect."""
     inner: Any = llm
     while isinstance(inner, InFront):
         inner = inner._llm

@@ -1,6 +1,6 @@
 """Break the control tokens of chat templates in text from documents and users.
 
-Servers and tokenizers read control tokens anywhere in a message, so a document that contains one could end the
+Servers and tokenizers obey control tokens anywhere in a message. So a document that contains one could end the
 user's turn and speak as the system. With a space inside, the token is ordinary text.
 """
 
@@ -57,9 +57,9 @@ _MARK = re.compile(
     re.VERBOSE,
 )
 _LONGEST = 128
-"""Characters of a mark, at most; a reserved token of more digits is in no template"""
+"""The maximum number of characters in a mark. No template has a reserved token of more digits"""
 _FIRST = "<[]>｜◁"
-"""What a mark begins with"""
+"""The characters with which marks begin"""
 
 
 def plain(text: str) -> str:
@@ -117,8 +117,8 @@ def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
     """Make a function that puts a space after the first character of each of these tokens in a text.
 
     Args:
-        tokens: The control tokens of one tokenizer. Those that are a single character, white space or a plain word
-            are left out: they mark no turn, and text is full of them.
+        tokens: The control tokens of one tokenizer. Tokens that are a single character, white space or a plain
+            word are left out, because they mark no turn and occur in many texts.
     """
     marks = {token for token in tokens if len(token.strip()) > 1 and not token.isalnum()}
     if not marks:
@@ -140,6 +140,6 @@ def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
 
 @lru_cache(maxsize=4)
 def breaker_of(tokenizer: Any) -> Callable[[str], str]:
-    """`breaker` for the special and added tokens of a tokenizer of transformers, or one that resembles it."""
+    """A `breaker` for the special and added tokens of a tokenizer like those of transformers."""
     added = getattr(tokenizer, "added_tokens_decoder", {})
     return breaker([*map(str, added.values()), *map(str, getattr(tokenizer, "all_special_tokens", ()))])

@@ -11,7 +11,8 @@ from pyfast.errors import CallError
 from pyfast.llm.protocol import Completion, Request
 
 CHARACTERS_PER_TOKEN = 32
-"""More than any text has on average: a prompt with more than this for each token of the window is not sent"""
+"""A prompt with more characters than this for each token of the window is not sent. No text has so many on average
+"""
 
 # Sequences that a terminal obeys, whole; then every control character but tab and line break, and what turns the
 # direction of writing around.
@@ -75,13 +76,14 @@ def check_size(request: Request, context_window: int) -> None:
 
 
 _TEMPLATE = 4096
-"""Tokens that a chat template and a server's own instructions may add to what was sent"""
+"""How many tokens a chat template and a server's own instructions may add to a prompt"""
 
 
 def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
     """The completion with its token counts limited to possible values.
 
-    A token is at least one byte of the text sent or received. Hidden reasoning has at most `max_tokens` tokens.
+    A token is at least one byte of the sent or received text. Reasoning that is not shown has at most `max_tokens`
+    tokens.
     """
     prompt = min(completion.prompt_tokens, sent + _TEMPLATE)
     received = max(max_tokens, len(completion.text.encode(errors="replace")))

@@ -1,4 +1,4 @@
-"""The control tokens of a GGUF file, read from its header because llama.cpp has no function for them."""
+"""The control tokens of a GGUF file. They come from its header, because llama.cpp has no function for them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The LLM that answers at once, for measuring everything except the language model.
+"""An LLM that answers at once, for measuring everything except the language model.
 
-Its answers have the right form and no meaning. A run with it shows how fast pyfast is. It never shows that a
-system answers questions well.
+Its answers have the right form and no meaning. A run with it shows how fast pyfast is. It says nothing about the
+quality of answers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ TAIL = 512  # characters of the prompt's end that an answer depends on, beside t
 
 
 class Instant:
-    """Answers from the request alone: valid JSON by its schema, or a few words of the prompt's last line.
+    """An LLM whose answers depend only on the request: valid JSON by its schema, or a few words of the prompt's
+    last line.
 
     It reads only the end of the prompt, so its own cost does not distort measurements. If a field of the schema
     has `examples`, the first one is the value. Token counts are estimates, four bytes for a token.
@@ -37,18 +38,18 @@ class Instant:
         self.slots = slots
 
     async def start(self) -> None:
-        """Nothing to load."""
+        """Do nothing: there is nothing to load."""
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the answers do."""
+        """The fingerprint. It changes when the answers change."""
         return "instant:2"
 
     async def complete(self, request: Request) -> Completion:
-        """Answer at once. Raises `InputError` for a schema with keywords that it cannot honour."""
+        """Answer at once. Raises `InputError` for a schema with keywords that it does not support."""
         prompt = request.messages[-1].content
         tail = prompt[-TAIL:].encode(errors="replace")
         number = crc32(tail, request.seed & 0xFFFFFFFF) + len(prompt)
@@ -63,7 +64,7 @@ class Instant:
 
 
 def open_instant(rest: str, **options: Any) -> Instant:
-    """`instant`."""
+    """Open `instant`."""
     if rest:
         raise InputError(f"unreadable LLM 'instant:{rest}'; expected instant")
     return take_options("instant", Instant, **options)

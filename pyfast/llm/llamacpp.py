@@ -1,6 +1,6 @@
-"""llama.cpp inside this process: any GGUF file, and the small model that installs from PyPI.
+"""llama.cpp in this process: any GGUF file, and the small model that installs from PyPI.
 
-The default model, SmolLM2-135M, is real and small. It is for demonstrations and tests; its answers say nothing
+The default model, SmolLM2-135M, is real and small. It is for demonstrations and tests. Its answers say nothing
 about the quality of a system.
 """
 
@@ -47,7 +47,10 @@ def embedded_model() -> Path:
 
 
 def model_file(path: str) -> Path:
-    """The GGUF file at `path`. Raises `ModelNotFoundError` if there is none, `InputError` if not GGUF."""
+    """The GGUF file at `path`.
+
+    Raises `ModelNotFoundError` if there is none, and `InputError` if it is not GGUF.
+    """
     file = Path(path).expanduser()
     if not file.is_file():
         raise ModelNotFoundError(f"no model file at {path}")
@@ -58,7 +61,7 @@ def model_file(path: str) -> Path:
 
 
 def open_embedded(rest: str, **options: Any) -> LlamaCpp:
-    """`embedded`: the model from PyPI. Raises `ModelNotFoundError` if it is not installed."""
+    """Open `embedded`, the model from PyPI. Raises `ModelNotFoundError` if it is not installed."""
     if rest:
         raise InputError(f"unreadable LLM 'embedded:{rest}'; expected embedded")
     options = {"context_window": 2048, **options}
@@ -66,7 +69,7 @@ def open_embedded(rest: str, **options: Any) -> LlamaCpp:
 
 
 def open_file(rest: str, **options: Any) -> LlamaCpp:
-    """`llamacpp:PATH.gguf`. Raises `ModelNotFoundError`, or `InputError` if the file is not GGUF."""
+    """Open `llamacpp:PATH.gguf`. Raises `ModelNotFoundError`, or `InputError` if the file is not GGUF."""
     return take_options("llamacpp", LlamaCpp, f"llamacpp:{rest}", model_file(rest), **options)
 
 
@@ -84,12 +87,12 @@ def _grammar(schema: Schema) -> str:
 
 
 class LlamaCpp:
-    """One GGUF model in this process, `slots` requests at a time with `context_window` tokens each.
+    """One GGUF model in this process. It answers `slots` requests at a time, with `context_window` tokens each.
 
-    `threads` is the cores to use, by default all that this process may.
-    Greedy decoding (temperature 0) gives equal replies to equal batches. For another batch size llama.cpp adds in
-    another order, so under load two nearly equal tokens can change places.
-    llama.cpp's own log appears on stderr if the environment variable `PYFAST_LLM_LOG` is set.
+    `threads` is the number of cores to use. By default it uses all cores that this process may use. Greedy
+    decoding (temperature 0) gives equal replies to equal batches. For another batch size llama.cpp adds numbers in
+    another order, so under load the order of two nearly equal tokens can change. llama.cpp's own log appears on
+    stderr if the environment variable `PYFAST_LLM_LOG` is set.
     """
 
     def __init__(
@@ -110,13 +113,16 @@ class LlamaCpp:
 
     @property
     def fingerprint(self) -> str:
-        """Name, size and a hash of samples of the file. Raises `ModelNotFoundError` if it cannot be read."""
+        """The name, the size and a hash of samples of the file.
+
+        Raises `ModelNotFoundError` if it cannot be read.
+        """
         return f"gguf:{self._path.name}:{sample_hash(self._path)}"
 
     async def start(self) -> None:
-        """Load the model. Raises `LLMUnavailableError` if llama.cpp cannot.
+        """Load the model. Raises `LLMUnavailableError` if llama.cpp cannot load it.
 
-        The runtime holds the GIL while it loads, so the event loop stops too.
+        The runtime holds the GIL while it loads, so the event loop stops for this time.
         """
         if self._server:
             return
@@ -166,7 +172,7 @@ class LlamaCpp:
         return _assemble(chunks)
 
     async def close(self) -> None:
-        """Stop what runs and unload the model."""
+        """Stop running requests and unload the model."""
         self._closing.set()
         if self._executor is not None:
             executor, self._executor = self._executor, None
@@ -228,11 +234,11 @@ def _slot_context(address: str, key: str) -> int:
 
 
 def import_runtime() -> Any:
-    """The module xllamacpp, imported so that its threads sleep at a barrier instead of spinning.
+    """Import the module xllamacpp so that its threads sleep at a barrier and do not spin.
 
-    The runtime's OpenMP library reads its wait policy once, when it is loaded. Spinning is about a seventh
-    faster on an idle machine; as soon as two spinning threads land on one core, a token takes a second instead
-    of 20 ms, and on a shared machine they do. The user's own setting wins.
+    The runtime's OpenMP library reads its wait policy once, when it is loaded. Spinning is about a seventh faster
+    on an idle machine. But if two spinning threads share a core, a token takes a second instead of 20 ms. On a
+    shared machine this happens. The user's own setting takes precedence.
     """
     name = "OMP_WAIT_POLICY"
     ours = name not in os.environ and "GOMP_SPINCOUNT" not in os.environ

@@ -19,16 +19,16 @@ LOG_VARIABLE = "PYFAST_LLM_LOG"
 
 
 def compact(schema: Schema) -> Mapping[str, Any]:
-    """The schema as llguidance reads it: objects closed, JSON on one line.
+    """The schema in the form that llguidance needs: objects closed, JSON on one line.
 
-    Without that, a small model may spend its tokens on white space.
+    Otherwise a small model may spend its tokens on white space.
     """
     form = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     return {**closed(schema), "x-guidance": form}
 
 
 def usable_cores() -> list[int]:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -56,7 +56,7 @@ def digest(value: Any) -> str:
 
 
 def sample_hash(path: Path) -> str:
-    """The file's size and a hash of its first MiB and 64 places in it: header, vocabulary, some weights.
+    """The file's size, and a hash of its first MiB and of 64 places in it: header, vocabulary, some weights.
 
     Raises `ModelNotFoundError` if it cannot be read.
     """

@@ -49,9 +49,9 @@ _log = logging.getLogger("pyfast")
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
-    """`openai:MODEL@URL` → (model, base URL). The base URL is the one that `/chat/completions` is added to.
+    """`openai:MODEL@URL` → (model, base URL). pyfast adds `/chat/completions` to the base URL.
 
-    A bare `http://host:port` means its `/v1`; any other path is kept. Raises `InputError` for anything else.
+    A bare `http://host:port` gets `/v1`. Any other path stays. Raises `InputError` for anything else.
     """
     match = re.fullmatch(r"openai:(.+?)@(https?://\S+)", spec)
     unreadable = InputError(f"unreadable LLM {_shown(spec)!r}; expected openai:MODEL@http://HOST:PORT")
@@ -73,7 +73,7 @@ def parse_spec(spec: str) -> tuple[str, str]:
 
 
 def open_server(rest: str, **options: Any) -> LLM:
-    """`openai:MODEL@URL` or `openai:MODEL@URL1,URL2`. Raises `InputError` for an unreadable one."""
+    """Open `openai:MODEL@URL` or `openai:MODEL@URL1,URL2`. Raises `InputError` if the text cannot be read."""
     spec, *others = re.split(r",(?=https?://)", f"openai:{rest}")
     if others:
         from pyfast.llm.openai_servers import OpenAIServers
@@ -106,7 +106,7 @@ def _proxy_for(base_url: URL) -> str | None:
 
 
 class Again(Exception):
-    """This attempt failed for a reason that may be temporary. `error` is raised after the last attempt."""
+    """This attempt failed, and another one may succeed. `error` is raised after the last attempt."""
 
     def __init__(self, error: OutageError) -> None:
         super().__init__(str(error))
@@ -125,17 +125,20 @@ class Refused(Exception):
 class OpenAI:
     """One model on one server. The API key is the environment variable `OPENAI_API_KEY`, if that is set.
 
-    The key is removed from all texts of the server. `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` are
-    honoured, but for this machine's own servers.
+    The key is removed from all texts of the server. `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` apply,
+    but not to servers on this machine.
 
-    `concurrency` requests run at once, each for `timeout_s` seconds in all, over at most `attempts` attempts (busy
-    servers, failed connections) with jittered pauses that start at `backoff_s` seconds and double; then the call
-    fails with `OutageError`. `requests_per_minute` and `tokens_per_minute` (of prompts and completions) spread all
-    attempts evenly, over all models that one event loop asks at the same server. When the server names a moment to
-    come back, all wait for it, up to a minute; a call that a rate limit sent away loses no attempt by that, and
-    waiting one's turn takes nothing of `timeout_s`. `context_window` (tokens) is asked of the server unless it is
-    given. A model that reasons before it answers gets `reasoning_tokens` more for each answer than that needs.
-    `extra` fields join every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
+    - `concurrency`: how many requests run at once.
+    - `timeout_s`: the seconds that one request may take, with all its attempts. Waiting for a rate limit does not
+      count.
+    - `attempts`: how often a request is tried if the server is busy or the connection fails. After that it fails
+      with `OutageError`. The pauses between attempts are jittered, start at `backoff_s` seconds and double.
+    - `requests_per_minute`, `tokens_per_minute` (of prompts and completions): they spread all attempts evenly,
+      over all models that one event loop calls on the same server. If the server says when to come back, all calls
+      wait until then, for at most a minute. If a rate limit sends a call away, this does not count as an attempt.
+    - `context_window`: in tokens. By default, pyfast asks the server.
+    - `reasoning_tokens`: additional tokens for each answer, for a model that reasons first.
+    - `extra`: fields for every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
     """
 
     def __init__(
@@ -186,8 +189,9 @@ class OpenAI:
 
     @property
     def fingerprint(self) -> str:
-        """The model's name and the extra fields. The host and port do not count: elsewhere it is the
-        same model.
+        """The model's name and the extra fields.
+
+        Host and port do not count: the same model can be on another server.
         """
         extra = {name: value for name, value in self._fields.items() if name != "model"}
         if self._reasoning_tokens:

@@ -1,4 +1,4 @@
-"""A model behind a provider's Batch API: the calls that wait, from whatever question, become one batch."""
+"""A model behind a provider's Batch API. The waiting calls of all questions become one batch."""
 
 from __future__ import annotations
 
@@ -59,14 +59,16 @@ class _Run:
 
 
 class OpenAIBatches(OpenAI):
-    """One model, asked through the Batch API of its provider. The fingerprint is that of the same model online.
+    """One model behind the Batch API of its provider. Its fingerprint is that of the same model online.
 
-    Calls wait until no question of the run can go on and none has joined for `quiet_s` seconds; or until the
-    oldest has waited `wait_s` seconds; or until `max_calls` calls or `max_mb` megabytes wait. Then they become one
-    batch. A batch with no more than `online_calls` calls is not made: they go online. `poll_s`: the longest pause
-    between two looks at a batch. A call that fails on its way joins the next batch, up to `attempts` times. A
-    provider that cannot be reached is tried for `patience_s` seconds. `settle_s`: how late a provider may list a
-    batch that it has accepted. `questions_at_once`: how many questions a run has in progress, if it does not say.
+    Calls wait until one of three conditions holds: every question of the run waits and no call has come for
+    `quiet_s` seconds; the oldest call has waited for `wait_s` seconds; or `max_calls` calls or `max_mb` megabytes
+    wait. Then they become one batch. If there are at most `online_calls` calls, they are sent online instead.
+
+    A call that fails in transit joins the next batch, up to `attempts` times. pyfast tries a provider that it
+    cannot reach for `patience_s` seconds. `poll_s` is the longest pause between two looks at a batch. `settle_s`
+    is how late the provider may list a batch that it has accepted. `questions_at_once` is the default number of
+    questions in progress.
     """
 
     def __init__(
@@ -143,7 +145,7 @@ class OpenAIBatches(OpenAI):
                 raise
 
     async def join_run(self, progress: Progress, log: BatchLog) -> None:
-        """Collect the calls of a run, and take up the batches of its earlier sessions."""
+        """Collect the calls of a run, and continue with the batches of its earlier sessions."""
         if self._run is not None:
             raise InputError(f"{self.spec}: another run is using it: open the model once more")
         self._run = _Run(progress, log)
@@ -157,13 +159,13 @@ class OpenAIBatches(OpenAI):
         self._running()
 
     def leave_run(self) -> None:
-        """End the run; its batches go on at the provider."""
+        """End the run. Its batches continue at the provider."""
         self._run = None
         self._submitted.clear()
         self._stop()
 
     async def close(self) -> None:
-        """Close the connections; batches go on at the provider."""
+        """Close the connections. Batches continue at the provider."""
         self._stop()
         await super().close()
 
@@ -347,7 +349,7 @@ class OpenAIBatches(OpenAI):
 
 
 def open_batches(rest: str, **options: Any) -> LLM:
-    """`batch:MODEL@URL`. Raises `InputError` for an unreadable one."""
+    """Open `batch:MODEL@URL`. Raises `InputError` if the text cannot be read."""
     try:
         model, base_url = parse_spec(f"openai:{rest}")
     except InputError as error:

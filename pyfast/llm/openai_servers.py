@@ -1,4 +1,4 @@
-"""One model on several OpenAI-compatible servers: a dead one's calls go to the others."""
+"""One model on several OpenAI-compatible servers. If one server fails, its calls go to the others."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ class _Server:
 
 
 class OpenAIServers:
-    """A call goes to the server with the fewest calls for its weight. One that fails goes to another server.
+    """Each call goes to the server with the fewest calls for its weight.
 
-    A server that failed rests, for longer each time; then one call tries it. If none of them answers a call, they
-    are tried again, `attempts` times in all with jittered pauses; then the call fails as that of one server does.
-    The options are those of `OpenAI`, each for every server, and `weights`: numbers, one for each server.
+    If it fails there, it goes to another server.
+
+    After a failure, pyfast sends a server nothing for a while, longer each time. Then one call tries it. If no
+    server answers a call, they are all tried again, `attempts` times in all, with jittered pauses. Then the call
+    fails as it does with one server. The options are those of `OpenAI`, for each server, and `weights`: one number
+    for each server.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class OpenAIServers:
 
     @property
     def context_window(self) -> int:
-        """The smallest one of the servers that were reached."""
+        """The smallest context window of the servers that were reached."""
         reached = [server for server in self._servers if not server.failures]
         return min(server.llm.context_window for server in reached or self._servers)
 

@@ -63,19 +63,20 @@ class Request:
     messages: tuple[Message, ...]
     max_tokens: int
     schema: Schema | None = None
-    """JSON schema of the answer: constrained decoding where the backend has it. It may still be broken."""
+    """JSON schema of the answer, for constrained decoding if the backend has it. The answer may still break it"""
     temperature: float = 0.0
     seed: int = 0
     embeds: npt.NDArray[np.float32] | None = None
-    """[tokens, hidden size] the whole prompt as embeddings, in place of `messages`; vLLM takes them, in process or
-    served, and transformers"""
+    """[tokens, hidden size] the whole prompt as embeddings, in place of `messages`. vLLM takes them, in this
+    process or on a server, and so does transformers
+    """
     reusable: bool = False
-    """Whether later runs may take the answer from where `CachedLLM` kept it"""
+    """Whether `CachedLLM` may keep the answer for later runs"""
     check: Callable[[Completion], object] | None = None
-    """What raises `AnswerError` for an answer that is not of the right form: it is neither kept nor taken"""
+    """A function that raises `AnswerError` for an answer of the wrong form. Such an answer is not cached"""
 
     def digest(self) -> bytes:
-        """16 bytes that name the work: equal for equal requests, in any process.
+        """16 bytes that identify the work. Equal requests have equal digests, in any process.
 
         Raises `CallError` if the text is not valid Unicode.
         """
@@ -108,23 +109,27 @@ class Completion:
 
     text: str
     finish_reason: str
-    """`stop`, `length` (cut off at `max_tokens` or at the context window), or the backend's own word."""
+    """`stop`, `length` (cut off at `max_tokens` or at the context window), or the backend's own word"""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
-    """Of the completion's, those of reasoning that is no part of `text`"""
+    """How many of the completion's tokens are reasoning, which is not part of `text`"""
 
 
 class LLM(Protocol):
-    """One language model: the two members that every LLM has.
+    """One language model. These are the two members that every LLM has.
 
-    Optional members, with their defaults: `spec` (the user's text without secrets; the class's name),
-    `context_window` (tokens of prompt and completion together, final once `start` has returned; 8192), `slots`
-    (how many requests run at once, as advice for admission; 64), `async start()` (load or probe the model; raise
-    `LLMUnavailableError` or `ModelNotFoundError` if that fails) and `async close()` (release everything; may be
-    called twice, or never). For systems that pass embeddings: `weights` (a digest of the folder that the model was
-    loaded from; empty: not known) and `device` (`cuda` or `cpu`; `cpu`).
+    Optional members and their defaults:
+
+    - `spec`: the user's text without secrets; the class's name.
+    - `context_window`: tokens of prompt and completion together, final when `start` has returned; 8192.
+    - `slots`: how many requests run at once, as advice for admission; 64.
+    - `async start()`: load or probe the model. Raise `LLMUnavailableError` or `ModelNotFoundError` if that fails.
+    - `async close()`: release everything. It may be called twice, or never.
+    - `weights`, for systems that pass embeddings: a digest of the folder that the model was loaded from; empty
+      (not known).
+    - `device`, for systems that pass embeddings: `cuda` or `cpu`; `cpu`.
 
     Example:
         >>> from pyfast.llm import Completion, Request
@@ -137,16 +142,17 @@ class LLM(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the model, on any machine at any time. It is cheap, and known before `start`. A run resumes
-        only with the same fingerprint.
+        """Identifies the model, on any machine at any time.
+
+        It is cheap, and known before `start`. A run resumes only with the same fingerprint.
         """
         ...
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. It is called concurrently; the model does its own batching.
+        """Answer one request. Calls come concurrently; the model does its own batching.
 
-        Raises `CallError` if only this call failed and `LLMUnavailableError` if the model is gone. Cancelling the
-        call frees its place and leaves the other calls alone.
+        Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model is gone. If a call is
+        cancelled, its place becomes free, and the other calls are not affected.
         """
         ...
 
@@ -164,7 +170,7 @@ class FullLLM(LLM, Protocol):
     def slots(self) -> int: ...
 
     async def start(self) -> None:
-        """Load or probe the model. Raises `LLMUnavailableError` or `ModelNotFoundError`, one line."""
+        """Load or probe the model. Raises `LLMUnavailableError` or `ModelNotFoundError`, with one line."""
         ...
 
     async def close(self) -> None:
@@ -181,7 +187,7 @@ def with_defaults(llm: LLM) -> FullLLM:
     """Add the defaults of the optional members.
 
     Args:
-        llm: An LLM with `fingerprint` and `complete`, and perhaps more.
+        llm: An LLM with `fingerprint` and `complete`, and optionally more.
 
     Returns:
         The LLM itself if it has every member of `FullLLM`; otherwise a wrapper that adds the missing ones.
@@ -215,18 +221,18 @@ def device_of(llm: LLM) -> str:
 
 
 class InFront:
-    """Base of an LLM that wraps another one."""
+    """Base class of an LLM that wraps another one."""
 
     _llm: Any
 
     @property
     def weights(self) -> str:
-        """The model's own."""
+        """The digest of the wrapped model's weights."""
         return weights_of(self._llm)
 
     @property
     def device(self) -> str:
-        """The model's own."""
+        """The device of the wrapped model."""
         return device_of(self._llm)
 
 
@@ -278,8 +284,8 @@ class _WithDefaults(InFront):
 def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:
     """Remember `build(schema)` for each schema object.
 
-    A dict cannot be hashed, but prompts pass the same schema object each time, so identity is the key. The schema
-    is kept with the result, so that no other object can get its id.
+    A dict cannot be hashed. But prompts pass the same schema object each time, so its identity can be the key. The
+    schema is kept with the result, so that no other object can get the same identity.
     """
     known: dict[int, tuple[Schema, T]] = {}
 

@@ -10,7 +10,7 @@ _limits: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, R
 
 
 class RateLimit:
-    """Limits the rate of one event loop's attempts at one server. Attempts start in order of arrival."""
+    """Limits how often one event loop makes attempts at one server. Attempts start in order of arrival."""
 
     def __init__(self) -> None:
         self._gate = asyncio.Lock()
@@ -24,7 +24,7 @@ class RateLimit:
         self._token_s = max(self._token_s, 60 / tokens_per_minute if tokens_per_minute else 0.0)
 
     def pause(self, seconds: float) -> None:
-        """Start no attempt for this time."""
+        """Start no attempt during this time."""
         self._opens = max(self._opens, asyncio.get_running_loop().time() + seconds)
 
     async def turn(self, tokens: int, check: Callable[[], object]) -> float:

@@ -40,11 +40,11 @@ _SECRET_NAME = re.compile(
 
 
 def hider(*secrets: str) -> Callable[[str], str]:
-    """Make a function that replaces these secrets by `***`, in every encoding that servers use.
+    """Make a function that replaces these secrets with `***`, in every encoding that servers use.
 
-    It finds secrets in percent encoding, in the escapes of JSON, Python, HTML and mail, also nested; in base64
-    (also of a header that contains the secret) and hexadecimal digits; in upper and lower case; and with white
-    space and invisible characters inside.
+    It finds secrets in percent encoding, in the escapes of JSON, Python, HTML and mail, and in nested encodings.
+    It finds them in base64 (also of a header that contains the secret) and in hexadecimal digits. It ignores case,
+    white space and invisible characters inside them.
 
     Args:
         *secrets: The secrets. Those shorter than 8 characters are ignored.
@@ -132,7 +132,7 @@ def _without(text: str, wanted: re.Pattern[str]) -> str:
 
 
 def api_key() -> str:
-    """The environment variable OPENAI_API_KEY; empty if it is not set.
+    """The environment variable OPENAI_API_KEY, or an empty text if it is not set.
 
     Raises `InputError` if it has a character that an HTTP header cannot contain.
     """
@@ -150,7 +150,7 @@ def keys_in(path: str) -> list[str]:
 
 
 def proxy_passwords() -> list[str]:
-    """The passwords in the proxy variables, because errors of aiohttp may name a proxy."""
+    """The passwords in the proxy variables, because errors of aiohttp can contain the URL of a proxy."""
     matches = (re.search(r"//[^/@:]*:([^@]+)@", url) for url in getproxies().values())
     return [match[1] for match in matches if match]
 

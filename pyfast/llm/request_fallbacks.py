@@ -1,9 +1,9 @@
-"""Fallbacks for servers that do not accept a whole request.
+"""Fallbacks for servers that refuse parts of a request.
 
 vLLM and llama.cpp accept the whole request, and the whole schema improves their answers. OpenAI's newer models
 refuse `max_tokens` and `temperature`, and its strict mode refuses `maxLength`. Other servers do not know `seed`,
-or have no `response_format`. There is no way to ask a server. So it gets everything, and if it complains, the
-request drops the field of the complaint, one row of the table at a time.
+or have no `response_format`. There is no way to ask a server. So it first gets everything. If it complains, pyfast
+drops the field that it names, one row of the table at a time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Fallback(NamedTuple):
 
     field: str
     named: str
-    """how a complaint names it, a pattern"""
+    """a pattern for the field's name in a complaint"""
     fault: str
-    """what it says of it, a pattern"""
+    """a pattern for the reason in a complaint"""
     sent: str
-    """what is sent from then on, in words"""
+    """what pyfast sends from then on, in words"""
     make: Callable[[Body, Schema | None], object]
 
 
@@ -54,9 +54,9 @@ _TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties
 
 
 def strict(schema: Any) -> Any:
-    """The schema reduced to what the strict mode supports: closed objects, all fields required.
+    """The schema reduced to what the strict mode supports: closed objects, with all fields required.
 
-    It allows other answers than the schema, so the caller checks the answer against the schema itself.
+    It allows more answers than the schema, so the caller checks the answer against the schema itself.
     """
     if not isinstance(schema, Mapping):
         return schema

@@ -19,9 +19,10 @@ _FORMAT = 1
 class CachedLLM(InFront):
     """Answers `reusable` requests from a folder if the same model has answered them before.
 
-    Each model has a folder with one file per request, written aside and renamed. The file's name is a digest of
-    everything that the answer depends on (`Request.digest`). A run treats it as the model's own completion, tokens
-    included. A file that is damaged, foreign or unreadable is ignored, and the model is asked.
+    Each model has a folder with one file for each request. A file is written beside its place and then renamed.
+    Its name is a digest of everything that the answer depends on (`Request.digest`). For a run, a cached
+    completion is the model's own, with its tokens. If a file is damaged, unreadable or not ours, pyfast ignores it
+    and asks the model.
     """
 
     _llm: FullLLM
@@ -33,29 +34,29 @@ class CachedLLM(InFront):
 
     @property
     def slots(self) -> int:
-        """The model's own."""
+        """The slots of the wrapped model."""
         return self._llm.slots
 
     @property
     def context_window(self) -> int:
-        """The model's own."""
+        """The context window of the wrapped model."""
         return self._llm.context_window
 
     async def start(self) -> None:
-        """Start the model. Raises what its `start` raises."""
+        """Start the wrapped model. Raises its errors."""
         await self._llm.start()
 
     async def close(self) -> None:
-        """Close the model."""
+        """Close the wrapped model."""
         await self._llm.close()
 
     @property
     def fingerprint(self) -> str:
-        """The model's own fingerprint: answers are the same."""
+        """The fingerprint of the wrapped model, because the answers are the same."""
         return self._llm.fingerprint
 
     async def complete(self, request: Request) -> Completion:
-        """The stored completion, or the model's. Raises what the model raises."""
+        """The stored completion, or the model's. Raises the model's errors."""
         if not request.reusable:
             return await self._llm.complete(request)
         digest = request.digest().hex()

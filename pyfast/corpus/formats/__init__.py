@@ -1,1 +1,1 @@
-"""Readers of file formats, one file each. The rules are at `pyfast.corpus.readers`."""
+"""Readers of file formats, one file each. `pyfast.corpus.readers` describes the rules."""

@@ -14,7 +14,7 @@ from pyfast.errors import InputError
 
 
 def read_columnar(uri: str, path: Path) -> Iterator[Document]:
-    """The documents in a file's records, or the table that they form."""
+    """The documents in a file's records, or the table that the records form."""
     placed = ((f"{path}, row {number}", row) for number, row in enumerate(records(path), start=1))
     return documents_of_records(uri, path, title_of(path), placed)
 

@@ -17,13 +17,13 @@ _BLOCK = 1 << 20
 
 
 def inner(path: Path) -> Path:
-    """The path without a suffix for compression."""
+    """The path without the suffix of its compression."""
     return path.with_suffix("") if path.suffix.lower() in SUFFIXES else path
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Unpack a compressed file while the block runs; other files are used as they are.
+    """Unpack a compressed file while the block runs. Other files are used unchanged.
 
     Raises InputError if the file is damaged, or unpacks to far more than its size.
     """

@@ -19,25 +19,25 @@ _SAMPLE = 1 << 13
 
 
 def read_table(uri: str, path: Path) -> Iterator[Document]:
-    """The table of a file; its first line is the header."""
+    """The table in a file. Its first line is the header."""
     text = read_text(path)
     yield table_of(uri, path, (row for _, row in rows(path, text, dialect_of(path, text))))
 
 
 def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
-    """A table whose first row is its header."""
+    """A table. The first of these rows is its header."""
     header, *data = list(rows) or [()]
     return Table(uri, title_of(path), "", header, tuple(data))
 
 
 class PlainTabs(csv.excel_tab):
-    """A dialect with tabs and no quotes: in a knowledge graph, quotes belong to the names."""
+    """A dialect with tabs and no quotes, because quotes belong to the names in a knowledge graph."""
 
     quoting = csv.QUOTE_NONE
 
 
 def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line number and fields of every line that is not empty."""
+    """The line number and fields of every line that is not empty."""
     csv.field_size_limit(sys.maxsize)
     lines = csv.reader(io.StringIO(text, newline=""), dialect, strict=True)
     while True:
@@ -52,8 +52,9 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[in
 
 
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
-    """The dialect that the file's name says, if it gives more than one column; else the one that its first lines
-    suggest.
+    """The dialect of the file name, if it gives more than one column.
+
+    Otherwise the dialect that the first lines suggest.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     sample = text[:_SAMPLE]

@@ -13,7 +13,7 @@ _LEFT_OUT = ["script", "style", "noscript", "template", "nav", "svg", "head"]
 
 
 def read_html(uri: str, path: Path) -> Iterator[Document]:
-    """The text and the tables of a page. The page names its encoding."""
+    """The text and the tables of a page. The page states its encoding."""
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 

@@ -29,7 +29,7 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document]:
 def markdown_documents(
     uri: str, stem: str, text: str, *, start: int = 0, about: Mapping[str, Any] | None = None, named: str = ""
 ) -> Iterator[Document]:
-    """A Markdown text from `start` on, and its tables as documents of their own, `uri#table-1` and so on."""
+    """The Markdown text from `start` on, and its tables as separate documents, `uri#table-1` and so on."""
     headings, tables = layout(text, start)
     first = next((heading.text for heading in headings if heading.depth == 1 and heading.text), "")
     title = named or first or stem

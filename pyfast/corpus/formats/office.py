@@ -46,7 +46,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document]:
 
 
 def read_pptx(uri: str, path: Path) -> Iterator[Document]:
-    """The slides as pages with their notes and tables; their titles are headings."""
+    """The text of the slides, with notes and tables. Each slide is a page, and its title is a heading."""
     _check_archive(path)
     import pptx
 

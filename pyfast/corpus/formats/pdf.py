@@ -1,4 +1,4 @@
-"""PDF: the text of each page; the outline's headings."""
+"""PDF: the text of each page, and the headings of the outline."""
 
 from __future__ import annotations
 

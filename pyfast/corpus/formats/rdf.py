@@ -1,4 +1,4 @@
-"""N-Triples and Turtle: a knowledge graph. Names are labels, or else the last parts of the IRIs."""
+"""N-Triples and Turtle: a knowledge graph. The name of an IRI is its label, or else its last part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST_PART = re.compile(r"[^/#:]+(?=[/#]*$)")
 
 
 def read_rdf(uri: str, path: Path) -> Iterator[Document]:
-    """The graph of a file. A label names its IRI and is not a fact of its own."""
+    """The graph of a file. A triple with a label only names its IRI. It is not a triple of the graph."""
     import pyoxigraph
 
     turtle = path.suffix.lower() in (".ttl", ".turtle")
