@@ -2,7 +2,7 @@
 
 A chunk of details is gzip members one after another, one for each question, so that a page unpacks a single
 question. A file of the list has columns, with a value for each question; `chunk`, `start` and `size` say where the
-details of a question are.
+details of a question are. Parts of documents that questions share are members of chunks of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import orjson
 from pyfast.api.evaluating import GoldLike
 from pyfast.evaluation import Metric
 from pyfast.reports.details import details_of
+from pyfast.reports.documents import Part, content_of
 from pyfast.reports.passages import PassageFinder, index_of
 from pyfast.reports.reading import Entry, RunReader
 from pyfast.reports.scores import Scores, scores_of, wrongness
@@ -35,6 +36,32 @@ SHOWN = 160
 _LEVEL = 2  # of gzip: higher ones take twice the time and give a tenth
 
 
+DOCUMENTS = 4_000_000
+"""Bytes after which another file of parts of documents begins"""
+
+
+class _Documents:
+    """Writes each part of a document once."""
+
+    def __init__(self, out: Path, finder: PassageFinder) -> None:
+        self._out, self._finder = out, finder
+        self._places: dict[Part, tuple[int, int, int]] = {}
+        self._chunk = self._end = 0
+
+    def place(self, part: Part) -> tuple[int, int, int]:
+        """(number of the chunk, first byte, bytes)."""
+        if part not in self._places:
+            assert self._finder.index is not None
+            content = _packed(orjson.dumps(content_of(self._finder.index.corpus, part)))
+            if self._end > DOCUMENTS:
+                self._chunk, self._end = self._chunk + 1, 0
+            with (self._out / f"documents-{self._chunk:05}.bin").open("ab") as file:
+                file.write(content)
+            self._places[part] = (self._chunk, self._end, len(content))
+            self._end += len(content)
+        return self._places[part]
+
+
 class RunData:
     """The data of one run in a folder. `update` adds the questions that have ended since."""
 
@@ -46,6 +73,7 @@ class RunData:
         self._out = out
         self._gold, self._metrics = gold, metrics
         self._finder = PassageFinder(index_of(path))
+        self._documents = _Documents(out, self._finder)
         self._series = Series()
         self._done = self._chunks = 0
         self._lists: list[dict[str, Any]] = []
@@ -63,6 +91,7 @@ class RunData:
         """
         status = self.reader.run.status
         scores = self._scores() if status.ended else Scores()
+        self._finder.look_for(uri for gold in scores.gold.values() for uri in gold.supporting or ())
         entries = self.reader.entries(self._done)
         with ThreadPoolExecutor(2) as packers:  # gzip releases the interpreter's lock
             while rows := self._write_chunks(islice(entries, LISTED), scores, packers):
@@ -85,7 +114,7 @@ class RunData:
         """Write the details of some questions; return their rows of the list."""
         rows: list[dict[str, Any]] = []
         while some := list(islice(entries, CHUNK)):
-            every = [details_of(entry, self.reader, scores, self._finder) for entry in some]
+            every = [details_of(entry, self.reader, scores, self._finder, self._documents.place) for entry in some]
             packed = packers.map(_packed, [orjson.dumps(details) for details in every])
             place = self._out / f"questions-{self._chunks:05}.bin"
             start = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from pyfast.api.evaluating import GoldLike
+from pyfast.engine import Evidence
 from pyfast.engine.kept_prompts import LLMCall
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
 from pyfast.evaluation.gold import Gold
+from pyfast.reports.documents import Part, content_of, part_of
 from pyfast.reports.graphs import graphs_of, pools_of
 from pyfast.reports.passages import PassageFinder, as_json, index_of
 from pyfast.reports.paths import Step, gold_paths, steps_of
@@ -22,9 +24,16 @@ from pyfast.reports.reading import Entry, RunReader
 from pyfast.reports.scores import Scores, scores_of
 from pyfast.systems.mtqa.settings import Settings
 
+PlaceOf = Callable[[Part], Any]
 
-def details_of(entry: Entry, reader: RunReader, scores: Scores, finder: PassageFinder) -> dict[str, Any]:
-    """One question: its record, gold, path, passages, calls and stages."""
+
+def details_of(
+    entry: Entry, reader: RunReader, scores: Scores, finder: PassageFinder, parts: PlaceOf
+) -> dict[str, Any]:
+    """One question: its record, gold, path, passages, calls and stages.
+
+    `parts` says for each part of a document where a page finds it.
+    """
     record, system = entry.record, reader.system
     question = entry.question
     text = "" if question is None else question.text
@@ -36,6 +45,8 @@ def details_of(entry: Entry, reader: RunReader, scores: Scores, finder: PassageF
     named += [node["id"] for graph in graphs for node in graph["nodes"]]
     passages = finder.find(named, kept, record)
     supporting = () if gold is None else gold.supporting or ()
+    finder.look_for(supporting)
+    around, spans = _documents(finder, record.evidence, supporting)
     uri_of = {id: one.uri for id, one in passages.items()}
     return {
         "id": record.id,
@@ -53,12 +64,43 @@ def details_of(entry: Entry, reader: RunReader, scores: Scores, finder: PassageF
         "scores": [one.score for one in record.evidence],
         "trace": record.trace,
         "calls": [_call(call) for call in entry.calls],
-        "passages": as_json(passages),
+        "passages": as_json(passages, spans),
+        "documents": {part.key: parts(part) for part in around},
+        "gold_documents": _gold_documents(finder, supporting),
         "path": [_step(step) for step in steps],
         "graphs": graphs,
         "turns": [{"id": turn.id, "question": turn.text} for turn in reader.turns(question)],
         **({"weights": _weights(reader.settings)} if system == "mtqa" else {}),
         "gold_paths": [asdict(one) for one in gold_paths(steps, supporting, uri_of)],
+    }
+
+
+def _documents(
+    finder: PassageFinder, evidence: Sequence[Evidence], supporting: Sequence[str]
+) -> tuple[list[Part], dict[str, tuple[str, list[int]]]]:
+    """The parts of documents around the evidence, and the first of each gold document. And of each piece of
+    evidence the key of its part, and its range there.
+    """
+    if finder.index is None:
+        return [], {}
+    corpus = finder.index.corpus
+    known = (finder.source(uri) for uri in supporting)
+    parts = [Part(source, 0) for source in known if source is not None]
+    spans = {}
+    for id, segment in finder.segments([one.segment for one in evidence]).items():
+        part, span = part_of(corpus, segment)
+        parts.append(part)
+        spans[id] = (part.key, span)
+    return list(dict.fromkeys(parts)), spans
+
+
+def _gold_documents(finder: PassageFinder, supporting: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The title of each gold document that the index has, and the key of its first part."""
+    sources = {uri: finder.source(uri) for uri in supporting}
+    return {
+        uri: {"title": finder.index.corpus.title(source), "part": Part(source, 0).key}
+        for uri, source in sources.items()
+        if finder.index is not None and source is not None
     }
 
 
@@ -75,8 +117,13 @@ def question_of(
 ) -> dict[str, Any]:
     """One question of a run's folder. Raises `InputError` if no such question has ended."""
     reader = RunReader(run)
-    entry = reader.entry(id)
-    return details_of(entry, reader, scores_of(run, gold, metrics), PassageFinder(index_of(run)))
+    finder = PassageFinder(index_of(run))
+
+    def content(part: Part) -> dict[str, Any]:
+        assert finder.index is not None
+        return content_of(finder.index.corpus, part)
+
+    return details_of(reader.entry(id), reader, scores_of(run, gold, metrics), finder, content)
 
 
 def _gold(gold: Gold | None) -> dict[str, Any] | None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyfast.engine import Record
 from pyfast.engine.configuration import recorded_value
@@ -69,6 +71,7 @@ class PassageFinder:
             ids = index.corpus.ids
             self._order = np.argsort(ids)
             self._sorted = ids[self._order]
+        self._sources: dict[str, int] = {}
 
     @property
     def index(self) -> Index | None:
@@ -83,6 +86,20 @@ class PassageFinder:
         for id, segment in self.segments(wanted).items():
             shown[id] = self._passage(segment, id in all_text)
         return shown
+
+    def look_for(self, uris: Iterable[str]) -> None:
+        """Find all these documents in one pass, for `source`."""
+        wanted = [uri for uri in dict.fromkeys(uris) if uri not in self._sources]
+        if self._index is None or not wanted:
+            return
+        known = self._index.corpus.document_table.column("uri")
+        places = pc.fill_null(pc.index_in(known, value_set=pa.array(wanted, known.type)), -1).to_numpy()
+        found = np.flatnonzero(places >= 0).tolist()
+        self._sources |= {wanted[places[source]]: source for source in reversed(found)}
+
+    def source(self, uri: str) -> int | None:
+        """The number of a document of `look_for`; None if the index has no such."""
+        return self._sources.get(uri)
 
     def segments(self, ids: Iterable[str]) -> dict[str, int]:
         """The positions in the corpus of the ids that it has."""
@@ -124,8 +141,10 @@ def _of_evidence(record: Record) -> dict[str, Passage]:
     }
 
 
-def as_json(passages: Mapping[str, Passage]) -> dict[str, dict[str, Any]]:
-    """The passages in JSON types; what a passage has not is left out."""
+def as_json(
+    passages: Mapping[str, Passage], spans: Mapping[str, tuple[str, list[int]]]
+) -> dict[str, dict[str, Any]]:
+    """The passages in JSON types, with their places in their documents; what a passage has not is left out."""
     return {
         id: {
             "uri": one.uri,
@@ -133,6 +152,7 @@ def as_json(passages: Mapping[str, Passage]) -> dict[str, dict[str, Any]]:
             **({"title": one.title} if one.title and one.title != one.uri else {}),
             **({} if one.whole else {"cut": True}),
             **({"header": one.header} if one.header else {}),
+            **({"part": spans[id][0], "span": spans[id][1]} if id in spans else {}),
         }
         for id, one in passages.items()
     }

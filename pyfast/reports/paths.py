@@ -15,6 +15,8 @@ class Listed:
 
     name: str
     segments: tuple[str, ...]
+    chosen: bool = False
+    """Whether it is what was kept of the lists before it: what is not in it is lost there"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Step:
     name: str
     query: str
     lists: tuple[Listed, ...]
-    """In order: each is what is left of the one before, or adds to it"""
+    """In order"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class GoldPath:
     """One sentence"""
     reached: bool
     """Whether it is among the evidence of the answer"""
+    lost: int | None = None
+    """The place in `ranks` of the list that lost it; None if it reached the answer, or no step retrieved it"""
 
 
 Trace = Mapping[str, Any]
@@ -45,9 +49,9 @@ Trace = Mapping[str, Any]
 
 def steps_of(system: str, record: Record) -> list[Step]:
     """The steps of a record, in order; last the evidence that the answer rests on."""
-    evidence = Listed("evidence of the answer", tuple(one.segment for one in record.evidence if one.segment))
+    evidence = tuple(one.segment for one in record.evidence if one.segment)
     steps = _STEPS.get(system, _nothing)(record.trace)
-    return [*steps, Step("answer", "", (evidence,))]
+    return [*steps, Step("answer", "", (Listed("evidence of the answer", evidence, chosen=True),))]
 
 
 def gold_paths(steps: Sequence[Step], uris: Iterable[str], uri_of: Mapping[str, str]) -> list[GoldPath]:
@@ -56,21 +60,26 @@ def gold_paths(steps: Sequence[Step], uris: Iterable[str], uri_of: Mapping[str, 
 
 
 def _gold_path(steps: Sequence[Step], uri: str, uri_of: Mapping[str, str]) -> GoldPath:
-    ranks: list[tuple[str, str, int | None, int]] = []
-    for step in steps:
-        for each in step.lists:
-            rank = next((at for at, one in enumerate(each.segments, start=1) if uri_of.get(one) == uri), None)
-            ranks.append((step.name, each.name, rank, len(each.segments)))
-    *before, (_, _, last, size) = ranks
-    if last is not None:
-        return GoldPath(uri, tuple(ranks), f"reached the answer, at rank {last} of {size}", True)
-    seen = [place for place, one in enumerate(before) if one[2] is not None]
+    lists = [(step.name, each) for step in steps for each in step.lists]
+    ranks = tuple(
+        (
+            step,
+            each.name,
+            next((at for at, one in enumerate(each.segments, start=1) if uri_of.get(one) == uri), None),
+            len(each.segments),
+        )
+        for step, each in lists
+    )
+    seen = [place for place, (_, _, rank, _) in enumerate(ranks) if rank is not None]
     if not seen:
-        return GoldPath(uri, tuple(ranks), "no step retrieved it", False)
-    had, name, rank, size = ranks[seen[-1]]
-    lost_in, lost_from, _, _ = ranks[seen[-1] + 1]
-    outcome = f"{had}: {name}, rank {rank} of {size}; lost in {lost_in}: not in {lost_from}"
-    return GoldPath(uri, tuple(ranks), outcome, False)
+        return GoldPath(uri, ranks, "no step retrieved it", False)
+    step, name, rank, size = ranks[seen[-1]]
+    if seen[-1] == len(ranks) - 1:
+        return GoldPath(uri, ranks, f"reached the answer, at rank {rank} of {size}", True)
+    lost = next(place for place in range(seen[-1] + 1, len(ranks)) if lists[place][1].chosen)
+    where, kept, _, _ = ranks[lost]
+    had = f"rank {rank} of {size} in {name}" + ("" if where == step else f" of {step}")
+    return GoldPath(uri, ranks, f"lost in {where}: {had}, not in {kept}", False, lost)
 
 
 def _ids(items: Any, key: str = "segment") -> tuple[str, ...]:
@@ -84,51 +93,54 @@ def _nothing(trace: Trace) -> list[Step]:
     return []
 
 
+def _listed(fields: Trace, names: Mapping[str, str], kept: str = "") -> tuple[Listed, ...]:
+    """The lists that a part of a trace has, by its keys and their names; `kept` is the key of what was kept."""
+    return tuple(Listed(name, _ids(fields[key]), key == kept) for key, name in names.items() if key in fields)
+
+
 def _n2n(trace: Trace) -> list[Step]:
     steps = []
     for number, hop in enumerate(trace.get("hops", ()), start=1):
-        lists = [Listed("retrieved", _ids(hop["retrieved"]))] if "retrieved" in hop else []
-        kept = _ids(hop.get("evidence"))
-        lists += [Listed("kept" if lists else "retrieved", kept)] if kept else []
-        steps.append(Step(f"hop {number}", str(hop.get("query", "")), tuple(lists)))
+        if "retrieved" in hop:
+            lists = _listed(hop, {"retrieved": "retrieved", "evidence": "kept"}, kept="evidence")
+        else:
+            lists = _listed(hop, {"evidence": "retrieved"})
+        steps.append(Step(f"hop {number}", str(hop.get("query", "")), lists))
     if "candidates" in trace:
-        steps.append(Step("final graph", "", (Listed("candidates", _ids(trace["candidates"])),)))
+        final = {"candidates": trace["candidates"], **trace.get("final", {})}
+        lists = _listed(final, {"candidates": "candidates", "evidence": "kept"}, kept="evidence")
+        steps.append(Step("final graph", "", lists))
     return steps
 
 
 def _subqrag(trace: Trace) -> list[Step]:
+    names = {"facts": "facts' sources", "documents": "documents", "used": "used"}
     steps = []
     for number, resolved in enumerate(trace.get("path", ()), start=1):
         for branch, one in enumerate(resolved, start=1):
             name = f"sub-question {number}" if len(resolved) == 1 else f"sub-question {number}.{branch}"
-            named = (("facts", "facts' sources"), ("documents", "documents"), ("used", "used"))
-            lists = tuple(Listed(label, _ids(one[key])) for key, label in named if key in one)
-            steps.append(Step(name, str(one.get("question", "")), lists))
+            steps.append(Step(name, str(one.get("question", "")), _listed(one, names, kept="used")))
     return steps
 
 
 def _mtqa(trace: Trace) -> list[Step]:
-    named = (("units", "knowledge units"), ("correcting", "units for the summary"), ("shown", "in prompts"))
+    names = {"units": "for the thoughts", "correcting": "for the summary", "shown": "in prompts"}
     return [
-        Step(f"column {number}", "", tuple(Listed(label, _ids(one[key])) for key, label in named if key in one))
+        Step(f"column {number}", "", _listed(one, names, kept="shown"))
         for number, one in enumerate(trace.get("columns", ()), start=1)
     ]
 
 
 def _hseq(trace: Trace) -> list[Step]:
-    return [
-        Step(
-            f"step {number}",
-            "",
-            (Listed("window", _ids(one.get("window"))), Listed("picked", _ids(one.get("picked"), "id"))),
-        )
-        for number, one in enumerate(trace.get("steps", ()), start=1)
-    ]
+    steps = []
+    for number, one in enumerate(trace.get("steps", ()), start=1):
+        picked = Listed("picked", _ids(one.get("picked"), "id"), chosen=True)
+        steps.append(Step(f"step {number}", "", (Listed("window", _ids(one.get("window"))), picked)))
+    return steps
 
 
 def _graph_convqa(trace: Trace) -> list[Step]:
-    lists = (Listed("retrieved", _ids(trace["retrieved"])),) if "retrieved" in trace else ()
-    return [Step("turn", str(trace.get("query", "")), lists)]
+    return [Step("turn", str(trace.get("query", "")), _listed(trace, {"retrieved": "retrieved"}))]
 
 
 _STEPS: dict[str, Callable[[Trace], list[Step]]] = {

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 import pyfast
+from pyfast.corpus import KnowledgeGraph, Level, Table, TextDocument, Triple, encode
 from pyfast.errors import InputError
+from pyfast.reports.documents import content_of, part_of
+from pyfast.reports.paths import Listed, Step, gold_paths
 from pyfast.retrieval import Index
 
 QUESTIONS = [
@@ -187,3 +190,67 @@ def test_a_report_replaces_a_report(runs: list[Path], tmp_path: Path) -> None:
     assert len(manifest(out)["runs"]) == 2
     pyfast.report(runs[:1], out)
     assert len(manifest(out)["runs"]) == 1 and not (out / "data" / "run-1").exists()
+
+
+def test_a_piece_of_evidence_stands_in_its_document(written: Path, runs: list[Path], small: Index) -> None:
+    """The part that a page loads, at the range that it marks, is the segment."""
+    chunks, marked = written / "data" / "run-1", 0
+    for record, one in zip(pyfast.Run(runs[1]).records, details(written, 1), strict=True):
+        for piece in record.evidence:
+            passage = one["passages"][piece.segment]
+            chunk, start, size = one["documents"][passage["part"]]
+            content = (chunks / f"documents-{chunk:05}.bin").read_bytes()[start : start + size]
+            part = json.loads(gzip.decompress(content))
+            first, end = (at - part["from"] for at in passage["span"])
+            assert part["uri"] == piece.uri
+            if "text" in part:
+                assert part["text"][first:end] == piece.snippet
+            elif "rows" in part:
+                assert part["rows"][first:end] == [piece.snippet.split("\t")]
+            else:
+                assert "; ".join(map(" ".join, part["triples"][first:end])) == piece.snippet
+            marked += 1
+        gold = one["gold_documents"].get("passages/titan.md")
+        assert (gold is None) == (record.id == "h")
+        assert gold is None or gold["part"] in one["documents"]
+    assert marked > 20
+
+
+def test_long_documents_come_in_parts() -> None:
+    text = " ".join(f"word{number}" for number in range(9000)) + "."
+    rows = tuple((f"r{number}", "x") for number in range(120))
+    triples = tuple(Triple(f"h{number // 3}", "has", f"t{number}") for number in range(400))
+    corpus = encode(
+        [TextDocument("t", "T", text), Table("u", "U", "", ("a", "b"), rows), KnowledgeGraph("g", "G", triples)]
+    )
+    for segment in range(len(corpus)):
+        part, (first, end) = part_of(corpus, segment)
+        content = content_of(corpus, part)
+        begin = first - content["from"]
+        shown = content.get("text") or content.get("rows") or content.get("triples")
+        assert begin >= 0 and shown is not None
+        if corpus.level[segment] == Level.TABLE_ROW:
+            assert shown[begin] == corpus.content(segment).split("\t")
+        elif corpus.level[segment] in (Level.SUBGRAPH, Level.TRIPLET):
+            assert shown[begin : end - content["from"]] == [
+                (x.head, x.relation, x.tail) for x in corpus.triples(segment)
+            ]
+        elif corpus.level[segment] in (Level.PARAGRAPH, Level.SENTENCE) and end - first < 2000:
+            assert shown[begin : end - content["from"]] == corpus.content(segment)
+
+
+def test_what_lost_a_gold_passage() -> None:
+    """Of lists that are searched anew none loses anything; what was kept of them does."""
+    steps = [
+        Step("hop 1", "", (Listed("retrieved", ("a", "b")), Listed("kept", ("a",), chosen=True))),
+        Step("hop 2", "", (Listed("facts", ("c",)), Listed("documents", ("d",)), Listed("used", (), chosen=True))),
+        Step("answer", "", (Listed("evidence of the answer", ("a",), chosen=True),)),
+    ]
+    paths = gold_paths(steps, "abce", {letter: letter for letter in "abcd"})
+    assert [path.outcome for path in paths] == [
+        "reached the answer, at rank 1 of 1",
+        "lost in hop 1: rank 2 of 2 in retrieved, not in kept",
+        "lost in hop 2: rank 1 of 1 in facts, not in used",
+        "no step retrieved it",
+    ]
+    assert [path.lost for path in paths] == [None, 1, 4, None]

@@ -26,9 +26,14 @@ def memory(steps: Iterable[Step], budget: int) -> list[str]:
     return fit(share([*lines.values()], budget), budget, first="whole")
 
 
-def _segments(step: Step) -> dict[str, list[int]]:
-    """The segments of a step's facts, of its documents, and of the documents that told."""
-    return {"facts": step.facts, "documents": step.documents, "read": step.read}
+def _segments(step: Step, session: Session) -> dict[str, list[int]]:
+    """The segments of a step's facts and of its documents; and of both those that told the answers."""
+    return {"facts": step.facts, "documents": step.documents, "used": _used(step, session)}
+
+
+def _used(step: Step, session: Session) -> list[int]:
+    stating = [segment for fact in step.used for segment in fact.segments(session.store)]
+    return list(dict.fromkeys((*stating, *step.read)))
 
 
 def _answers(step: Step, budget: int | None) -> str:
@@ -40,13 +45,12 @@ def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
     """The segments that state the used triples, and those that gave answers, in the order of the path."""
     ids: dict[int, None] = {}
     for step in steps:
-        segments = [segment for fact in step.used for segment in fact.segments(session.store)]
-        ids.update(dict.fromkeys((*segments, *step.read)))
+        ids.update(dict.fromkeys(_used(step, session)))
     places = session.segments(list(ids))
     return ScoredSegments(places, np.ones(len(places), np.float32))
 
 
-def trace(steps: Sequence[Sequence[Step]], **faults: str | int | None) -> dict[str, Any]:
+def trace(steps: Sequence[Sequence[Step]], session: Session, **faults: str | int | None) -> dict[str, Any]:
     """The trace: each sub-question as it was asked, with its answers and triples; and the learned triples.
 
     `faults`: faults of replies that could not be used, and numbers of things left out.
@@ -58,7 +62,7 @@ def trace(steps: Sequence[Sequence[Step]], **faults: str | int | None) -> dict[s
                 "source": step.source,
                 "answers": step.answers,
                 "triples": [list(triple) for fact in step.used for triple in fact.triples],
-                **{name: [f"{id:016x}" for id in ids] for name, ids in _segments(step).items() if ids},
+                **{name: [f"{id:016x}" for id in ids] for name, ids in _segments(step, session).items() if ids},
                 **({"degraded": step.degraded} if step.degraded else {}),
             }
             for step in resolved

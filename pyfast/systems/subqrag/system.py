@@ -39,7 +39,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
     def result(text: str | None = None) -> Answer:
         flat = [step for each in steps for step in each]
-        return Answer(text, evidence(flat, session), trace(steps, **faults))
+        return Answer(text, evidence(flat, session), trace(steps, session, **faults))
 
     ctx.so_far(result)
     left_out = 0
@@ -59,7 +59,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     facts = "\n".join(memory(flat, ctx.text_budget_to_repeat(FROM_MEMORY)))
     faults["branches_left_out"] = left_out or None
     if not facts:
-        return Answer(None, trace=trace(steps, **faults))
+        return Answer(None, trace=trace(steps, session, **faults))
     try:
         prompt = ctx.repeating(unless_known(FROM_MEMORY, settings.abstain), facts)
         text = (await ctx.generate(prompt, memory=facts, question=question.text)).answer

@@ -53,14 +53,26 @@ async function loadQuestion(run, id) {
   const place = await placeOf(run, id);
   if (place === undefined) return null;
   const { columns, folder } = store.lists[run];
-  const path = `data/${folder}/questions-${String(columns.chunk[place]).padStart(5, "0")}.bin`;
-  const key = `${path} ${columns.start[place] + columns.size[place]}`;
-  let blob = [...store.chunks].find(([name, held]) => name === path && held.size >= columns.start[place] + columns.size[place]);
-  blob = blob ? blob[1] : await (await fetched(path)).blob();
+  const question = await member(folder, "questions", columns.chunk[place], columns.start[place], columns.size[place]);
+  question.folder = folder;
+  return question;
+}
+
+// What one member of a chunk holds. The chunks are blobs: they take no room among JavaScript's objects.
+async function member(folder, kind, chunk, start, size) {
+  const path = `data/${folder}/${kind}-${String(chunk).padStart(5, "0")}.bin`;
+  let blob = store.chunks.get(path);
+  if (!blob || blob.size < start + size) blob = await (await fetched(path)).blob(); // the run has gone on since
   store.chunks.delete(path);
   store.chunks.set(path, blob);
   if (store.chunks.size > CHUNKS_HELD) store.chunks.delete(store.chunks.keys().next().value);
-  return unpacked(blob.slice(columns.start[place], columns.start[place] + columns.size[place]));
+  return unpacked(blob.slice(start, start + size));
+}
+
+// A part of a document: in the page of a single question it is there, else in a chunk.
+async function loadPart(question, key) {
+  const place = question.documents[key];
+  return Array.isArray(place) ? member(question.folder, "documents", ...place) : place;
 }
 
 const scripts = new Map();

@@ -102,7 +102,7 @@ function timeCharts(run) {
       marks: [Plot.rectY(run.latencies, { x1: "from", x2: "to", y: "questions", fill: "currentColor", fillOpacity: 0.5 }), Plot.ruleY([0])],
     })));
   }
-  const stages = run.stages.filter((stage) => stage.role);
+  const stages = run.stages.filter((stage) => stage.tokens_in + stage.tokens_out);
   if (stages.length) {
     const rows = stages.flatMap((stage) => [{ stage: stage.name, kind: "in", tokens: stage.tokens_in }, { stage: stage.name, kind: "out", tokens: stage.tokens_out }]);
     charts.push(chart("Tokens by stage", (Plot) => ({

@@ -1,13 +1,39 @@
 // What became of the gold passages, the lists of each step, and a passage.
 
+// A row for each list of the path, a column for each gold document. The cell that lost it is marked.
 function goldPath(question) {
-  if (!question.gold_paths.length) return null;
-  return section("What became of the gold passages", question.gold_paths.map((path) => el("div", { class: "gold-path" },
-    el("h3", {}, badge(path.reached ? "reached" : "lost"), " ", foreign(path.uri)),
-    el("p", {}, el("strong", {}, foreign(path.outcome))),
-    el("ol", { class: "track", "aria-label": "Rank in each list" }, path.ranks.map(([step, list, rank, size]) =>
-      el("li", { class: rank === null ? "absent" : "present" },
-        el("span", {}, `${step}: ${list}`), el("strong", {}, rank === null ? `not among ${number(size)}` : `rank ${rank} of ${size}`)))))));
+  const golds = question.gold_paths;
+  if (!golds.length) return null;
+  const titleOf = (uri) => (question.gold_documents[uri] || {}).title || uri;
+  const queries = new Map(question.path.map((step) => [step.name, step.query]));
+  let last = "";
+  const rows = golds[0].ranks.map(([step, list, , size], at) => {
+    const first = step !== last;
+    last = step;
+    return el("tr", { class: first ? "begins" : null },
+      el("th", { scope: "row" }, first ? step : el("span", { class: "again" }, step), first && queries.get(step) ? el("small", {}, foreign(queries.get(step))) : null),
+      el("td", {}, `${list} (${number(size)})`),
+      golds.map((gold) => el("td", {}, rankView(gold, at))));
+  });
+  return section("What became of the gold passages",
+    el("ul", { class: "golds" }, golds.map((gold) => el("li", {}, badge(gold.reached ? "reached" : "lost"), " ",
+      el("strong", {}, foreign(titleOf(gold.uri))), ": ", foreign(gold.outcome),
+      goldDocument(question, gold.uri)))),
+    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Gold passages at each step" }, el("table", { class: "ranks" },
+      el("caption", {}, "Rank of each gold passage in the lists of each step"),
+      el("thead", {}, el("tr", {}, ["step", "list"].map((head) => el("th", { scope: "col" }, head)), golds.map((gold) => el("th", { scope: "col" }, foreign(titleOf(gold.uri)), titleOf(gold.uri) === gold.uri ? null : el("small", {}, foreign(gold.uri)))))),
+      el("tbody", {}, rows))));
+}
+
+function rankView(gold, at) {
+  const rank = gold.ranks[at][2];
+  if (rank !== null) return el("span", { class: "badge reached" }, `rank ${rank}`);
+  return at === gold.lost ? el("span", { class: "badge lost" }, "lost here") : el("span", { class: "absent" }, "not in it");
+}
+
+function goldDocument(question, uri) {
+  const known = question.gold_documents[uri];
+  return known ? partView(question, known.part, null, "Its text") : el("p", { class: "note" }, "The index has no such document.");
 }
 
 const isGold = (question, id) => {
@@ -15,17 +41,47 @@ const isGold = (question, id) => {
   return Boolean(passage && question.gold && question.gold.supporting.includes(passage.uri));
 };
 
-// A passage: a row as a table, a text with the words of the answer marked.
-function passageView(question, id, rank, value) {
+const EXCERPT = 120; // characters
+const excerpt = (text) => foreign(text.length > EXCERPT ? `${text.slice(0, EXCERPT)}…` : text, { class: "excerpt" });
+
+// A passage: a row as a table, a text with the words of the answer marked; around it, if asked for, its document.
+function passageView(question, id, rank, value, props) {
   const passage = question.passages[id];
-  if (!passage) return el("li", {}, el("code", {}, id));
+  if (!passage) return el("li", props, el("code", {}, id));
   const gold = isGold(question, id);
-  return el("li", { class: gold ? "passage gold" : "passage", value: rank },
+  return el("li", { ...props, class: ["passage", gold ? "gold" : "", (props || {}).class || ""].join(" "), value: rank },
     el("details", {},
-      el("summary", {}, foreign(passage.title || passage.uri), gold ? badge("gold") : null,
-        value === null || value === undefined ? null : el("small", {}, ` ${score(value)}`)),
+      el("summary", {}, passage.title ? [foreign(passage.title), " "] : null, gold ? [badge("gold"), " "] : null,
+        value === null || value === undefined ? null : el("small", {}, `${score(value)} `), excerpt(passage.text.replaceAll("\t", " | "))),
       el("p", { class: "note" }, foreign(passage.uri), " ", el("code", {}, id)),
-      passage.header ? rowView(passage, question) : el("blockquote", {}, marked(passage.text, question), passage.cut ? "…" : "")));
+      passage.header ? rowView(passage, question) : el("blockquote", {}, marked(passage.text, question), passage.cut ? "…" : ""),
+      passage.part ? partView(question, passage.part, passage.span, "In its document") : null));
+}
+
+// A part of a document, loaded when it is opened. `span`: the characters, rows or triples that are marked.
+function partView(question, key, span, title) {
+  const inside = el("div", {});
+  const open = (event) => {
+    if (!event.target.open || inside.firstChild) return;
+    loadPart(question, key).then((part) => add(inside, [documentView(question, part, span)])).catch((error) => add(inside, [el("p", {}, error.message)]));
+  };
+  return el("details", { class: "part", on: { toggle: open } }, el("summary", {}, title), inside);
+}
+
+function documentView(question, part, span) {
+  const [first, end] = span || [-1, -1];
+  const unit = part.text ? "characters" : part.header ? "rows" : "triples";
+  const size = (part.text || part.rows || part.triples).length;
+  const about = el("p", { class: "note" }, foreign(part.title || part.uri), size < part.of ? `: ${unit} ${number(part.from + 1)} to ${number(part.from + size)} of ${number(part.of)}` : "");
+  const isIn = (at) => at + part.from >= first && at + part.from < end;
+  if (part.text !== undefined) {
+    const [a, b] = [first, end].map((at) => Math.min(Math.max(at - part.from, 0), size));
+    return [about, el("blockquote", {}, marked(part.text.slice(0, a), question), b > a ? el("span", { class: "evidence" }, marked(part.text.slice(a, b), question)) : null, marked(part.text.slice(b), question))];
+  }
+  return [about, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The document's table" }, el("table", {},
+    el("thead", {}, el("tr", {}, (part.header || ["head", "relation", "tail"]).map((name) => el("th", { scope: "col" }, foreign(name))))),
+    el("tbody", {}, (part.rows || part.triples).map((cells, at) => el("tr", { class: isIn(at) ? "evidence" : null },
+      cells.map((cell) => el("td", {}, el("bdi", {}, marked(cell, question)))))))))];
 }
 
 function rowView(passage, question) {

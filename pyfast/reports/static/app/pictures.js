@@ -10,7 +10,7 @@ function pictureOf(question) {
 
 const nameOf = (question, id) => {
   const passage = question.passages[id];
-  return passage ? passage.title || passage.uri : id;
+  return passage ? passage.title || passage.text || passage.uri : id;
 };
 
 // N2N: the plan, and the evidence graph of each hop.
@@ -63,7 +63,7 @@ function chain(question) {
       el("p", {}, el("strong", {}, foreign(step.question)), " ", badge(step.source === "nothing" ? "lost" : "reached", `from ${step.source}`)),
       el("p", {}, "→ ", foreign(step.answers.join("; ") || "no answer")),
       step.triples.length ? table("Used triples", ["head", "relation", "tail"], step.triples.map((triple) => triple.map((part) => foreign(part)))) : null,
-      passagesOf(question, "Sources of the retrieved facts", step.facts), passagesOf(question, "Retrieved documents", step.documents), passagesOf(question, "Documents that told", step.read),
+      passagesOf(question, "Sources of the retrieved facts", step.facts), passagesOf(question, "Retrieved documents", step.documents), passagesOf(question, "Sources of the answer", step.used),
       step.degraded ? el("p", { class: "note" }, foreign(step.degraded.join("; "))) : null))))),
     learned.length ? table("Triples learned on the way", ["head", "relation", "tail", "from"], learned.map((one) =>
       [foreign(one.head), foreign(one.relation), foreign(one.tail), foreign(nameOf(question, one.segment))])) : null,
@@ -112,8 +112,7 @@ function windows(question) {
       return el("li", {}, el("div", { class: "box" },
         el("p", {}, `Window of ${step.window.length}, ${plural(picked.size, "segment")} picked`, badge(step.score >= 1 ? "reached" : "open", `sufficiency ${number(step.score, 2)}`),
           step.expand ? ` then ${step.expand}` : "", step.note ? [" – ", foreign(step.note)] : null),
-        el("ol", { class: "window" }, step.window.map((id) => el("li", { class: picked.has(id) ? "picked" : "" },
-          picked.has(id) ? el("strong", {}, "picked ") : null, foreign(nameOf(question, id)), isGold(question, id) ? badge("gold") : null)))));
+        el("ol", { class: "window" }, step.window.map((id, at) => passageView(question, id, at + 1, null, { class: picked.has(id) ? "picked" : "" })))));
     })),
     ended ? el("p", {}, "Ended: ", foreign(ended), question.trace.supporting ? `; the answer names ${plural(question.trace.supporting.length, "segment")} as support` : "") : null,
     question.trace.settle ? el("p", {}, "The verifier asked to settle: ", foreign(question.trace.settle)) : null,

@@ -9,6 +9,14 @@ const ORDERS = {
   gold: ["most gold lost first", (columns, at) => columns.gold[at][1] - columns.gold[at][0]],
 };
 
+// By the first figure.
+const RIGHT = {
+  wrong: ["wrong or in part", (figure) => figure !== null && figure < 1],
+  none: ["score 0", (figure) => figure === 0],
+  part: ["between 0 and 1", (figure) => figure > 0 && figure < 1],
+  right: ["right", (figure) => figure === 1],
+};
+
 async function questionList(run, query) {
   const list = await loadList(run);
   const chosen = { q: "", state: "", type: "", reason: "", right: "", gold: "", order: "place", page: "0", ...Object.fromEntries(query) };
@@ -20,7 +28,7 @@ async function questionList(run, query) {
     results.replaceChildren(
       el("p", {}, `${plural(found.length, "question")} of ${number(sizeOf(list))}`),
       rowsOf(run, columns, found.slice(page * ROWS, (page + 1) * ROWS)),
-      pages(found.length, page, (next) => change("page", String(next))));
+      pages(found.length, page, (next) => change("page", String(next))) || "");
   };
   const change = (name, value) => {
     chosen[name] = value;
@@ -42,8 +50,7 @@ function filtered(columns, chosen) {
     if (chosen.type && columns.type[at] !== chosen.type) continue;
     if (chosen.reason && columns.reason[at] !== chosen.reason) continue;
     const first = columns.figures[at][0];
-    if (chosen.right === "wrong" && !(first !== undefined && first !== null && first < 1)) continue;
-    if (chosen.right === "right" && first !== 1) continue;
+    if (chosen.right && !RIGHT[chosen.right][1](first ?? null)) continue;
     const [reached, gold] = columns.gold[at];
     if (chosen.gold === "lost" && !(reached < gold)) continue;
     if (chosen.gold === "reached" && !(gold && reached === gold)) continue;
@@ -75,7 +82,7 @@ function controls(columns, chosen, change) {
     choice("state", "State", any(values("state"))),
     choice("type", "Type", values("type").length > 1 ? any(values("type")) : []),
     choice("reason", "Reason", values("reason").length ? any(values("reason")) : []),
-    scored ? choice("right", "Answer", [["", "any"], ["wrong", "wrong"], ["right", "right"]]) : null,
+    scored ? choice("right", "Answer", [["", "any"], ...Object.entries(RIGHT).map(([value, [text]]) => [value, text])]) : null,
     (columns.gold || []).some(([, gold]) => gold) ? choice("gold", "Gold passages", [["", "any"], ["lost", "some lost"], ["reached", "all reached the answer"]]) : null,
     choice("order", "Order", Object.entries(ORDERS).map(([name, [text]]) => [name, text])));
 }

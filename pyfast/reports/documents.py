@@ -1,0 +1,69 @@
+"""The documents around passages, in parts that a page loads when a reader asks for one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyfast.corpus import Corpus, Level
+
+TEXT = 20_000
+"""Characters of a part"""
+AROUND = 2_000
+"""Characters shown before and after them"""
+ROWS = 50
+TRIPLES = 128
+"""And as many as a segment may have beyond the last"""
+_MOST = 64
+
+
+class Part(NamedTuple):
+    """A part of a document: its text, rows or triples around a place."""
+
+    source: int
+    number: int
+
+    @property
+    def key(self) -> str:
+        """Its name in the data of a page."""
+        return f"{self.source}-{self.number}"
+
+
+def part_of(corpus: Corpus, segment: int) -> tuple[Part, list[int]]:
+    """The part that a segment stands in, and the half-open range of its characters, rows or triples."""
+    source = int(corpus.source[segment])
+    start, end = int(corpus.start[segment]), int(corpus.end[segment])
+    size = TEXT
+    if corpus.is_graph(segment):
+        size, root = TRIPLES, int(corpus.roots[source])
+        start = int(np.count_nonzero(corpus.level[root:segment] == Level.TRIPLET))
+        end = start + len(corpus.triples(segment))
+    elif corpus.is_table(segment):
+        size, start = ROWS, max(start, 0)
+        end = start + (corpus.level[segment] != Level.TABLE)
+    return Part(source, start // size), [start, int(end)]
+
+
+def content_of(corpus: Corpus, part: Part) -> dict[str, Any]:
+    """The part in JSON types; `from` is the number of its first character, row or triple, `of` their number."""
+    source, number = part
+    root = int(corpus.roots[source])
+    shown = {"uri": corpus.uri(source), "title": corpus.title(source)}
+    if corpus.is_graph(root):
+        first, at = number * TRIPLES, _below(corpus, root, Level.TRIPLET)
+        facts = [corpus.triples(i)[0] for i in at[first : first + TRIPLES + _MOST].tolist()]
+        return {**shown, "from": first, "of": len(at), "triples": [(x.head, x.relation, x.tail) for x in facts]}
+    if corpus.is_table(root):
+        first, at = number * ROWS, _below(corpus, root, Level.TABLE_ROW)
+        rows = [corpus.content(i).split("\t") for i in at[first : first + ROWS].tolist()]
+        return {**shown, "from": first, "of": len(at), "header": corpus.header(source), "rows": rows}
+    text = corpus.content(root)
+    first = max(number * TEXT - AROUND, 0)
+    return {**shown, "from": first, "of": len(text), "text": text[first : (number + 1) * TEXT + AROUND]}
+
+
+def _below(corpus: Corpus, root: int, level: Level) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The segments of a level in a document, in its order."""
+    inside: np.ndarray[Any, np.dtype[np.int64]] = corpus.level[root : int(corpus.subtree_end[root])] == level
+    return root + np.flatnonzero(inside)
