@@ -61,13 +61,16 @@ def serve(
 ) -> None:
     """Answer questions over HTTP, as OpenAI's API does. API keys come from PYFAST_API_KEYS."""
     import pyfast
+    from pyfast.engine import dedicate_process
 
     settings = _by_system(pairs("--set", setting))
     if settings.keys() - set(system or ()):
         raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: name the system with --system too")
+    paths = _indexes(index)
+    indexes = {name: pyfast.open_index(path, retriever, rerank, filter or ()) for name, path in paths.items()}
+    dedicate_process()
     pyfast.serve(
-        {name: pyfast.open_index(path, retriever, rerank, filter or ()) for name, path in _indexes(index).items()}
-        or None,
+        indexes or None,
         models(llm),
         llm_options=values(pairs("--llm-option", llm_option)),
         systems={name: settings.get(name, {}) for name in system} if system else None,

@@ -123,7 +123,9 @@ class Record:
     def evidence(self) -> tuple[Evidence, ...]:
         """The evidence of the answer; best first if the system ranks it."""
         try:
-            return tuple(Evidence.read(fields) for fields in self._details["evidence"])
+            here = self.beside is None
+            items = orjson.loads(self.evidence_json) if here else self._details["evidence"]
+            return tuple(map(Evidence.read, items))
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"the evidence of {self.id!r} is not as it was written") from None
 

@@ -50,17 +50,25 @@ async def chat(asked: ChatRequest, request: Request) -> Response:
 
 async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
     """Return the result of `work`, which is cancelled if the client leaves. Raises what `work` raises."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_left(receive))
+    task, has_left = asyncio.current_task(), False
+    assert task is not None
+
+    async def watch() -> None:
+        nonlocal has_left
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        has_left = True
+        task.cancel()
+
+    watching = asyncio.ensure_future(watch())
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise _ClientLeft
-        return working.result()
+        return await work
+    except asyncio.CancelledError:
+        if has_left and not task.uncancel():
+            raise _ClientLeft from None
+        raise
     finally:
-        for task in (working, leaving):
-            task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        watching.cancel()
 
 
 class _ClientLeft(ApiError):
@@ -68,11 +76,6 @@ class _ClientLeft(ApiError):
 
     def __init__(self) -> None:
         super().__init__(499, "the client has left", "client_left")
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class _Stream(Response):

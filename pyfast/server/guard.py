@@ -71,10 +71,9 @@ class Guard:
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         """The whole body. Raises `ApiError` for one that is too large or too slow."""
         most = self._limits.body_bytes
-        too_large = ApiError(413, f"the body is larger than {most} bytes", "body_too_large")
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > most:
-            raise too_large
+            raise _too_large(most)
         pieces, size = [], 0
         try:
             async with asyncio.timeout(self._limits.body_seconds):
@@ -85,11 +84,15 @@ class Guard:
                     pieces.append(message.get("body", b""))
                     size += len(pieces[-1])
                     if size > most:
-                        raise too_large
+                        raise _too_large(most)
                     if not message.get("more_body"):
                         return b"".join(pieces)
         except TimeoutError:
             raise ApiError(408, "the body did not arrive in time", "body_too_slow") from None
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, f"the body is larger than {most} bytes", "body_too_large")
 
 
 class _Gone(Exception):

@@ -113,6 +113,7 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=max(1, round(grace)),
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyfast import Engine, Index, Record, open_index, systems
 from pyfast.api.models import GivenLLM, opened
-from pyfast.engine import OnStep, Step
+from pyfast.engine import Ledger, OnStep
 from pyfast.errors import InputError
 from pyfast.server.completions import Titles, failure
 from pyfast.server.errors import ApiError
@@ -110,15 +110,7 @@ class Service:
 
     async def answer(self, asked: Asked, id: str, on_step: OnStep | None = None) -> Answered:
         """Answer a question within the limits. Raises `ApiError`, and what `Engine.answer` raises."""
-        cached = 0
-
-        def counted(step: Step) -> None:
-            nonlocal cached
-            cached += step.cached_tokens
-            if on_step is not None:
-                on_step(step)
-
-        metrics = self.metrics
+        metrics, ledger = self.metrics, Ledger()
         with self.queue.place(), metrics.seconds.labels(asked.system).time():
             async with asyncio.timeout(self.limits.seconds):
                 record = await self._engines[asked.index].answer(
@@ -126,17 +118,22 @@ class Service:
                     system=asked.system,
                     settings=self.systems[asked.system],
                     history=asked.history,
-                    on_step=counted,
+                    on_step=on_step,
+                    ledger=ledger,
                 )
         usage = record.usage
         metrics.questions.labels(asked.system, record.state).inc()
         metrics.calls.labels(asked.system).inc(usage.llm_calls)
-        counts = {"prompt": usage.prompt_tokens, "cached": cached, "completion": usage.completion_tokens}
+        counts = {
+            "prompt": usage.prompt_tokens,
+            "cached": ledger.cached_tokens,
+            "completion": usage.completion_tokens,
+        }
         for kind, count in counts.items():
             metrics.tokens.labels(asked.system, kind).inc(count)
         if record.state == "failed":
             raise failure(record)
-        return Answered(record, cached)
+        return Answered(record, ledger.cached_tokens)
 
     def titles(self, index: str) -> Titles:
         """The titles of an index's documents by uri."""

@@ -254,6 +254,14 @@ def test_lone_surrogates_are_refused_by_name(document: Document) -> None:
     str(caught.value).encode()  # can be printed
 
 
+def test_a_document_is_found_by_its_uri() -> None:
+    uris = ["plumless", "buckeroo", "é", ""]  # the first two have the same CRC-32
+    corpus = encode([TextDocument(uri, "", "") for uri in uris])
+    assert [corpus.find(uri) for uri in uris] == [0, 1, 2, 3]
+    assert [corpus.find(uri) for uri in ("buckero", "\ud800", "?")] == [None] * 3
+    assert encode([]).find("") is None
+
+
 def test_fingerprint_tells_corpora_apart(tmp_path: Path) -> None:
     base = encode(mixed())
     seen = {base.fingerprint()}
