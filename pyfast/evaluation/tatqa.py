@@ -140,6 +140,8 @@ def _normalised(text: str) -> str:
 
 def _token(token: str) -> str:
     token = token.lower()
+    if not is_number(token):
+        token = token.translate(_PUNCTUATION)
     if is_number(token):
         return str(to_number(token))
-    return " ".join(_ARTICLES.sub(" ", token.translate(_PUNCTUATION)).split())
+    return " ".join(_ARTICLES.sub(" ", token).split())

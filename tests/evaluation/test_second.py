@@ -1,9 +1,15 @@
-"""Each metric equals a second implementation on 10,000 random pairs, and peers where they agree; gold is right."""
+"""Each metric equals a second implementation on 10,000 random pairs and on answers of runs, and peers where they
+agree; gold is right.
+
+    PYFAST_RUNS=FOLDER pytest tests/evaluation/test_second.py -k finished     all runs below a folder, too
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +17,14 @@ from typing import Any
 import orjson
 import pytest
 import second
+from scripted import Scripted
 
+import pyfast
+from pyfast.api.evaluating import answers_of, gold_of
 from pyfast.engine import Record
 from pyfast.evaluation import Gold, hits
+from pyfast.evaluation.evaluate import read_answers
+from pyfast.evaluation.gold import read_gold
 from pyfast.evaluation.hits import by_distance
 from pyfast.evaluation.protocol import open_metric
 from pyfast.evaluation.tatqa import tatqa_score
@@ -85,6 +96,17 @@ def test_em_and_f1_of_torchmetrics() -> None:
         assert 100 * found["f1"] == pytest.approx(peer["f1"].item(), abs=1e-3), (answer, right)
 
 
+def test_em_and_f1_of_flashrag() -> None:
+    """Its rules are HotpotQA's."""
+    peers = pytest.importorskip("flashrag.evaluator.metrics")
+    exact, f1 = peers.ExactMatch({"dataset_name": "any"}), peers.F1_Score({"dataset_name": "any"})
+    for answer, right in texts(7):
+        values = score("hotpotqa", record(answer), gold([right]))
+        assert values["em"] == exact.calculate_em(answer, [right]), (answer, right)
+        expected = f1.token_level_scores(answer, [right])
+        assert {name: values[name] for name in expected} == pytest.approx(expected), (answer, right)
+
+
 def test_the_scripts_differ_where_they_do() -> None:
     """HotpotQA gives nothing for a part of a verdict; SQuAD 1.1 nothing for two empty answers."""
     f1 = {
@@ -145,7 +167,51 @@ def test_sets() -> None:
             "precision": precision,
             "recall": recall,
         }
-        assert score("metaqa", record(answer), gold(right, answer_mode="all")) == pytest.approx(expected)
+        whole = gold(right, answer_mode="all")
+        assert score("metaqa", record(answer), whole) == pytest.approx(expected)
+        del expected["hits@1"]
+        assert score("em_f1", record(answer), whole) == pytest.approx(expected)
+
+
+def test_evidence_selection_and_abstention() -> None:
+    """Means of documents, micro averages of them, and coverage with risk."""
+    draw = random.Random(8)
+    asked, counts = list[tuple[Record, Gold]](), list[tuple[int, int, int]]()
+    for answer, right in texts(8):
+        cited = [draw.choice("abcdef") for _ in range(draw.randrange(5))]
+        wanted = draw.sample("abcdef", draw.randrange(1, 4))
+        evidence = [{"uri": uri, "snippet": ""} for uri in cited]
+        given = record(answer if draw.random() < 0.8 else None, evidence)
+        asked.append((given, gold([right, "Moon"], supporting=wanted)))
+        counts.append(second.documents(cited, wanted))
+        expected = second.figures("evidence", answer, cited, {"answers": [right], "supporting": wanted})
+        assert score("evidence", *asked[-1]) == pytest.approx(expected)
+        support = second.figures("musique", answer, cited, {"answers": [right], "supporting": wanted})
+        assert score("musique", *asked[-1])["support_f1"] == pytest.approx(support["support_f1"])
+    selected = totals("selection", asked)
+    assert [selected[f"selection_{name}"] for name in ("precision", "recall", "f1")] == pytest.approx(
+        second.micro(counts)
+    )
+    risks = second.coverage_and_risk([one.answer for one, _ in asked], [list(one.answers) for _, one in asked])
+    assert tuple(totals("abstention", asked).values()) == pytest.approx(risks)
+
+
+def totals(metric: str, asked: list[tuple[Record, Gold]]) -> dict[str, float]:
+    """The shares of a metric over all questions."""
+    sums: dict[str, list[float]] = {}
+    for values in open_metric(metric)(asked):
+        for name, share in (values or {}).items():
+            above, below = share if isinstance(share, tuple) else (share, 1.0)
+            so_far = sums.setdefault(name, [0.0, 0.0])
+            so_far[0], so_far[1] = so_far[0] + above, so_far[1] + below
+    return {name: above / below for name, (above, below) in sums.items()}
+
+
+def test_rouge_l() -> None:
+    pytest.importorskip("rouge_score")
+    for answer, right in texts(9, PAIRS):
+        found = score("rouge_l", record(answer), gold([right, "Apollo 11"]))["rouge_l"]
+        assert found == pytest.approx(max(second.rouge_l(answer, one) for one in (right, "Apollo 11")))
 
 
 def distance(a: str, b: str) -> int:
@@ -196,6 +262,17 @@ def test_tatqa() -> None:
         assert tatqa_score(said, [right], scale, kind) == pytest.approx(expected), (said, right, scale, kind)
 
 
+def test_tatqa_of_several_spans() -> None:
+    draw = random.Random(10)
+    for _ in range(PAIRS):
+        scale = draw.choice(["", "", "thousand", "million", "percent"])
+        right = [draw.choice([numbers(draw), "net sales", "2019"]) for _ in range(draw.randrange(1, 4))]
+        given = draw.sample(right, len(right)) if draw.random() < 0.6 else [numbers(draw), *right[1:]]
+        said = draw.choice(["; ", ", ", "\n"]).join(f"{span} {draw.choice(['', scale])}".strip() for span in given)
+        expected = second.tatqa_text(said, right, scale, "multi-span")
+        assert tatqa_score(said, right, scale, "multi-span") == pytest.approx(expected), (said, right, scale)
+
+
 TATQA = [
     ("5.82", ["58.2"], "", "span", 0, 0),
     ("56", ["56.00"], "", "arithmetic", 1, 1),
@@ -212,6 +289,8 @@ TATQA = [
     ("", ["1"], "", "count", 0, 0),
     ("9" * 5_000, ["1"], "", "span", 0, 0),
     ("the 9%", ["1"], "", "span", 0, 0),
+    ("in 007!", ["in 7"], "", "span", 1, 1),  # a number once its punctuation is gone
+    ("the 2017", ["2017"], "", "span", 0, 0),  # as the script has it: only a whole answer becomes 2017.0000
 ]
 
 
@@ -234,3 +313,65 @@ def test_gold_answers_are_right() -> None:
             said = "; ".join(answer + scale for answer in right.answers) if many else right.answers[0] + scale
             values = score(metric, record(said), right)
             assert values["em"] == values["f1"] == 1, (name, said, right)
+
+
+RAW = ("hotpotqa", "2wiki", "musique", "hybridqa", "metaqa", "tatqa")
+METRICS = ("em_f1", "squad", "hybridqa", "hotpotqa", "musique", "metaqa", "tatqa", "evidence")
+
+
+def check(run: Path) -> int:
+    """Each figure of each answer of a run equals the second implementation's. Returns how many answers it has."""
+    asked = {one.id: one for one in read_gold(gold_of(run, None))}
+    answers, _ = answers_of(run)
+    assert isinstance(answers, Path)
+    records = list(read_answers(answers))
+    for given in records:
+        right = asked[given.id]
+        cited = [item.uri for item in given.evidence]
+        for metric in METRICS:
+            expected = second.figures(metric, given.answer, cited, json.loads(right.model_dump_json()))
+            values = score(metric, given, right)
+            assert {name: values[name] for name in expected} == pytest.approx(expected), (
+                metric,
+                given.answer,
+                right,
+            )
+    return len(records)
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_answers_of_a_run(name: str, data: Path, tmp_path: Path) -> None:
+    """Of real questions, by rag, with a model that knows the answers and is careless."""
+    source = data / name / "raw"
+    made = pyfast.convert(name, next(source.glob("*.json")) if name == "2wiki" else source, tmp_path / name)
+    assert made.corpus is not None and made.gold is not None
+    lines = [json.loads(line) for line in made.questions.read_text(encoding="utf-8").splitlines()][:150]
+    known = {one.id: list(one.answers) for one in read_gold(made.gold)}
+    answers = {line["question"]: known[line["id"]] for line in lines}
+    draw = random.Random(11)
+
+    def reply(request: Any) -> dict[str, str]:
+        (question,) = re.findall(r"Question: (.*)", request.messages[-1].content)[-1:]
+        right = answers[question.strip()]
+        some = [*right, f"the {right[0]}", " ".join(right[0].split()[:2]), "; ".join(right), "yes", "5.82 million"]
+        return {"answer": draw.choice([*some, f"{right[0].upper()}!", "not known", f"{right[0]}%"])}
+
+    index = pyfast.build_index(made.corpus, tmp_path / "index")
+    (tmp_path / name / "few.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    llm = Scripted(answer=reply)
+    run = pyfast.answer(
+        tmp_path / name / "few.jsonl", index=index, llm=llm, system="rag", run=tmp_path / "run", settings={"k": 3}
+    )
+    assert run.path is not None and check(run.path) == len(lines)
+    report = pyfast.evaluate(run, metrics=["em_f1"]).rows[0]
+    assert 0 < report["em"].value < 1
+
+
+def test_answers_of_finished_runs() -> None:
+    folder = os.environ.get("PYFAST_RUNS")
+    if not folder:
+        pytest.skip("PYFAST_RUNS names no folder of runs")
+    runs = [path.parent for path in sorted(Path(folder).rglob("answers.jsonl")) if path.stat().st_size]
+    assert runs
+    for run in runs:
+        print(run, check(run), "answers")
