@@ -1,4 +1,4 @@
-"""The engine: a coroutine per question, a batch at every `await`, and a journal."""
+"""The engine: a coroutine for each question, a batch at every `await`, and a journal."""
 
 from pyfast.engine.budget import Budget, Remaining
 from pyfast.engine.configuration import Configuration, configuration, recorded_value

@@ -29,7 +29,7 @@ class Admission:
         return free
 
     async def enter(self, request: Request) -> None:
-        """Wait for a place; the caller must `leave` it."""
+        """Wait for a place. The caller must `leave` it."""
         if self.enter_at_once():
             return
         turn = asyncio.get_running_loop().create_future()

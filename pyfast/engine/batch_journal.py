@@ -47,11 +47,11 @@ class JournalledBatches:
         await self._do(add)
 
     async def identify(self, key: str, id: str) -> None:
-        """Keep the provider's id of a batch."""
+        """Store the provider's id of a batch."""
         await self._do(lambda database: database.execute("UPDATE batches SET id = ? WHERE key = ?", (id, key)))
 
     async def remove(self, key: str) -> None:
-        """Remove a batch: its calls may be submitted again."""
+        """Remove a batch. Its calls can then be submitted again."""
 
         def remove(database: sqlite3.Connection) -> None:
             database.execute("DELETE FROM batch_calls WHERE batch = ?", (key,))

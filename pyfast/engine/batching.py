@@ -16,11 +16,11 @@ _Waiting = tuple[T, asyncio.Future[R], Stage, float]
 
 
 class BatchPoint(Generic[T, R]):
-    """Runs calls of one kind from many coroutines together: `await point(item, stage)` joins the next batch.
+    """Runs calls of one kind from many coroutines together. `await point(item, stage)` joins the next batch.
 
-    A batch starts when no coroutine can go further, or when `limit` items wait. `work` runs in `executor`, one
-    batch at a time; items that arrive meanwhile make the next batch. If it raises, the batch is halved until only
-    the items at fault fail. The time it took is added to the `stage` of each item.
+    A batch starts when no coroutine can continue, or when `limit` items wait. `work` runs in `executor`, one batch
+    at a time. Items that arrive meanwhile make the next batch. If `work` raises, the batch is halved again and
+    again, until only the items at fault fail. Each item's `stage` gets the time of its batch.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 128) -> None:

@@ -15,36 +15,41 @@ from pyfast.errors import InputError, first_fault
 
 
 class Budget(BaseModel):
-    """Limits; None: no limit. A question that exceeds its own fails. A run that does stops; you can resume it."""
+    """Limits.
+
+    None: no limit. If a question exceeds its own limit, it fails. If a run does, it stops, and you can resume it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     calls: int | None = Field(default=None, ge=1)
     """LLM calls of one question"""
     tokens: int | None = Field(default=None, ge=1)
-    """Tokens of one question, prompts and completions, cached or not; a call that is running is not cut off"""
+    """Tokens of one question, prompts and completions, cached or not. A running call is not cut off"""
     steps: int | None = Field(default=None, ge=1)
-    """Batch points that one question may wait at: LLM calls, searches, native work"""
+    """How many batch points one question may wait at: LLM calls, searches, native work"""
     attempts: int = Field(default=3, ge=1, le=20)
-    """How often the LLM is asked for an answer of the right form"""
+    """How often pyfast asks the LLM for an answer of the right form"""
     passages: int | None = Field(default=None, ge=1)
     """Maximum number of passages in a prompt; None: by the context window (`pyfast.engine.profile`)"""
     answer_tokens: int | None = Field(default=None, ge=16)
     """Maximum number of tokens of a final answer; None: the limit of the system's prompt"""
     strict: bool = False
-    """If the LLM gives no answer of the right form, the question fails; its system does not use a simpler way"""
+    """Fail the question if the LLM gives no answer of the right form. Otherwise its system continues with
+    something simpler
+    """
     call_seconds: float | None = Field(default=None, gt=0)
-    """From the moment that a call is given to the LLM, whose own timeout may be shorter"""
+    """The time of one call from the moment that the LLM gets it. The LLM's own timeout may be shorter"""
     seconds: float | None = Field(default=None, gt=0)
-    """Of one question, from its admission"""
+    """The time of one question, from its admission"""
     run_tokens: int | None = Field(default=None, ge=1)
-    """Of the run so far, all sessions; checked before a question starts"""
+    """For the run so far, in all sessions. Checked before a question starts"""
     run_seconds: float | None = Field(default=None, gt=0)
-    """Of this session"""
+    """For this session"""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Budget:
-        """The default limits, replaced by the limits in `given` (name to text). Raises `InputError`."""
+        """The default limits, with those in `given` (name to text) in their place. Raises `InputError`."""
         try:
             return cls.model_validate(given)
         except ValidationError as error:
@@ -54,7 +59,7 @@ class Budget(BaseModel):
             raise InputError(f"budget {name}: {fault}") from None
 
     def shaping(self) -> dict[str, Any]:
-        """The limits that shape an answer: they may not change within a run."""
+        """The limits that shape an answer. They may not change within a run."""
         names = {"calls", "tokens", "steps", "attempts", "passages", "answer_tokens"}
         limits = self.model_dump(include=names, exclude_none=True)
         return {**limits, "strict": True} if self.strict else limits
@@ -62,7 +67,7 @@ class Budget(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What a question may still use. Times are left out: a resumed run could not repeat them."""
+    """What a question may still use. Times are not part of it, because a resumed run could not repeat them."""
 
     calls: float = math.inf
     tokens: float = math.inf
@@ -77,5 +82,5 @@ _FOREVER = nullcontext()
 
 
 def within(seconds: float | None) -> AbstractAsyncContextManager[Any]:
-    """`asyncio.timeout`, or nothing if there is no limit: even a timeout of None costs some microseconds."""
+    """`asyncio.timeout`, or nothing if there is no limit: a timeout of None costs some microseconds."""
     return _FOREVER if seconds is None else asyncio.timeout(seconds)

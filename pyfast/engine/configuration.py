@@ -21,11 +21,11 @@ from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
 
 Configuration = dict[str, dict[str, Any]]
-"""Tables of run.toml"""
+"""The tables of run.toml"""
 
 CONFIGURATION = "run.toml"
 FORMAT = 3
-"""The version of a run's format; a run.toml that tells none is of version 1"""
+"""The version of a run's format. A run.toml without one has version 1"""
 _FORMAT = "format"
 _PLACES = "places"  # where things were: may differ from one session to the next
 
@@ -50,13 +50,13 @@ def configuration(
         system: The system's name.
         settings: Its settings, in JSON types.
         prompts: All prompts that it may use.
-        llm: For all roles, or one for each.
+        llm: The LLM for all roles, or one for each role.
         index: The index, if there is one.
         budget: The limits that shape an answer.
-        questions: Their `count` and `digest`.
-        places: Paths and specs; they may differ from one session to the next.
+        questions: The `count` and `digest` of the questions.
+        places: Paths and specs. They may differ from one session to the next.
         knowledge: What the system reads in addition to the index.
-        system_code: A digest of a system that is not part of pyfast.
+        system_code: A digest of the system's code, if it is not part of pyfast.
         sampling: Temperature and seed, if sampling is not greedy.
     """
     described: Configuration = {
@@ -108,7 +108,7 @@ def recorded_value(run: Path, table: str, name: str) -> Any:
 
 
 def with_accepted_code(described: Configuration, run: Path | None) -> Configuration:
-    """The configuration with the code that the run was started with; `places` tells which code continues it."""
+    """The configuration with the code that started the run. `places` names the code that continues it."""
     if run is None or not (run / CONFIGURATION).exists():
         return described
     recorded, own = read_configuration(run / CONFIGURATION), described["code"]
@@ -124,7 +124,7 @@ def with_accepted_code(described: Configuration, run: Path | None) -> Configurat
 
 
 def differences(recorded: Configuration, now: Configuration, unknown: Iterable[str] = ()) -> list[str]:
-    """One line for each value that differs: what it was and is. Ignores `places` and the `unknown` values."""
+    """One line for each value that differs, old and new. Ignores `places` and the `unknown` values."""
     before, after = dict(_flat(recorded)), dict(_flat(now))
     names = sorted((before.keys() | after.keys()) - set(unknown))
     if before.get("system.name") != after.get("system.name"):  # its settings and prompts say nothing more
@@ -155,12 +155,12 @@ def write_configuration(path: Path, described: Configuration) -> None:
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Read run.toml, of this format or an older one. Raises `InputError` if it is neither."""
+    """Read run.toml, of this format or an older one. Raises `InputError` for anything else."""
     return read_with_format(path)[1]
 
 
 def check_format(run: Path) -> None:
-    """Raise `InputError` if a run's format is newer than this pyfast knows."""
+    """Raise `InputError` if the format of a run is newer than this pyfast supports."""
     path = run / CONFIGURATION
     if path.exists():
         read_with_format(path)
@@ -205,7 +205,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_digest(root: Path = _PACKAGE) -> str:
-    """A digest of the code that answers depend on: pyfast's code below its API, and the versions of libraries."""
+    """A digest of the code on which answers depend: pyfast's code below its API, and the versions of libraries."""
     digest = blake2b(digest_size=8)
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):
         name = path.relative_to(root)

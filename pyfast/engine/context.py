@@ -52,14 +52,14 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 Past = tuple[tuple[Question, Answer | None], ...]
-"""The earlier turns of a conversation, in order, and what became of each; None: it failed"""
+"""The earlier turns of a conversation, in order, each with its answer. None: the turn failed"""
 
 _TOKENS_FOR_INSTRUCTIONS = 500
 _KEPT = 256  # indexes of a question's own documents
 
 
 class Runtime:
-    """What all questions of a run, or of a service, share: index, LLMs, batch points, budget, journal."""
+    """What all questions of a run or a service share: index, LLMs, batch points, budget, journal."""
 
     def __init__(
         self,
@@ -95,8 +95,9 @@ class Runtime:
     def point(
         self, work: Callable[..., Sequence[Any]], *parameters: Hashable, own: Index | None = None
     ) -> BatchPoint[Any, Any]:
-        """The batch point of all calls of `work` with the same parameters; with an index of its own, a question
-        shares none that takes an index.
+        """The batch point of all calls of `work` with the same parameters.
+
+        A question with its own index shares no batch point that takes an index.
         """
         if own is not None and _takes_index(work):
             return BatchPoint(lambda items: work(own, items, *parameters), self._executor)
@@ -109,7 +110,7 @@ class Runtime:
         return point
 
     async def index_within(self, uris: Sequence[str]) -> Index:
-        """The index of these documents alone, made in a thread. Raises `AnswerError` if one is missing."""
+        """The index of only these documents, made in a thread. Raises `AnswerError` if one is missing."""
         made = self._within.get(tuple(uris))
         if made is None:
             index = self.required_index()
@@ -123,9 +124,9 @@ class Runtime:
             raise AnswerError(str(error)) from None
 
     async def ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
-        """The reply of the role's LLM, or the error of the call.
+        """The reply of the role's LLM. Raises the error of the call.
 
-        Raises `LLMUnavailableError`, and `TimeoutError` if the question's clock has run down.
+        Raises `LLMUnavailableError`, and `TimeoutError` if the question's time is up.
         """
         if clock is None:
             return await self._ask(request, role, stage, None)
@@ -163,10 +164,10 @@ def _takes_index(work: Callable[..., Any]) -> bool:
 class Context:
     r"""What a system may use while it answers one question. Every `await` of it joins a batch.
 
-    The contract with systems: `question`, `past`, `index`, `context_window`, `attempts`, `answer_tokens` and
-    `ledger`; `generate`, `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`,
+    Systems can rely on these members: `question`, `past`, `index`, `context_window`, `attempts`, `answer_tokens`
+    and `ledger`; `generate`, `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`,
     `fell_back`, `so_far`, `text_budget`, `text_budget_to_repeat`, `repeating`, `context_window_of`, `weights_of`
-    and `device_of`. Their meaning stays from one release to the next.
+    and `device_of`. Their meaning does not change from one release to the next.
 
     Example:
         >>> from pydantic import BaseModel
@@ -235,7 +236,7 @@ class Context:
         return self._own or self._runtime.required_index()
 
     async def restrict(self) -> None:
-        """Search only the question's own documents from here on, if it has any; the engine does this."""
+        """From now on, search only the question's own documents, if it has any. The engine calls this."""
         if self.question.documents and self._runtime.index is not None:
             self._own = await self._runtime.index_within(self.question.documents)
 
@@ -250,7 +251,7 @@ class Context:
 
     @property
     def answer_tokens(self) -> int | None:
-        """How many tokens a final answer may have; None: the limit of its prompt."""
+        """How many tokens a final answer may have. None: the limit of its prompt."""
         return self._runtime.budget.answer_tokens
 
     def weights_of(self, role: Role) -> str:
@@ -263,24 +264,24 @@ class Context:
 
     @property
     def attempts(self) -> int:
-        """How often the LLM may try to give an answer of the right form, unless a prompt says less."""
+        """How often the LLM may try to give the right form, unless the prompt allows fewer attempts."""
         return self._runtime.budget.attempts
 
     async def generate(self, prompt: Prompt[M], sampling: Sampling = GREEDY, /, **fields: str) -> M:
-        """Ask the LLM, and parse its answer.
+        """Call the LLM with a prompt, and parse its answer.
 
-        If the answer has the wrong form, the LLM sees it again with the fault, and may try again.
+        If the answer has the wrong form, the LLM sees it again with the error, and may try again.
 
         Args:
-            prompt: What to ask, and the model of the answer.
-            sampling: How to draw the answer; greedy by default.
-            **fields: The texts for the prompt's places.
+            prompt: The prompt, which has the pydantic model of the answer.
+            sampling: Temperature and seed. Greedy by default.
+            **fields: The texts for the prompt's placeholders.
 
         Returns:
             The answer, an instance of `prompt.answer`.
 
         Raises:
-            CallError: The call failed; an `AnswerError` if no attempt gave an answer of the right form.
+            CallError: The call failed. It is an `AnswerError` if no attempt gave an answer of the right form.
             BudgetError: The question's calls, tokens or steps are used up. Do not catch it.
         """
         if self._replaced is not None:
@@ -311,9 +312,9 @@ class Context:
         """Make one LLM call, or take its completion from the journal.
 
         Args:
-            request: The call.
-            name: Its stage in the ledger.
-            role: Decides which LLM answers.
+            request: The request to send.
+            name: The name of its stage in the ledger.
+            role: The role, which decides which LLM answers.
 
         Raises:
             CallError: The call failed.
@@ -399,10 +400,10 @@ class Context:
         If the first parameter of `work` is called `index`, it gets the run's index before the items.
 
         Args:
-            work: A function of a list of items that returns a list with one result for each. It runs in a thread;
-                its result for an item must not depend on the others.
-            item: This question's own.
-            *parameters: The same for all calls of a batch; hashable.
+            work: A function of a list of items. It returns a list with one result for each. It runs in a thread.
+                Its result for an item must not depend on the other items.
+            item: The item of this question.
+            *parameters: Hashable values, the same for all calls of a batch.
 
         Raises:
             BudgetError: The question's steps are used up. Do not catch it.
@@ -423,16 +424,16 @@ class Context:
             self.nothing_retrieved.add(query)
 
     def retrieve(self, query: str, k: int) -> Awaitable[Pool]:
-        """The `k` best passages for a query. All queries that wait make one index search."""
+        """Find the `k` best passages for a query. All queries that wait make one index search."""
         return self.call(search, query, k)
 
     def retrieve_all(self, queries: str | Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
-        """The `k` best passages for several queries together, each passage once.
+        """Find the `k` best passages for several queries together, without duplicates.
 
         Args:
-            queries: The queries; a string is one.
-            k: How many passages, at most.
-            before: Pools that were retrieved earlier, to fuse with those of the queries.
+            queries: The queries. A string is one query.
+            k: The maximum number of passages.
+            before: Pools that were retrieved earlier. They are fused with the pools of the queries.
         """
         return self.call(search_and_fuse, ((queries,) if isinstance(queries, str) else queries, before), k)
 
@@ -441,9 +442,9 @@ class Context:
         return evidence_of(self.index, pool)
 
     async def narrative(self, pool: Pool, answer: Prompt[Any]) -> str:
-        """The pool's passages as numbered lines, best first, as many as fit the prompt `answer`.
+        """The pool's passages as numbered lines, best first: as many as fit into the prompt `answer`.
 
-        The trace and the run's summary count those that are left out.
+        The trace and the run's summary count the passages that do not fit.
         """
         most = profile_of(self.context_window_of(answer.role), self._runtime.budget).passages
         text = await self.call(narrate, pool.head(most), max(self.text_budget(answer), 200))
@@ -452,26 +453,27 @@ class Context:
         return text
 
     def so_far(self, answer: Callable[[], Answer]) -> None:
-        """Report evidence and trace so far: if the question fails, they stand in its record.
+        """Report evidence and trace so far. If the question fails, its record has them.
 
         Args:
-            answer: Called only if the question fails; the text of its answer is ignored. A later call replaces it.
+            answer: A function that returns an `Answer`. It is called only if the question fails. The text of its
+                answer is ignored. A later call of `so_far` replaces it.
         """
         self.until_now = answer
 
     async def cited(self, evidence: ScoredSegments) -> bytes:
-        """The JSON array of evidence. It counts no step: a question whose steps are used up is cited too."""
+        """The JSON array of evidence. It does not count as a step, so it works even if all steps are used up."""
         items: bytes = await self._runtime.point(cite, own=self._own)(evidence, self.ledger.stage(cite.__name__))
         return items
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:
         """Report that the system continues with something simpler, without a usable answer to `prompt`.
 
-        The run's summary counts it, by the prompt's name.
+        The run's summary counts these cases, by the prompt's name.
 
         Args:
-            prompt: The prompt that failed.
-            why: The error, for a strict run.
+            prompt: The prompt without a usable answer.
+            why: The error. A strict run fails with it.
 
         Raises:
             FallBackError: The run is `strict`. Do not catch it.
@@ -481,7 +483,7 @@ class Context:
             raise FallBackError(f"{why}; the system would go on without it, but the run is strict")
 
     def remaining(self) -> Remaining:
-        """What the question may still use, for systems that end before their budget does."""
+        """What the question may still use. A system can then end before its budget does."""
         budget, ledger = self._runtime.budget, self.ledger
         return Remaining(
             *(
@@ -495,30 +497,30 @@ class Context:
         )
 
     def text_budget(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
-        """How many characters may fill the prompt in one call; 0: none.
+        """How many characters may fill the prompt in one call. 0: none.
 
-        An estimate, at three characters a token.
+        This is an estimate, at three characters for each token.
 
         Args:
             prompt: The prompt.
-            tokens: Tokens of the call, at most; the context window limits it too.
+            tokens: The maximum number of tokens of the call. The context window limits it too.
         """
         free = min(self.context_window_of(prompt.role), tokens) - _TOKENS_FOR_INSTRUCTIONS
         free -= self._sized(prompt).max_tokens
         return max(int(min(free, 2**31) * CHARACTERS_PER_TOKEN), 0)
 
     def text_budget_to_repeat(self, prompt: Prompt[Any] | None = None) -> int:
-        """How many characters may fill a prompt whose answer may have to repeat all of them in a list.
+        """How many characters may fill a prompt, if the answer may have to repeat all of them in a list.
 
         Args:
-            prompt: The prompt; None: one of the default LLM's.
+            prompt: The prompt. None: a prompt of the default LLM.
         """
         role = DEFAULT_ROLE if prompt is None else prompt.role
         free = max(self.context_window_of(role) - _TOKENS_FOR_INSTRUCTIONS, 0)
         return int(free / (1 / CHARACTERS_PER_TOKEN + 1 / CHARACTERS_PER_TOKEN_OF_LISTS))
 
     def repeating(self, prompt: Prompt[M], text: str) -> Prompt[M]:
-        """The prompt, with room for an answer that repeats all of `text`, as far as the window allows."""
+        """The prompt with room for an answer that repeats all of `text`, if the window allows it."""
         window = self.context_window_of(prompt.role)
         left = window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / CHARACTERS_PER_TOKEN)
         wanted = max(prompt.max_tokens, math.ceil(len(text) / CHARACTERS_PER_TOKEN_OF_LISTS))

@@ -1,4 +1,4 @@
-"""The questions of a run that have ended, one after another, with their ledgers and LLM calls."""
+"""The ended questions of a run, one after another, with their ledgers and LLM calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ended = tuple[str, dict[str, Any], list[LLMCall]]
 
 
 def ended_questions(journal: Path, first: int = 0) -> Iterator[Ended]:
-    """The questions from a place on, in the order of the run, as the journal is at the first of them.
+    """The questions from a place on, in the order of the run. The journal is read as it is at the first question.
 
     Raises `InputError` if the journal cannot be read or is damaged.
     """

@@ -15,15 +15,17 @@ class Event:
     """One thing that happened in a run."""
 
     kind: Literal["starting", "started", "answered", "waiting", "answering"]
-    """`starting`: the LLM is loaded or probed. `started`: questions are being answered. `answered`: one more has
-    its record. `waiting`: the LLM answers nobody, and is waited for; `answering`: it answers again"""
+    """`starting`: the LLM is loaded or probed. `started`: questions are being answered. `answered`: one more
+    question has its record. `waiting`: the LLM answers no call, and the run waits. `answering`: the LLM answers
+    again
+    """
     done: int
-    """Questions that have their records, those of earlier sessions among them"""
+    """How many questions have their records, including those of earlier sessions"""
     total: int
     record: Record | None = None
-    """Of `answered`"""
+    """For `answered`: the record"""
     waiting: Waiting | None = None
-    """Of `waiting`: since when, and why"""
+    """For `waiting`: since when, and why"""
 
 
 OnEvent = Callable[[Event], None]
@@ -31,28 +33,28 @@ OnEvent = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of a question: of an LLM, or of a batched function. Reported when it begins and when it ends."""
+    """One call of a question, to an LLM or a batched function, reported when it begins and when it ends."""
 
     question: str
     """The question's id"""
     name: str
-    """Of the prompt, or of the function"""
+    """The name of the prompt or of the function"""
     role: str = ""
-    """Of a prompt; empty if the step asks no LLM"""
+    """The role of the prompt. Empty if the step calls no LLM"""
     asked: str = ""
-    """What a function looks for, if that is text: the queries of a retrieval"""
+    """The input of a function if it is text: the queries of a retrieval"""
     seconds: float | None = None
-    """How long it took; None: it begins"""
+    """The seconds that it took. None: it has just started"""
     reply: str = ""
-    """What the LLM answered"""
+    """The LLM's reply"""
     passages: int | None = None
-    """How many passages a retrieval found; None for other steps"""
+    """How many passages a retrieval found. None for other steps"""
     error: str = ""
-    """Why it failed; empty: it did not"""
+    """The reason why it failed. Empty if it did not"""
     prompt_tokens: int = 0
-    """Of a call of the LLM that has ended"""
+    """The tokens of an LLM call that has ended"""
     cached_tokens: int = 0
-    """Of the prompt's, those that the LLM had in its prefix cache"""
+    """How many tokens of the prompt the LLM had in its prefix cache"""
     completion_tokens: int = 0
 
 
@@ -60,4 +62,4 @@ OnStep = Callable[[Step], None]
 
 
 def ignore(event: Event) -> None:
-    """Ignore the event."""
+    """Do nothing with the event."""

@@ -1,4 +1,4 @@
-"""A run: answered questions are skipped, the rest is answered; with a folder, or in memory."""
+"""A run, with a folder or in memory: it skips the answered questions and answers the rest."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LOG = logging.getLogger("pyfast")
 
 
 def dedicate_process() -> None:
-    """Tune the garbage collector for a process that does nothing but a run; call it when the index is open.
+    """Tune the garbage collector for a process that only does a run. Call it when the index is open.
 
     Loaded objects stay, so the collector does not need to search them. The objects of thousands of questions in
-    progress are young, many and not garbage. With the usual 700 new objects between two collections, the collector
-    takes a tenth of the event loop's time.
+    progress are young and many, and none is garbage. With the usual 700 new objects between two collections, the
+    collector takes a tenth of the event loop's time.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -43,45 +43,45 @@ def dedicate_process() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run to do: what its answers depend on, and how to do it."""
+    """Everything that a run needs: what its answers depend on, and how to carry it out."""
 
     folder: Path | None
-    """None: nothing is kept on the disk, and nothing can be resumed"""
+    """The run's folder. None: nothing is kept on the disk, and nothing can be resumed"""
     questions: Questions
     system: str
-    """Its name, for run.toml"""
+    """The name of the system, for run.toml"""
     system_code: str = ""
-    """A digest of a system that is not pyfast's own, whose code has a digest already"""
+    """A digest of the system's code, if it is not part of pyfast"""
     ask: Ask
     """The system with its settings"""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """As run.toml has them: JSON types"""
+    """The settings as JSON types, as in run.toml"""
     prompts: Sequence[Prompt[Any]] = ()
     replaced: PromptOverrides | None = None
-    """Prompts of a user's own in place of some of them"""
+    """The user's own prompts, which replace some of the system's"""
     index: Index | None = None
     llm: FullLLM | Mapping[Role, FullLLM]
-    """For all prompts, or one for each role"""
+    """The LLM for all prompts, or one for each role"""
     knowledge: Mapping[str, Any] | None = None
-    """What of a knowledge graph the answers depend on"""
+    """The part of a knowledge graph on which the answers depend"""
     places: Mapping[str, str] = field(default_factory=dict)
-    """Where things were found, for run.toml; they may differ from one session to the next"""
+    """Paths and specs for run.toml. They may differ from one session to the next"""
     sampling: Sampling = GREEDY
-    """How answers are drawn if the system does not say"""
+    """Temperature and seed, if the system does not set them"""
     accept_code: bool = False
-    """Whether a run of other code is resumed"""
+    """Whether to resume a run of other code"""
     concurrency: int = 64
     budget: Budget = field(default_factory=Budget)
     failures: int | None = None
     """How many questions may fail, in all sessions together"""
     outage_seconds: float = PATIENCE_S
-    """How long an LLM that answers nobody is waited for"""
+    """How long to wait for an LLM that answers no call"""
     sync: Sync = "normal"
     keep_prompts: bool = False
-    """Whether the journal keeps what LLMs were asked"""
+    """Whether the journal keeps the prompts"""
     retry_failed: bool = False
     resumed: Callable[[Path], None] | None = None
-    """Called with the answers that stand, before the rest is answered; in a thread of its own"""
+    """Called with the answers that are already there, before the rest is answered. It runs in a separate thread"""
 
     def describe(self) -> Configuration:
         """The configuration for run.toml. The LLMs' context windows are known only after they have started."""
@@ -106,7 +106,7 @@ class Job:
         return described if not self.accept_code else with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
-        """Whether the folder holds this run with fewer questions, the first ones of these."""
+        """Whether the folder has this run with fewer questions, the first ones of these."""
         count, digest = (
             None if self.folder is None else recorded_value(self.folder, "questions", name)
             for name in ("count", "digest")
@@ -124,7 +124,7 @@ class Job:
         return profile_of(window, self.budget)
 
     def check(self) -> None:
-        """Check, before a model is loaded, that the folder is free or holds this job. Raises `InputError`."""
+        """Check that the folder is free or has this job, before a model is loaded. Raises `InputError`."""
         if self.folder is not None:
             described = self.describe()
             windows = [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]
@@ -141,23 +141,23 @@ class SessionResult:
 
     summary: Summary
     records: list[Record]
-    """Of a run without a folder; else they are in its answers.jsonl"""
+    """The records of a run without a folder. Otherwise they are in its answers.jsonl"""
 
 
 async def work_on(
     job: Job, stop: asyncio.Event | None = None, on_event: OnEvent = ignore, on_step: OnStep | None = None
 ) -> SessionResult:
-    """Work on a run until it is done or `stop` is set. The LLM has started already.
+    """Carry out a run until it is finished or `stop` is set. The LLM must have started.
 
     Args:
         job: The run.
-        stop: Once set, no question starts; those in progress finish.
+        stop: Once it is set, no question starts. Questions in progress finish.
         on_event: Called with each event, in this event loop.
         on_step: Called with each call of each question, in this event loop.
 
     Raises:
-        RunError: As `answer_all`.
-        InputError: Another process works on the folder, or it holds another run.
+        RunError: For the reasons of `answer_all`.
+        InputError: Another process works on the folder, or it has another run.
     """
     stop = stop or asyncio.Event()
     logging.getLogger("pyfast.profile").info("%s", job.profile)

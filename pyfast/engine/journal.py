@@ -1,7 +1,8 @@
 """The journal of a run: the LLM's replies, and what each question cost, in SQLite.
 
-The database is in WAL mode: a killed process loses nothing that was committed. With `sync` "normal" a power cut
-may cost what was committed since the last checkpoint (some megabytes, never the database); with "full" nothing.
+The database is in WAL mode: a killed process loses nothing that was committed. With `sync` "normal", a power cut
+can lose what was committed since the last checkpoint (some megabytes, never the whole database). With "full" it
+loses nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Sync = Literal["normal", "full"]
 Outcome = Completion | CallError
 T = TypeVar("T")
 Key = tuple[str, int]
-"""Role and digest of a request, the latter in hexadecimal; how often the question had made it before"""
+"""The role and the digest of a request (hexadecimal), and how often the question had made it before"""
 
 # `entry` and `ledger` are JSON, so that a whole group goes in with one statement: SQLite would give the
 # interpreter's lock away and take it back for each row, and wait for every thread that holds it meanwhile.
@@ -106,7 +107,7 @@ def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
 
 
 def sound(entry: str, number: int) -> bool:
-    """Whether the entry of a completion is what was written for the question."""
+    """Whether the entry of a completion is unchanged since it was written for the question."""
     return _outcome(entry, number) is not None
 
 
@@ -129,7 +130,7 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
 
 
 class Journal:
-    """An open journal. The run's folder lets one process open it at a time. Any method can raise `RunError`."""
+    """An open journal. Only one process at a time can open it. Any method can raise `RunError`."""
 
     def __init__(self, path: Path, sync: Sync = "normal", run: str = "", checked: bool = True) -> None:
         """Open the file, or make it. If it is damaged, recover what can be read.
@@ -184,7 +185,7 @@ class Journal:
             return dict(outcome for outcome in outcomes if outcome is not None)
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
-        """The questions that failed, or only those with a call that failed on its way."""
+        """The questions that failed. With the flag, only those with a call that failed in transit."""
         with self._explained():
             rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
             if only_of_transport and rows:  # most runs have none, and need not look through all completions
@@ -198,8 +199,8 @@ class Journal:
     def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
         """Delete failed questions together with their completions, so that they are tried again.
 
-        With `only_of_transport` it deletes only calls that failed on their way, of unfinished questions too: the
-        replies that did arrive stay.
+        With `only_of_transport` it deletes only calls that failed in transit, also of unfinished questions.
+        Replies that did arrive stay.
         """
         of_failed = "question IN (SELECT value FROM json_each(?))"
         if only_of_transport:
@@ -241,7 +242,7 @@ class Journal:
             return self._database.execute("SELECT 1 FROM completions LIMIT 1").fetchone() is None
 
     def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something in a transaction of its own, which no power cut undoes."""
+        """Do something in its own transaction, which no power cut undoes."""
         with self._explained():
             (level,) = self._database.execute("PRAGMA synchronous").fetchone()
             self._database.execute("PRAGMA synchronous = full")
@@ -258,7 +259,7 @@ class Journal:
             self._database.execute("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
 
     def close(self) -> None:
-        """Close the file; what was committed stays."""
+        """Close the file. What was committed stays."""
         self._database.close()
 
     def _rescue(self, damaged: Path, run: str) -> None:
@@ -382,9 +383,9 @@ def read_calls(entries: Iterable[str], number: int, prompts: KeptPrompts) -> Ite
 
 
 def runs_of(path: Path) -> set[str] | None:
-    """The digests of the run that a journal belongs to: one for each number of questions that it was given.
+    """The digests of the run to which a journal belongs, one for each number of questions that it was given.
 
-    Empty if it names none, None if it cannot be read.
+    Empty if the journal names no run, None if it cannot be read.
     """
     try:
         with contextlib.closing(open_to_read(path)) as database:
@@ -396,9 +397,9 @@ def runs_of(path: Path) -> set[str] | None:
 
 
 def admit_run(path: Path, run: str) -> None:
-    """Let a journal belong to its run with more questions too. Raises `InputError`.
+    """Let a journal also belong to its run with more questions. Raises `InputError`.
 
-    Called before run.toml has them: after a crash between the two, both are known.
+    Called before run.toml is written. After a crash between the two, both numbers of questions are valid.
     """
     try:
         with contextlib.closing(open_database(path)) as database, database:
@@ -440,6 +441,6 @@ def row_of_question(
     line: str | None = None,
     trace: str | None = None,
 ) -> bytes:
-    """The row of a question that has ended; `line` and `trace` are the digests of its lines."""
+    """The row of a question that has ended. `line` and `trace` are the digests of its lines."""
     row = ledger.as_row() if isinstance(ledger, Ledger) else ledger
     return orjson.dumps((number, id, state, reason, row, line, trace))

@@ -1,4 +1,4 @@
-"""The prompts of a run, in its journal: each message once, those of one commit in one zstd frame."""
+"""The prompts of a run, in its journal: each message once, those of one commit together in one zstd frame."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FRAMES = 16
 
 
 class DamagedError(PyfastError):
-    """Kept prompts are not what was written."""
+    """The stored prompts differ from what was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that is kept: the name of its prompt, and its messages."""
+    """A stored request: the name of its prompt, and its messages."""
 
     name: str
     messages: tuple[Message, ...]
@@ -45,14 +45,14 @@ class LLMCall:
     """One call of an LLM for one question, as `Run.prompts` returns it."""
 
     prompt: str
-    """The prompt's name, the stage of the call; empty if it was not kept"""
+    """The name of the prompt and of the call's stage; empty if it was not kept"""
     role: str
     messages: tuple[Message, ...] | None
-    """What was asked; None if it was not kept, empty if the prompt was embeddings"""
+    """The messages. None if they were not kept, empty if the prompt was embeddings"""
     completion: Completion | None
-    """What the LLM said; None if the call failed"""
+    """The LLM's reply. None if the call failed"""
     error: str | None = None
-    """Why it failed"""
+    """The reason why it failed"""
 
 
 def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> None:

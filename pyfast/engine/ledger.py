@@ -11,7 +11,7 @@ from pyfast.llm import Completion
 JOURNALLING = "journal"
 """The stage in which a question waits until the run's journal has its completion"""
 MOMENTS = 64
-"""Calls of a stage whose moments are kept"""
+"""How many calls of a stage have their times kept"""
 
 
 @dataclass(slots=True)
@@ -19,20 +19,20 @@ class Stage:
     """One kind of work of one question: a prompt, or a function that is batched."""
 
     queued_us: int = 0
-    """Microseconds between asking and the start of the work"""
+    """Microseconds from the request until the work starts"""
     running_us: int = 0
-    """Microseconds of the work: for batched work, those of the whole batch"""
+    """Microseconds of the work; for batched work, of the whole batch"""
     batches: list[int] = field(default_factory=list)
-    """How many calls were worked on together, for each call; for the LLM, how many it had in progress"""
+    """The size of the batch of each call; for an LLM, how many calls it had in progress"""
     role: str = ""
-    """Of a prompt; empty if the step asks no LLM"""
+    """The role of the prompt. Empty if the step calls no LLM"""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     moments: list[tuple[float, int, int]] = field(default_factory=list)
-    """Of each call: when it ended, by `perf_counter`, and the microseconds that it was queued and running"""
+    """For each call: when it ended, by `perf_counter`, and the microseconds queued and running"""
 
     def add(self, queued: float, running: float, batch: int) -> None:
-        """Count one more call; times in seconds."""
+        """Count one more call. Times are in seconds."""
         queued_us, running_us = int(queued * 1e6), int(running * 1e6)
         self.queued_us += queued_us
         self.running_us += running_us
@@ -41,7 +41,7 @@ class Stage:
             self.moments.append((perf_counter(), queued_us, running_us))
 
     def of_prompt(self) -> tuple[str | int, ...]:
-        """Its role and tokens for the journal; empty for work without an LLM."""
+        """The role and tokens of the prompt, for the journal. Empty for work without an LLM."""
         return (self.role, self.prompt_tokens, self.completion_tokens) if self.role else ()
 
 
@@ -54,9 +54,9 @@ class StageTotals:
     queued_us: int = 0
     running_us: int = 0
     batches: int = 0
-    """The sizes of the batches of all calls, added up"""
+    """The sum of the batch sizes of all calls"""
     role: str = ""
-    """Of a prompt; empty if the step asks no LLM"""
+    """The role of the prompt. Empty if the step calls no LLM"""
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -74,21 +74,21 @@ class StageTotals:
 
 @dataclass(slots=True)
 class UsageTotals:
-    """LLM calls and their tokens, those included that a resumed run took from its journal."""
+    """LLM calls and their tokens, including those that a resumed run took from its journal."""
 
     llm_calls: int = 0
     replayed: int = 0
-    """Of the calls, those from the journal"""
+    """How many of the calls came from the journal"""
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    """Of the prompts', those that the engine's prefix cache had"""
+    """How many prompt tokens were in the engine's prefix cache"""
     completion_tokens: int = 0
     reasoning_tokens: int = 0
-    """Of the completions', those of reasoning"""
+    """How many completion tokens are reasoning"""
     fall_backs: Counter[str] = field(default_factory=Counter)
-    """How often a system went on without an answer of the right form, by the name of the prompt"""
+    """How often a system continued without an answer of the right form, by the name of the prompt"""
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many passages of its lists a prompt had no room for, by the name of the prompt"""
+    """How many passages did not fit into a prompt, by the name of the prompt"""
 
     def add(self, other: UsageTotals) -> None:
         """Add another total."""
@@ -112,13 +112,13 @@ class Ledger(UsageTotals):
     began: float = field(default_factory=perf_counter)
     """The same moment, by `perf_counter`"""
     started: float = 0.0
-    """When work on it began, in seconds since the epoch"""
+    """When work on the question began, in seconds since the epoch"""
     seconds: float = 0.0
-    """From there to its end; of a resumed run in the session that ended it"""
+    """The seconds from then to its end. For a resumed run, in the session that ended it"""
     stages: dict[str, Stage] = field(default_factory=dict)
 
     def stage(self, name: str, role: str = "") -> Stage:
-        """The stage of that name; `role` is that of a prompt."""
+        """The stage with that name. `role` is the role of a prompt."""
         stage = self.stages.get(name)
         if stage is None:
             stage = self.stages[name] = Stage(role=role)
@@ -130,7 +130,7 @@ class Ledger(UsageTotals):
         return self.prompt_tokens + self.completion_tokens
 
     def count(self, completion: Completion, stage: Stage) -> None:
-        """Add a completion's tokens, to its stage too."""
+        """Add a completion's tokens, also to its stage."""
         stage.prompt_tokens += completion.prompt_tokens
         stage.completion_tokens += completion.completion_tokens
         self.prompt_tokens += completion.prompt_tokens
@@ -141,9 +141,9 @@ class Ledger(UsageTotals):
     def as_row(self) -> dict[str, object]:
         """The JSON for the journal.
 
-        For a stage: calls, microseconds queued and running, the sum of its batch sizes; for a prompt also its
-        role, and tokens in and out. `spans` has each call of a stage: microseconds from the question's start until
-        it was asked for, queued, running.
+        For a stage: calls, microseconds queued and running, the sum of its batch sizes. For a prompt also its
+        role, and tokens in and out. `spans` has three times for each call of a stage, in microseconds: from the
+        question's start to the request, queued, running.
         """
         seldom = {
             "reasoning_tokens": self.reasoning_tokens,

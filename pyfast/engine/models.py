@@ -15,7 +15,7 @@ from pyfast.llm.collecting import BatchLog, CollectingLLM, Progress, collecting
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """One LLM, with what its calls share."""
+    """One LLM, with everything that its calls share."""
 
     llm: FullLLM
     outages: Outages
@@ -53,14 +53,14 @@ class Models:
         self._distinct = tuple(dict.fromkeys(self._by_role.values()))
 
     def of(self, role: Role) -> Model:
-        """The model that answers the prompts of a role. Raises `InputError` if there is none, and no default."""
+        """The model that answers the prompts of a role. Raises `InputError` if neither it nor a default exists."""
         model = self._by_role.get(role) or self._by_role.get(DEFAULT_ROLE)
         if model is None:
             raise InputError(f"there is no LLM for the role {role!r}, and no default")
         return model
 
     async def join_run(self, log: BatchLog) -> Progress | None:
-        """Tell LLMs that collect calls of the run. None if there are no such LLMs. Raises what they raise."""
+        """Announce the run to LLMs that collect calls. None if there are no such LLMs. Raises their errors."""
         progress = Progress()
         for model in self._distinct:
             if model.collecting is not None:
@@ -75,7 +75,7 @@ class Models:
 
     @property
     def stopped(self) -> bool:
-        """Whether `stop` ended the waiting for a model."""
+        """Whether `stop` ended the wait for a model."""
         return any(model.outages.stopped for model in self._distinct)
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Calls that the LLM cannot take: those of an outage wait for its end, and cost nothing.
+"""Calls that the LLM cannot take. In an outage they wait for its end, and lose nothing.
 
-A call may fail on its way because nobody gets an answer (an outage), or because of the call itself. Answers to
-other calls tell the two apart; if there are no other calls, a small call of our own does: the probe. In an outage
-all calls wait, no question starts, the clocks of questions stand still, and one probe after the other finds out
-when it is over. A call that fails repeatedly while others pass fails its question, and no other.
+A call may fail in transit because the LLM answers no call (an outage), or because of the call itself. Answers to
+other calls show which it is. If there are no other calls, pyfast sends a small call of its own, the probe. In an
+outage all calls wait, no question starts, and the clocks of questions stand still. One probe after the other finds
+out when it is over. If a call fails repeatedly while others succeed, only its question fails.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ PATIENCE_S = 1800.0
 THE_LLM = "the LLM"
 PROBE = Request(dialogue("Reply with OK."), 16)
 _PROBES_S = 2.0, 8.0, 20.0
-"""How long each of a few probes is waited for, with those before it, until the next is sent: one may be lost"""
+"""How long to wait for each of a few probes, with those before it, until the next is sent, because one may be lost
+"""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
-"""How often a call may fail while others pass; a server that is busy sends some away and answers others"""
+"""How often a call may fail while others succeed. A busy server refuses some calls and answers others"""
 _AT_ONCE_S = 2.0
 _LATE = 2
-"""How often a call may fail beside a probe that is answered late, before that counts as its own fault"""
+"""How often a call may fail while a probe is answered late, before it is the call's own fault"""
 _FELLED = 3
-"""How often the LLM may go down while it works on one call alone, before that call is what fells it"""
+"""How often the LLM may go down while it works on one call alone, before that call is the cause"""
 _FAILED_IN_A_ROW = 3
-"""Calls that may fail on their way while only probes are answered; or a fifth of those answered before"""
+"""How many calls in a row may fail in transit while only probes are answered; or a fifth of those answered before
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +49,22 @@ class Waiting:
     """Seconds since the epoch"""
     reason: str
     llm: str = THE_LLM
-    """Which one, if a run has several"""
+    """The name of the LLM, if a run has several"""
 
 
 @dataclass(slots=True, eq=False)
 class Clock:
-    """The clock of a question. It stands still in outages, and LLM calls check it themselves."""
+    """The clock of a question. It stands still in outages. LLM calls check it themselves."""
 
     timeout: asyncio.Timeout
     counted: float
-    """Up to when outages are in `ends` already: those of two LLMs may be at the same time"""
+    """The time up to which `ends` already includes outages. Outages of two LLMs can overlap"""
     ends: float
     stops: int = 0
-    """Reasons for which the end is not looked at: LLM calls that run, an outage"""
+    """How many reasons there are not to look at the end: running LLM calls, an outage"""
 
     def stop(self, by: int) -> None:
-        """Add so many reasons to stand still; a negative number removes them."""
+        """Add this many reasons to stand still. A negative number removes them."""
         self.stops += by
         with contextlib.suppress(RuntimeError):  # it has run down, or its question has ended
             self.timeout.reschedule(None if self.stops else self.ends)
@@ -98,7 +100,7 @@ class Clocks:
             clock.stop(1)
 
     def go_on(self, since: float | None) -> None:
-        """Start all clocks again. The time since `since` does not count, if it is given."""
+        """Start all clocks again. If `since` is given, the time since then does not count."""
         now = asyncio.get_running_loop().time()
         self._stopped -= 1
         for clock in self._clocks:
@@ -109,15 +111,17 @@ class Clocks:
 
 
 _Met = Literal["others", "late", "outage"]
-"""What a call that failed met: others were answered at once; late, as after a short outage; nobody, for a while"""
+"""What happened to other calls when a call failed: they were answered at once, or late (as after a short outage),
+or not at all for a while
+"""
 
 
 def hear_nothing(waiting: Waiting | None) -> None:
-    """Ignore changes."""
+    """Do nothing when an outage begins or ends."""
 
 
 class Outages:
-    """The calls of one event loop to one LLM."""
+    """The calls that one event loop sends to one LLM."""
 
     def __init__(
         self,
@@ -171,16 +175,16 @@ class Outages:
     async def complete(
         self, request: Request, seconds: float | None = None, clock: Clock | None = None
     ) -> Completion:
-        """The LLM's answer, however long an outage delays it.
+        """The LLM's answer, even if an outage delays it.
 
         Args:
             request: The call.
-            seconds: What one attempt may take.
-            clock: That of the question.
+            seconds: The time that one attempt may take.
+            clock: The clock of the question.
 
         Raises:
-            CallError: The call failed; a `TransportError` if it fails repeatedly while others pass.
-            TimeoutError: The clock has run down.
+            CallError: The call failed. It is a `TransportError` if it fails repeatedly while others succeed.
+            TimeoutError: The question's time is up.
             LLMUnavailableError: The LLM is gone, or an outage did not end in time.
         """
         loop = asyncio.get_running_loop()
@@ -317,8 +321,10 @@ class Outages:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _is_answered(self, stop: asyncio.Event | None = None, busy_s: float = 0.0) -> bool:
-        """Whether the LLM answers a probe before `stop` is set. With `busy_s`, wait at least so long, and accept
-        an answer to any other call as well. Raises `LLMUnavailableError` if the LLM will not come back.
+        """Whether the LLM answers a probe before `stop` is set.
+
+        With `busy_s`, wait at least so long, and accept an answer to any other call as well. Raises
+        `LLMUnavailableError` if the LLM will not come back.
         """
         works: list[asyncio.Future[object]] = []
         stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]

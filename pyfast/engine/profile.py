@@ -1,4 +1,4 @@
-"""Limits that fit a model. They follow from its context window, unless the budget sets them."""
+"""Limits that suit a model. They follow from its context window, unless the budget sets them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Profile:
     name: str
     window: int
     passages: int
-    """In a prompt, at most"""
+    """The maximum number of passages in a prompt"""
     answer_tokens: int | None = None
-    """Of an answer, at most; None: as its prompt has it"""
+    """The maximum number of tokens in an answer. None: the limit of its prompt"""
 
     def __str__(self) -> str:
         """On one line."""
@@ -37,7 +37,7 @@ _LARGE = ("large", 10_000)
 
 
 def profile_of(window: int, budget: Budget | None = None) -> Profile:
-    """The profile of a context window, with the limits of a budget in place of its own."""
+    """The profile of a context window. A budget's limits replace its own."""
     budget = budget or Budget()
     name, passages = next(((name, most) for largest, name, most in _PROFILES if window <= largest), _LARGE)
     return Profile(name, window, passages if budget.passages is None else budget.passages, budget.answer_tokens)

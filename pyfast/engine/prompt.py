@@ -21,12 +21,13 @@ M = TypeVar("M", bound=BaseModel)
 _PLACE = re.compile(r"\$([a-z_]+|\{[a-z_]+\})")
 _SHOWN = 1000  # characters of a refused answer that are shown to the model again
 _REASONING_TOKENS = 4096
-"""More room for a model that was cut off while it reasoned. Who knows his model gives it that at once"""
+"""Additional tokens for a model that was cut off while it reasoned. With `reasoning_tokens`, it has them at once
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How an answer is drawn; the default is greedy."""
+    """How an answer is sampled. The default is greedy."""
 
     temperature: float = 0.0
     seed: int = 0
@@ -34,7 +35,7 @@ class Sampling:
     def apply(self, request: Request) -> Request:
         """The request with this temperature and seed.
 
-        A temperature that a system sets itself stays. Different runs never draw with the same seed.
+        If a system sets a temperature itself, it stays. Different runs never use the same seed.
         """
         if self == GREEDY:
             return request
@@ -51,8 +52,8 @@ class Prompt(Generic[M]):
     """One kind of LLM call: its texts, and the pydantic model of the answer.
 
     `system` and the beginning of `user` are the same for all questions, so that an engine with a prefix cache
-    reads them once. `user` has places, `$name` or `${name}`, for what differs; a text that fills a place is never
-    searched for places.
+    reads them once. `user` has placeholders, `$name` or `${name}`, for the text that differs. A text that fills a
+    placeholder is never searched for placeholders.
 
     Example:
         >>> from pydantic import BaseModel
@@ -72,13 +73,13 @@ class Prompt(Generic[M]):
     answer: type[M]
     max_tokens: int
     attempts: int | None = None
-    """How often an answer of the right form is asked for, if less often than the budget allows"""
+    """How often to ask for an answer of the right form, if less often than the budget allows"""
     cut_is_final: bool = False
-    """Whether an answer that was cut off is not asked for again: it has all the tokens there are"""
+    """Whether not to ask again for an answer that was cut off, because it already had all possible tokens"""
     reusable: bool = False
     """Whether later runs may use the answer again, if the user keeps a response cache"""
     role: Role = DEFAULT_ROLE
-    """What it is there for: who gives that role a model of its own has it answered by that one"""
+    """The purpose of the prompt. A model that you give for this role answers it"""
     schema: dict[str, Any] = field(init=False)
     _parts: list[str] = field(init=False)
 
@@ -94,18 +95,18 @@ class Prompt(Generic[M]):
         return made
 
     def tried(self, attempts: int | None) -> Self:
-        """The prompt with another limit of attempts at an answer of the right form; None: the budget's."""
+        """The prompt with another maximum number of attempts at an answer of the right form. None: the budget's."""
         made = copy(self)
         object.__setattr__(made, "attempts", attempts)
         return made
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The names of the places in `user`, each once."""
+        """The names of the placeholders in `user`, without duplicates."""
         return tuple(dict.fromkeys(self._parts[1::2]))
 
     def overridden(self, system: str | None = None, user: str | None = None) -> Self:
-        """The prompt in other words, as far as they are given; it shares the name and the schema object."""
+        """The prompt with other texts, if they are given. It shares the name and the schema object."""
         made = copy(self)
         if system is not None:
             object.__setattr__(made, "system", system)
@@ -115,7 +116,7 @@ class Prompt(Generic[M]):
         return made
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
-        """The request for one call; `fields` must fill every place, and count as plain text."""
+        """The request for one call. `fields` must fill every placeholder, and count as plain text."""
         user = join_plain([plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)])
         messages = dialogue(user, self.system)
         check = self.parse if self.reusable else None
@@ -124,7 +125,7 @@ class Prompt(Generic[M]):
         )
 
     def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:
-        """The request for another attempt: the conversation so far, and what is wrong with the answer.
+        """The request for another attempt: the conversation so far, and the error of the answer.
 
         A model that was cut off during its reasoning gets more room instead.
         """
@@ -138,8 +139,8 @@ class Prompt(Generic[M]):
         """Parse the answer: the whole text, or the last object in it that fits the schema.
 
         Raises:
-            AnswerError: The completion breaks the schema, or is not complete; a `CutOffError` if it ran out of
-                tokens.
+            AnswerError: The completion breaks the schema, or is not complete. It is a `CutOffError` if the tokens
+                ran out.
         """
         if completion.finish_reason == "length":
             doing = "while it still reasoned, " if _still_reasoned(completion) else ""
@@ -168,8 +169,9 @@ class Prompt(Generic[M]):
 
 
 def _schema_of(answer: type[BaseModel]) -> dict[str, Any]:
-    """The schema, which requires every field. A model without constrained decoding may leave out fields with a
-    default.
+    """The schema, which requires every field.
+
+    A model without constrained decoding may leave out fields with a default.
     """
     schema = answer.model_json_schema()
     for node in (schema, *schema.get("$defs", {}).values()):

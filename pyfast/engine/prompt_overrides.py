@@ -4,8 +4,8 @@ r"""Prompts in a user's own words: a TOML file in place of a changed system.
     system = "You answer questions about spacecraft. Reply in JSON with the field answer."
     user = "Evidence:\n$context\n\n${path}Question: $question"
 
-A table has the name of a prompt, and `system`, `user` or both. A `user` keeps every place of the original, except
-those that `leave_out = ["path"]` names. The reply's schema and the token limits stay.
+A table has the name of a prompt, and `system`, `user` or both. A `user` keeps every placeholder of the original,
+except those that `leave_out = ["path"]` names. The reply's schema and the token limits stay.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _KEYS = ("system", "user", "leave_out")
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """A file's texts for one prompt; None: the original's."""
+    """A file's texts for one prompt. None: the text of the original."""
 
     system: str | None = None
     user: str | None = None
     leave_out: tuple[str, ...] = ()
-    """Places of the original that `user` does not have, on purpose"""
+    """The placeholders of the original that `user` leaves out on purpose"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class PromptOverrides:
 
     @property
     def digest(self) -> str:
-        """Names the texts: equal for files with the same texts in any layout."""
+        """Identifies the texts. It is equal for files with the same texts in any layout."""
         texts = {name: (text.system, text.user) for name, text in self.texts.items()}
         return blake2b(orjson.dumps(texts, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
@@ -60,8 +60,8 @@ class PromptOverrides:
             prompts: Its prompts.
 
         Raises:
-            InputError: The system has no prompt of a name, or a `user` lacks places of the original. One
-                line that names the file, the prompt and the fault.
+            InputError: The system has no prompt with this name, or a `user` lacks placeholders of the original.
+                The message is one line with the file, the prompt and the fault.
         """
         known = {prompt.name: prompt for prompt in prompts}
         for name in self.texts:
@@ -71,10 +71,10 @@ class PromptOverrides:
             self.apply(known[name])
 
     def apply(self, prompt: Prompt[M]) -> Prompt[M]:
-        """The prompt with the file's texts, or itself if the file has none for its name.
+        """The prompt with the file's texts. If the file has none for its name, the prompt itself.
 
-        It is made once for each prompt object, and has the original's schema object: LLMs compile it once.
-        Raises `InputError` as `check` does, for prompts that no system has named.
+        It is made once for each prompt object. It has the original's schema object, because LLMs compile each
+        schema object once. Raises `InputError` as `check` does, for prompts that no system has named.
         """
         text = self.texts.get(prompt.name)
         if text is None:
@@ -113,10 +113,10 @@ def read_prompts(path: Path) -> PromptOverrides:
         path: TOML, one table per prompt.
 
     Returns:
-        The texts. `PromptOverrides.check` finds out whether a system has such prompts.
+        The texts. `PromptOverrides.check` tests whether a system has such prompts.
 
     Raises:
-        InputError: The file cannot be read, is not TOML, or a table has a key that is no text of a prompt.
+        InputError: The file cannot be read, is not TOML, or a table has a key other than the texts of a prompt.
 
     Example:
         >>> from pathlib import Path

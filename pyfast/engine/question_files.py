@@ -19,8 +19,8 @@ SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather
 def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place, object) for each line or row that is not empty.
 
-    In CSV a cell that begins with a bracket is JSON, such as a list of answers. Raises InputError for what cannot
-    be read.
+    In CSV, a cell that begins with a bracket is JSON, such as a list of answers. Raises InputError if something
+    cannot be read.
     """
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
@@ -66,7 +66,7 @@ def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_path(given: str) -> Path | None:
-    """The path in a text, if that file exists or has the suffix of a file of questions; else None."""
+    """The path in a text, if that file exists or has the suffix of a file of questions. Otherwise None."""
     if "\n" in given or len(given) > 4096:
         return None
     path = Path(given)

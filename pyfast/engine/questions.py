@@ -32,26 +32,26 @@ class Question:
     id: str
     text: str
     conversation: str | None = None
-    """The id of the conversation; its turns follow each other"""
+    """The id of the conversation. Its turns follow each other"""
     answers: tuple[str, ...] = ()
-    """Of a turn: known answers. A system can continue as if it had given the first of them"""
+    """For a turn: its known answers. A system can continue as if it had given the first of them"""
     documents: tuple[str, ...] = ()
-    """Uris of the documents that may be searched for it; none: all of the index"""
+    """The uris of the documents that the question may search. Empty: the whole index"""
 
 
 def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
-    """Stream the questions of a file (see `question_files`). Further keys are ignored, blank lines skipped.
+    """Read the questions of a file one by one (see `question_files`). Other keys and blank lines are ignored.
 
-    Repeated ids are not noticed here, to save memory. `questions_in` checks them.
+    Repeated ids are not found here, to save memory. `questions_in` finds them.
 
     Args:
         path: One JSON object a line: `id` and `question`, or `id` and `turns` of such objects. `documents`, a list
             of uris, limits a question, a turn or all turns of a conversation to these documents.
-        limit: How many questions, at most.
+        limit: The maximum number of questions.
 
     Raises:
-        InputError: A line or a turn is not a JSON object, or lacks a string `id` or a non-empty `question`; it
-            names file and line.
+        InputError: A line or a turn is not a JSON object, or lacks a string `id` or a non-empty `question`. The
+            message names file and line.
     """
     return (question for _, question in islice(_read(path), limit))
 
@@ -111,24 +111,25 @@ class Questions:
     """The questions of a run. They are read more than once, in the same order."""
 
     read: Callable[[], Iterator[Question]]
-    """From the first on"""
+    """Iterates over the questions, from the first on"""
     count: int
-    """How many there are; every turn of a conversation is one"""
+    """How many there are. Every turn of a conversation is one"""
     digest: str
-    """Of all that a system sees of them"""
+    """A digest of everything that a system sees of them"""
     place: str = ""
-    """Where they lie, for run.toml"""
+    """Where they are stored, for run.toml"""
 
 
 def questions_in(path: Path, limit: int | None = None) -> Questions:
-    """The questions of a file. It is read once to check them.
+    """The questions of a file. The file is read once to check them.
 
     Args:
-        path: A regular file, as `read_questions` reads it; a pipe cannot be read a second time.
-        limit: How many questions, at most.
+        path: A regular file, as `read_questions` reads it. A pipe cannot be read a second time.
+        limit: The maximum number of questions.
 
     Raises:
-        InputError: As `read_questions`; and if an id repeats, there is no question, or the file is not regular.
+        InputError: For the reasons of `read_questions`. Also if an id repeats, there is no question, or the file
+            is not regular.
     """
     if path.exists() and not path.is_dir() and not path.is_file():
         raise InputError(f"{path}: not a regular file; questions are read twice, once to check them")
@@ -141,10 +142,10 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
 
     Args:
         given: The questions. The id of a string is its place, counted from 1.
-        limit: How many questions, at most.
+        limit: The maximum number of questions.
 
     Raises:
-        InputError: As `questions_in`, naming the place.
+        InputError: For the reasons of `questions_in`. The message names the place.
     """
     placed = list(islice(_placed(given), limit))
     count, digest = _checked(iter(placed), "the questions")
@@ -152,9 +153,10 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
 
 
 def sampled(questions: Questions, size: int) -> Questions:
-    """Draw questions in the order of the digests of their ids, so a larger sample begins with a smaller one.
+    """Draw questions in the order of the digests of their ids, so that a larger sample begins with each smaller
+    one.
 
-    Conversations stay whole: the last one may make the sample larger.
+    Conversations stay whole, so the last one may make the sample larger.
     """
     groups: dict[tuple[bool, str], list[Question]] = {}
     for question in questions.read():
@@ -171,7 +173,7 @@ def sampled(questions: Questions, size: int) -> Questions:
 
 
 def unrestricted(questions: Questions) -> Questions:
-    """The questions without documents of their own: each searches the whole index."""
+    """The questions without their own documents, so that each searches the whole index."""
 
     def read() -> Iterator[Question]:
         return (replace(question, documents=()) for question in questions.read())
@@ -216,8 +218,9 @@ def _placed(given: Iterable[object]) -> Iterator[tuple[str, Question]]:
 
 
 def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
-    """Yield (place, question) for a question, or for each turn of a conversation. A record without an id gets
-    `number`.
+    """Yield (place, question) for a question, or for each turn of a conversation.
+
+    A record without an id gets `number`.
 
     Raises `InputError`, which names the place, for any other record.
     """
@@ -235,8 +238,9 @@ def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
 
 
 def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, str]:
-    """Return (the number of questions, their digest). Raises `InputError` for a repeated id or if there is no
-    question.
+    """Return (the number of questions, their digest).
+
+    Raises `InputError` for a repeated id or if there is no question.
     """
     digest = blake2b(digest_size=16)
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""The answer that a system returns for a question, and the record that is written about it."""
+"""The answer that a system returns for a question, and the record of it."""
 
 from __future__ import annotations
 
@@ -33,32 +33,35 @@ class Answer:
 
     text: str | None
     evidence: ScoredSegments | bytes | None = None
-    """What it rests on. If a system makes its own evidence: a JSON array of objects with `uri` and `snippet`"""
+    """The segments that support it. If a system makes its own evidence: a JSON array of objects with `uri` and
+    `snippet`
+    """
     trace: Mapping[str, Any] = field(default_factory=dict)
-    """How it got there, in JSON types"""
+    """How the system reached it, in JSON types"""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One segment that an answer rests on, or that was retrieved."""
+    """One segment that supports an answer, or that was retrieved."""
 
     uri: str
-    """Of its document"""
+    """The uri of its document"""
     snippet: str
     """The segment's content"""
     offsets: tuple[int, int] = (-1, -1)
-    """Zero-based, half-open characters of a text; row and column of a table, -1 for all; (-1, -1) in graphs"""
+    """Zero-based, half-open characters of a text. Row and column of a table, -1 for all. (-1, -1) in graphs"""
     segment: str = ""
     """The segment's id, 16 hexadecimal digits"""
     score: float | None = None
-    """The score of its rank; None if the system does not rank its evidence"""
+    """The score that gives its rank. None if the system does not rank its evidence"""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What else is known of it: `title`, `section` and `header` of the table that a row stands in; HSEQ's `level`,
-    `source_type` and `meta`"""
+    """More about it: `title`, `section` and `header` of the table that contains a row; HSEQ's `level`,
+    `source_type` and `meta`
+    """
 
     @property
     def line(self) -> str:
-        """The snippet on one line; a table row as `header: cell | header: cell | ...`."""
+        """The snippet on one line. A table row becomes `header: cell | header: cell | ...`."""
         header, in_row = self.metadata.get("header"), self.offsets[0] >= 0 > self.offsets[1]
         return row_line("", "", header, self.snippet.split("\t")) if header and in_row else fold(self.snippet)
 
@@ -79,7 +82,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one answer cost: the same, no matter how often the run was interrupted."""
+    """What one answer used. It is the same, even if the run was interrupted."""
 
     llm_calls: int = 0
     prompt_tokens: int = 0
@@ -108,16 +111,16 @@ class Record:
 
     id: str
     state: State
-    """`answered`, `abstained` (the system looked, and the evidence does not tell) or `failed`"""
+    """`answered`, `abstained` (the system searched, and the evidence has no answer) or `failed`"""
     answer: str | None = None
     reason: str | None = None
-    """Why it failed"""
+    """The reason why it failed"""
     evidence_json: bytes = field(default=b"[]", repr=False)
-    """All of it, or of a record that was read what its line has"""
+    """All usage. For a record that was read, the part that its line has"""
     trace_json: bytes = field(default=b"{}", repr=False)
     usage: Usage = Usage()
     beside: Callable[[], bytes] | None = field(default=None, repr=False)
-    """Reads the line of traces.jsonl.zst, where evidence and trace are there"""
+    """Reads the line of traces.jsonl.zst, which has evidence and trace"""
 
     @cached_property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -140,7 +143,7 @@ class Record:
         return details_of(self.details(), self.id, "the traces")
 
     def line(self) -> bytes:
-        """Its line in answers.jsonl: `reason` only if there is one, of the evidence only ids and uris."""
+        """Its line in answers.jsonl. It has only ids and uris of the evidence."""
         reason = {} if self.reason is None else {"reason": self.reason}
         record = {
             "id": self.id,
@@ -153,7 +156,7 @@ class Record:
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
     def details(self) -> bytes:
-        """Its line in traces.jsonl.zst: all evidence, and the trace. Raises `InputError` if it is gone."""
+        """Its line in traces.jsonl.zst: all evidence, and the trace. Raises `InputError` if the file is gone."""
         if self.beside is not None:
             return self.beside()
         details = {
@@ -165,7 +168,7 @@ class Record:
 
     @classmethod
     def read(cls, line: bytes, beside: Callable[[], bytes] | None = None) -> Self:
-        """Read what `line` wrote; `beside` reads what `details` wrote. Raises `InputError` for anything else."""
+        """Read what `line` wrote. `beside` reads what `details` wrote. Raises `InputError` for anything else."""
         try:
             fields = orjson.loads(line)
             usage = Usage(*(fields["usage"][name] for name in _USAGE))

@@ -1,4 +1,4 @@
-"""A run: one coroutine per question, as many at once as are admitted."""
+"""A run: one coroutine for each question, and a maximum number of them at once."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Summary(UsageTotals):
     states: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     left: int = 0
-    """Questions of the run that have not ended: it was stopped"""
+    """The questions that have not ended, because the run was stopped"""
     first_failure: str | None = None
     failures: Counter[str] = field(default_factory=Counter)
-    """By reason"""
+    """The failed questions, by reason"""
     stages: dict[str, StageTotals] = field(default_factory=dict)
 
     def count(self, record: Record, ledger: Ledger) -> None:
@@ -86,33 +86,34 @@ async def answer_all(
     """Answer all questions; `write` gets the records in the order of the questions.
 
     The turns of a conversation are answered one after the other, and each sees the results of those before it.
-    Every question ends as answered, abstained or failed. Memory does not grow with their number: answers that wait
-    for an earlier answer delay admission. If the run stops early, all finished records are written first.
+    Every question ends as answered, abstained or failed. Memory does not grow with the number of questions: if too
+    many answers wait for an earlier one, no new question starts. If the run stops early, all finished records are
+    written first.
 
     Args:
-        questions: Those that are left to answer.
+        questions: The questions that are left to answer.
         ask: The system with its settings.
         index: The index, if there is one.
-        llm: For all prompts, or one for each role.
+        llm: The LLM for all prompts, or one for each role.
         write: Called with each record.
         concurrency: How many questions are in progress at once.
         budget: Limits of questions and of the run.
-        folder: Stores each LLM completion in its journal before the question sees it.
-        first: The place of the first question in the run.
-        failures: How many questions may fail; None: all.
+        folder: The run's folder. Its journal stores each LLM completion before the question sees it.
+        first: The number of the first question in the run.
+        failures: How many questions may fail. None: all.
         failed: How many failed in earlier sessions.
-        stop: Once set, ends admission: the questions in progress finish, and conversations end after the turn in
-            progress.
-        replaced: Prompts in place of the system's own.
-        outage_seconds: How long to wait for an LLM that answers nobody.
+        stop: Once it is set, no question starts. Questions in progress finish. A conversation ends after its turn
+            in progress.
+        replaced: Prompts that replace the system's own.
+        outage_seconds: How long to wait for an LLM that answers no call.
         on_outage: Called at the beginning of an outage, and with None at its end.
-        lost: How many questions had calls that failed on their way in earlier sessions, and may fail again.
+        lost: How many questions had calls that failed in transit in earlier sessions, and may fail again.
         on_step: Called with each call of each question, when it begins and when it ends.
-        sampling: How answers are drawn if the system does not say.
+        sampling: Temperature and seed, if the system does not set them.
 
     Raises:
         RunError: The LLM is gone, the disk is full, the run's budget is spent, or too many questions failed.
-        InputError: The run cannot work as it is configured.
+        InputError: The run cannot work with its configuration.
     """
     budget = budget or Budget()
     summary = Summary()
@@ -216,7 +217,7 @@ def _checked(evidence: bytes) -> bytes:
 
 
 def usage_of(ledger: Ledger) -> Usage:
-    """The part of a ledger that depends on the question alone, and so may be in its record."""
+    """The part of a ledger that depends only on the question, so that it may be in its record."""
     return Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)
 
 
@@ -230,7 +231,7 @@ def _with_notes(trace: Mapping[str, Any], context: Context) -> Mapping[str, Any]
 async def answer_question(
     question: Question, ask: Ask, context: Context, seconds: float | None
 ) -> tuple[Record, Answer | None]:
-    """Answer one question: (its record, the answer; None if it failed).
+    """Answer one question. Returns (its record, the answer, or None if it failed).
 
     Args:
         question: The question.
@@ -240,7 +241,7 @@ async def answer_question(
 
     Raises:
         RunError: The run cannot continue.
-        InputError: The run cannot work as it is configured. Any other exception fails the question alone.
+        InputError: The run cannot work with its configuration. Any other exception fails only the question.
     """
     ledger, began = context.ledger, perf_counter()
     ledger.started, ledger.began = time(), began

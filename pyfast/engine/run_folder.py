@@ -1,6 +1,6 @@
 """The folder of a run: run.toml, journal.sqlite, answers.jsonl, traces.jsonl.zst.
 
-Its files are enough to continue the run after any end.
+Its files are enough to continue the run, even after a kill.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from pyfast.files import free_name, refuse_links, write_atomically
 from pyfast.llm import Message
 
 GROWN = ("questions.count", "questions.digest")
-"""What differs if a run is resumed with more questions"""
+"""The values that differ if a run is resumed with more questions"""
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 OUTAGE = "outage.json"  # there while the run waits for its LLM
 _LOG = logging.getLogger("pyfast")
 
 
 def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:
-    """Raise `InputError` if `path` cannot become this run, or continue it. Changes nothing.
+    """Raise `InputError` if `path` cannot become this run or continue it. Nothing is changed.
 
     Args:
         path: The folder.
@@ -106,7 +106,7 @@ def check_journal(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path | None:
-    """Rename a run's folder, so that a new run can use its name; returns the new name.
+    """Rename a run's folder, so that a new run can use its name. Returns the new name.
 
     Raises:
         InputError: The run is in use.
@@ -145,11 +145,11 @@ class _Group:
 
 
 class RunFolder:
-    """An open run folder; one process has it at a time.
+    """An open run folder. Only one process at a time can have it open.
 
-    Completions and ended questions are committed in groups, and answers written after them: all that arrives in
-    one turn of the event loop is one transaction, and what arrives while it is written makes the next. A separate
-    thread writes, because SQLite releases the GIL, and the loop would have to wait to get it back.
+    Completions and ended questions are committed in groups, and answers are written after them. Everything that
+    arrives in one turn of the event loop is one transaction. What arrives while it is written makes the next one.
+    A separate thread writes, because SQLite releases the GIL, and the loop would have to wait to get it back.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class RunFolder:
         return JournalledBatches(lambda: self.journal, self._writer)
 
     def note_outage(self, waiting: Waiting | None) -> None:
-        """Tell readers of the folder what the run waits for; None: it continues."""
+        """Write for readers of the folder what the run waits for. None: it continues."""
         path = self._path / OUTAGE
         with contextlib.suppress(OSError):  # nothing depends on it
             if waiting is None:
@@ -229,9 +229,9 @@ class RunFolder:
     def answered(self, questions: Iterable[Question]) -> int:
         """How many of the questions, from the first on, have their answers written.
 
-        The rest of the file is cut off: a torn line, one that was changed, one without its trace, or answers of
-        later questions that were written when the run was stopped. They come again, in their order, from the
-        journal. So do the answers of an unfinished conversation: its next turn builds on them.
+        The rest of the file is cut off: a torn line, a changed line, a line without its trace, or answers of later
+        questions that were written when the run was stopped. They are written again from the journal, in their
+        order. So are the answers of an unfinished conversation, because its next turn builds on them.
         """
         if self._done is not None:
             self._traces.go_on(self._done)
@@ -284,7 +284,7 @@ class RunFolder:
     async def store_completion(
         self, number: int, key: Key, outcome: Outcome, name: str = "", messages: tuple[Message, ...] = ()
     ) -> int:
-        """Return when a completion is committed, with the messages of its request in the prompt `name`.
+        """Return when a completion is committed, with the messages of its request for the prompt `name`.
 
         Returns how many completions were committed together. Raises `CallError` if it cannot be stored, and
         `RunError`.
@@ -308,7 +308,7 @@ class RunFolder:
         )
 
     def write(self, record: Record) -> None:
-        """Write the answer of a question that has ended; called in the order of the questions."""
+        """Write the answer of a question that has ended. Call it in the order of the questions."""
         self._arm()
         line, trace = self._lines.pop(id(record))
         self._group.lines.append(line)
@@ -396,9 +396,11 @@ class RunFolder:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[IO[bytes]]:
-    """The answers' file of a run, locked for this process; the kernel releases the lock at any end of the process.
+    """The answers file of a run, locked for this process.
 
-    Raises `InputError` if another process works on the run, or if a name in the folder leads out of it.
+    The kernel releases the lock when the process ends in any way.
+
+    Raises `InputError` if another process works on the run, or if a name in the folder leads to a file outside it.
     """
     refuse_links(path)
     file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

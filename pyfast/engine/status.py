@@ -34,13 +34,13 @@ class StageStatus:
     name: str
     calls: int
     queued_ms: float
-    """Mean of a question's waiting for it"""
+    """The mean wait of a question for this work"""
     running_ms: float
-    """Mean of a question's time in it; the time of a batch counts for each question in the batch"""
+    """The mean time of a question in this work. Each question of a batch counts the time of the whole batch"""
     batch: float
-    """Mean size of the batches that a call was worked on in; for the LLM, calls in progress"""
+    """The mean size of the batches that a call was in. For an LLM, the calls in progress"""
     role: str = ""
-    """Of a prompt: the role of the LLM that answered it; empty for other work"""
+    """The role of the LLM that answered a prompt. Empty for other work"""
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -54,31 +54,33 @@ class Status:
     """How many questions ended as `answered`, `abstained`, `failed`"""
     running: bool
     failures: list[tuple[str, int]]
-    """The commonest reasons"""
+    """The most frequent reasons"""
     llm_calls: int
     prompt_tokens: int
     cached_tokens: int
-    """Of the prompts' tokens, those that the engine's prefix cache had"""
+    """How many prompt tokens were in the engine's prefix cache"""
     completion_tokens: int
     seconds_left: float | None
-    """At the speed of this session; None if it is not known"""
+    """The time left at the speed of this session. None if it is not known"""
     stages: list[StageStatus]
     reasoning_tokens: int = 0
-    """Of the completions' tokens, those of reasoning"""
+    """How many completion tokens are reasoning"""
     fall_backs: Mapping[str, int] = field(default_factory=dict)
-    """How often the system went on without an answer of the right form, by the name of the prompt"""
+    """How often the system continued without an answer of the right form, by the name of the prompt"""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """How many passages of its lists a prompt had no room for, by the name of the prompt"""
+    """How many passages did not fit into a prompt, by the name of the prompt"""
     altered: int = 0
-    """Lines of answers.jsonl that are not as pyfast wrote them; a resumed run writes them again"""
+    """Lines of answers.jsonl that differ from what pyfast wrote. A resumed run writes them again"""
     waiting: Waiting | None = None
-    """The outage that it waits for"""
+    """The outage for which the run waits"""
     seconds: Mapping[int, float] = field(default_factory=dict)
-    """Percentiles (50, 90, 95, 99) of the time of a question, from its start to its end; empty if not recorded"""
+    """Percentiles (50, 90, 95, 99) of the time of a question, from its start to its end. Empty if it was not
+    recorded
+    """
 
     @property
     def tokens_by_role(self) -> dict[str, tuple[int, int]]:
-        """Tokens in and out, by the role of the LLM that answered; empty for runs of earlier releases."""
+        """Tokens in and out, by the role of the LLM that answered. Empty for runs of earlier releases."""
         tokens: dict[str, tuple[int, int]] = {}
         for stage in self.stages:
             if stage.prompt_tokens or stage.completion_tokens:
@@ -88,7 +90,7 @@ class Status:
 
     @property
     def ended(self) -> int:
-        """Questions that have ended."""
+        """How many questions have ended."""
         return sum(self.states.values())
 
 
@@ -196,7 +198,7 @@ def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
 
 
 def check_folder(folder: Path) -> int:
-    """How many questions a run has. Raises `InputError` if the folder is not a run's."""
+    """The number of questions of a run. Raises `InputError` if the folder has no run."""
     if not (folder / CONFIGURATION).is_file():
         raise InputError(f"{folder}: not a run folder (it has no {CONFIGURATION})")
     total = read_configuration(folder / CONFIGURATION).get("questions", {}).get("count")
@@ -208,7 +210,7 @@ def check_folder(folder: Path) -> int:
 
 
 def read_status(folder: Path) -> Status:
-    """Read the status of a run from its folder. Raises `InputError` if the folder is not a run's."""
+    """Read the status of a run from its folder. Raises `InputError` if the folder has no run."""
     total = check_folder(folder)
     running = is_running(folder)
     altered, states = 0, Counter[str]()
@@ -260,7 +262,7 @@ class Used:
     """What one question of a run used."""
 
     seconds: float | None
-    """From its start to its end; None if the run did not record it"""
+    """The seconds from its start to its end. None if the run did not record them"""
     llm_calls: int
     prompt_tokens: int
     cached_tokens: int
@@ -270,7 +272,7 @@ class Used:
 
 
 def used_by(folder: Path) -> dict[str, Used]:
-    """What each question that has ended used, by id, from the run's journal.
+    """What each ended question has used, by id, from the run's journal.
 
     Raises `InputError` if the journal cannot be read.
     """

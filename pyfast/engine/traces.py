@@ -1,8 +1,8 @@
-"""The traces of a run, `traces.jsonl.zst`: what is too large for answers.jsonl.
+"""The traces of a run, `traces.jsonl.zst`: everything that is too large for answers.jsonl.
 
-One line for each line of answers.jsonl, in zstd frames of many lines; to read one line, a reader reads one frame.
-Each group of lines ends with a flush, so everything that was written can be read even if the process is killed. A
-resumed run writes an unfinished frame again.
+The file has one line for each line of answers.jsonl, in zstd frames of many lines. To read one line, a reader
+reads one frame. Each group of lines ends with a flush, so everything that was written can be read even if the
+process is killed. A resumed run writes an unfinished frame again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyfast.jsonl import read_lines
 
 TRACES = "traces.jsonl.zst"
 LINES = 128
-"""Of a frame; the last one has what is left"""
+"""The number of lines in a frame. The last frame can have fewer"""
 _LEVEL = 1  # higher ones take more of the machine than they give: a tenth less at level 3
 _HEADER_MOST, _BLOCK_HEADER, _CHECKSUM = 18, 3, 4  # bytes, as RFC 8878 has them
 _LARGEST_FRAME = (
@@ -33,7 +33,7 @@ _REPEATED = 1  # the kind of block that holds one byte, said again and again
 
 
 class TraceWriter:
-    """Appends to the file of traces."""
+    """Appends to the traces file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,7 +44,7 @@ class TraceWriter:
         self._done: int | None = 0
 
     def go_on(self, done: int) -> None:
-        """Write after the line `done`; the first write cuts off what follows it."""
+        """Continue after the line `done`. The first write cuts off what follows it."""
         self._done = done
 
     def write(self, lines: Sequence[bytes]) -> None:
@@ -81,8 +81,9 @@ class TraceWriter:
         return frame.flush(zstandard.COMPRESSOBJ_FLUSH_FINISH if finished else zstandard.COMPRESSOBJ_FLUSH_BLOCK)
 
     def _cut(self, done: int) -> list[bytes]:
-        """Cut off the frame of line `done` and everything after it. Returns the lines of that frame
-        before `done`.
+        """Cut off the frame of line `done` and everything after it.
+
+        Returns the lines of that frame before `done`.
         """
         frames = _frames(self._path)
         number, before = divmod(done, LINES)
@@ -107,14 +108,14 @@ def count_traces(path: Path) -> int:
 
 
 def read_traces(path: Path) -> Iterator[bytes]:
-    """The lines in order. Of an unfinished frame, the lines written so far."""
+    """The lines in order. If a frame is unfinished, its lines so far."""
     frames = _frames(path)
     for first, end in pairwise(frames):
         yield from _decoded(path, first, end)
 
 
 class Traces:
-    """The lines by their number. It holds one frame, and the places of the others."""
+    """The lines by their number. It keeps one frame in memory, and the positions of the others."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -122,7 +123,7 @@ class Traces:
         self._held: tuple[int, list[bytes]] | None = None
 
     def line(self, number: int) -> bytes:
-        """The line of that number. Raises `InputError` if the file has no such line."""
+        """The line with that number. Raises `InputError` if the file has no such line."""
         frame, place = divmod(number, LINES)
         try:
             if self._frames is None:

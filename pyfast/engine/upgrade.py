@@ -1,4 +1,4 @@
-"""Convert a run of an older format to today's."""
+"""Convert a run of an older format to the current one."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _SETTINGS_OF = {"graph_convqa": {"units": "passages"}}
 
 
 def upgrade_run(folder: Path) -> bool:
-    """Convert a run; False if its format is today's.
+    """Convert a run. Returns False if it already has the current format.
 
-    If the process ends early, the run can be read as before, and the same call finishes the work.
+    If the process ends early, the run can still be read, and the same call finishes the work.
 
     Raises `InputError` if another process works on the run, its format is newer, or its answers are damaged.
     """

@@ -1,4 +1,4 @@
-"""How the texts of an index are made into terms: the tokenizer, the stemmer and the stop words."""
+"""How the texts of an index become terms: the tokenizer, the stemmer and the stop words."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _of_this_thread = local()
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The terms of texts and queries. Documents that join an index get the index's."""
+    """The terms of texts and queries. Documents that join an index get the analysis of the index."""
 
     tokenizer: Tokenizer = "words"
-    """`words` of two characters or more; `characters`: words of any length, each Chinese or Japanese character"""
+    """`words` of two characters or more. `characters`: words of any length, and each Chinese or Japanese character
+    """
     stemmer: str = ""
-    """A language of Snowball's, such as `english`; empty: words stay as they are"""
+    """A language of Snowball, such as `english`. Empty: words stay unchanged"""
     stop_words: StopWords = "english"
-    """Which words count for nothing"""
+    """The words that are left out"""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for what there is not."""
@@ -41,12 +42,12 @@ class Analysis:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Analysis:
-        """The analysis in the parameters of an index; older indexes have the default."""
+        """The analysis in the parameters of an index. Older indexes have the default."""
         return cls(**parameters.get("analysis", {}))
 
     @property
     def is_default(self) -> bool:
-        """Whether it is `tokenize` alone."""
+        """Whether the analysis is only `tokenize`, without stemmer or other options."""
         return self == Analysis()
 
     def tokens(self, text: str) -> list[str]:
@@ -59,7 +60,7 @@ class Analysis:
         return [i for i in map(vocabulary.get, self.tokens(text)) if i is not None]
 
     def stop(self, words: Iterable[str]) -> frozenset[str]:
-        """The terms of stop words; none if there are no stop words."""
+        """The terms of the stop words. Empty if the index has no stop words."""
         if self.stop_words == "none":
             return frozenset()
         return frozenset(self._stems(list(words)) if self.stemmer else words)

@@ -19,7 +19,7 @@ _SINCE = {"hidden_act": "gelu", "position_embedding_type": "absolute", "model_ty
 
 
 def can_read(folder: Path) -> bool:
-    """Whether `Bert` can compute the sentence-transformers model in a folder with the library's results."""
+    """Whether `Bert` can load the sentence-transformers model in a folder and give the library's results."""
     if not (folder / _WEIGHTS).is_file() or not (folder / _TOKENIZER).is_file():
         return False
     modules = _json(folder / "modules.json")
@@ -92,7 +92,7 @@ class Bert:
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
 
     def vectors(self, tokens: Sequence[Sequence[int]]) -> Float32:
-        """float32[texts, dimensions], each of length 1, of texts that have the same number of tokens."""
+        """float32[texts, dimensions], each of length 1. All texts must have the same number of tokens."""
         import torch
         from torch.nn import functional
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
 
 FOLDER = "bm25"
-"""In a part"""
+"""The number of passages in a part"""
 BM25_PARAMETERS: dict[str, Any] = {"method": "lucene", "k1": 1.5, "b": 0.75}
 """Parameters of BM25"""
 # The stop words of Lucene's EnglishAnalyzer.
@@ -37,7 +37,7 @@ _ARRAYS = ("indptr", "documents", "counts", "lengths")
 
 
 def term_counts(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -> ops.TermCounts:
-    """How often each term is in each passage, by term; stop words are left out."""
+    """How often each term is in each passage, by term, without stop words."""
     return ops.TermCounts.of(without_columns(counts, stop_columns(terms, analysis.stop(STOP_WORDS))))
 
 
@@ -49,7 +49,7 @@ def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
 
 
 def open_term_counts(folder: Path) -> ops.TermCounts:
-    """The term counts in a folder, mapped."""
+    """The term counts in a folder, memory-mapped."""
     return ops.TermCounts(*(mapped(folder, name) for name in _ARRAYS))
 
 
@@ -64,14 +64,14 @@ class BM25Retriever:
         self._place = index.place
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages for each query, best first; fewer if fewer share a word with it."""
+        """The `k` best passages for each query, best first. There are fewer if fewer share a word with it."""
         asked = stack([self._analysis.term_ids(query, self._vocabulary) for query in queries], np.int32)
         offsets, documents, scores = ops.bm25(self.parts, *asked, k, k1=self._k1, b=self._b)
         return split(offsets, documents if self._place is None else self._place[documents], scores)
 
 
 def open_bm25(index: Index, parameters: str = "") -> BM25Retriever:
-    """The entry point `bm25`; `parameters` is text such as `k1=0.9,b=0.4`. Raises `InputError`."""
+    """The entry point `bm25`. `parameters` is text such as `k1=0.9,b=0.4`. Raises `InputError`."""
     given = dict(part.partition("=")[::2] for part in parameters.split(",")) if parameters else {}
     try:
         values = {name: float(value) for name, value in given.items()}

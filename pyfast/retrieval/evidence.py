@@ -17,8 +17,9 @@ from pyfast.retrieval.pools import Pool, stack_pools
 
 
 def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
-    """Each pool's passages as numbered lines, best first, as many as fit into `characters`. A single one may be
-    cut.
+    """Each pool's passages as numbered lines, best first: as many as fit into `characters`.
+
+    A single one may be cut.
     """
     offsets, passages, _ = stack_pools(pools)
     return ops.narrate(index.rendered, offsets, passages, characters)
@@ -26,12 +27,12 @@ def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredSegments:
-    """The segments that an answer rests on, best first."""
+    """The segments that support an answer, best first."""
 
     segments: Int64
-    """[n] their positions in the corpus"""
+    """[n] the positions of the segments in the corpus"""
     scores: Float32
-    """[n]"""
+    """[n] their scores"""
 
     def __len__(self) -> int:
         return len(self.segments)

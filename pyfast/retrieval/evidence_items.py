@@ -19,10 +19,12 @@ from pyfast.retrieval.rerank import search
 
 
 def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: int) -> list[ScoredSegments]:
-    """For each query at most `k` items of its `passages` best passages, best first; ties in their order.
+    """For each query, at most `k` items of its `passages` best passages, best first.
 
-    The two stages of graph_convqa, section 4.1: a search returns passages, then BM25 ranks their items. Document
-    frequencies come from the whole corpus, because in the retrieved passages every query word is common.
+    Equal scores keep their order.
+
+    These are the two stages of graph_convqa, section 4.1: a search returns passages, then BM25 ranks their items.
+    Document frequencies come from the whole corpus, because every query word is common in the retrieved passages.
     """
     pools = search(index, queries, passages)
     return [_best(index, query, pool, k) for query, pool in zip(queries, pools, strict=True)]

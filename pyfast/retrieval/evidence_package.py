@@ -15,28 +15,30 @@ from pyfast.retrieval.index import Index
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidencePackage:
-    """Evidence by uri and offsets, each item once."""
+    """Evidence by uri and offsets, without duplicates."""
 
     segments: tuple[int, ...]
-    """Positions in the corpus"""
+    """The positions of the items in the corpus"""
     lines: tuple[str, ...]
     """Each item as the LLM reads it"""
     items: tuple[dict[str, Any], ...]
     """`id`, `level`, `uri`, `offsets`, `source_type`, `snippet`, `meta`: see `canonicalize`"""
 
     def json(self) -> bytes:
-        """The items as a JSON array with the keys of all evidence: `segment` for the id; `score` is null."""
+        """The items as a JSON array with the keys of all evidence. `segment` is the id, and `score` is null."""
         renamed = ({"segment" if name == "id" else name: it for name, it in item.items()} for item in self.items)
         return orjson.dumps([{**item, "score": None} for item in renamed])
 
 
 def canonicalize(index: Index, items: Sequence[Sequence[int]]) -> list[EvidencePackage]:
-    """kappa(M) for each list of segments. The same set gives the same package, in any order of picking.
+    """kappa(M) for each list of segments.
+
+    The same set gives the same package, even if it was picked in another order.
 
     Items are ordered by uri, then offsets, then place in the sequence. If several have the same (uri, offsets),
     only the largest segment stays. Segments of knowledge graphs have no offsets, so their ids distinguish them.
-    `offsets` are zero-based half-open characters of the source; [row, column] in tables, -1 for all; [-1, -1] in
-    knowledge graphs. `meta` has `schema` (a table's header), `time` (of each triple, if it is known),
+    `offsets` are zero-based half-open characters of the source. In tables they are [row, column], -1 for all; in
+    knowledge graphs [-1, -1]. `meta` has `schema` (a table's header), `time` (of each triple, if it is known),
     `source_version` (the corpus's fingerprint) and the `sha1` of the snippet.
     """
     version = index.manifest["corpus"]

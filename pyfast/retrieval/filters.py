@@ -37,7 +37,7 @@ class Condition:
         return f"{self.key}{self.operator}{'|'.join(self.values)}"
 
     def fits(self, values: Sequence[str]) -> bool:
-        """Whether one of the values of a document fits; with `!=`: whether none is equal."""
+        """Whether one of the values of a document fits. For `!=`: whether none is equal."""
         if self.operator in _ORDER:
             return any(_compared(self.operator, value, self.values[0]) for value in values)
         equal = any(_pattern(one).fullmatch(value) for one in self.values for value in values)
@@ -45,12 +45,12 @@ class Condition:
 
 
 def parse_filter(given: str | Sequence[str]) -> tuple[Condition, ...]:
-    """Read the conditions of a filter; a document must fit all of them.
+    """Read the conditions of a filter. A document must fit all of them.
 
     A condition is `KEY OPERATOR VALUE`. Keys: `source` (the uri), `title`, `level` (paragraph, table_row or
     subgraph), `time` (of a triple), `meta.NAME` (an entry of the document's metadata). Operators: `=` and `!=`,
-    with `*` for any text, `?` for any character and `|` between several values; `<`, `<=`, `>`, `>=`, which
-    compare numbers as numbers and all else as text, so that dates such as 2024-05-01 work.
+    with `*` for any text, `?` for any character and `|` between several values; `<`, `<=`, `>` and `>=`. The last
+    four compare numbers as numbers and everything else as text, so that dates such as 2024-05-01 work.
 
     Raises `InputError`.
     """
@@ -88,9 +88,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mask) -> Mask:
-    """bool[documents]: which live documents fit. Of a condition on time it says which documents have a triple
-    that fits.
-    """
+    """bool[documents]: which live documents fit. For times: which have a triple that fits."""
     fits = live.copy()
     for condition in conditions:
         for source in np.flatnonzero(fits).tolist():

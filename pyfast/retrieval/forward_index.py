@@ -1,4 +1,4 @@
-"""The forward index: documents x terms, TF-IDF; and the cell values of table rows beside it."""
+"""The forward index: documents x terms, TF-IDF. Also the cell values of table rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.ops.arrays import Int32
 from pyfast.retrieval.analysis import Analysis
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
-"""How `weigh` weighs, in scikit-learn's words"""
+"""The parameters of `weigh`, in scikit-learn's words"""
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 WORDS = Analysis()
 _CELLS = ("value_offsets", "term_offsets", "term_ids")
@@ -43,7 +43,7 @@ def stop_columns(terms: Sequence[str], stop_words: Iterable[str]) -> np.ndarray[
 
 
 def without_columns(x: csr_array, columns: np.ndarray[Any, np.dtype[np.bool_]]) -> csr_array:
-    """`x` with the given columns emptied; the shape stays."""
+    """`x` with the given columns emptied. The shape stays."""
     keep = ~columns[x.indices]
     indptr = np.concatenate([[0], np.cumsum(keep)])[x.indptr]
     return csr_array((x.data[keep], x.indices[keep], indptr), shape=x.shape)
@@ -64,7 +64,7 @@ def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -
 
 
 def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], analysis: Analysis = WORDS) -> Cells:
-    """The cell values of each passage (none for passages) as term ids, stop words left out."""
+    """The cell values of each passage as term ids, without stop words. A passage of text has none."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     stop = analysis.stop(ENGLISH_STOP_WORDS)
@@ -116,7 +116,7 @@ def _csr(data: Any, indices: Any, indptr: Any, columns: int) -> csr_array:
 
 
 def mapped(folder: Path, name: str) -> Any:
-    """An array of a folder, mapped."""
+    """An array in a folder, memory-mapped."""
     return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
 
 

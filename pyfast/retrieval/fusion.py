@@ -1,4 +1,4 @@
-"""Fusion: one list out of several, by ranks or by weighted scores."""
+"""Fusion: one list from several, by ranks or by weighted scores."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval.pools import Pool
 
 RANK_CONSTANT = 10
-"""Reciprocal rank fusion counts 1 / (this + the rank from 1) for each list"""
+"""Reciprocal rank fusion counts 1 / (this number + the rank, from 1) for each list"""
 
 
 def reciprocal_ranks(lists: Sequence[Int32]) -> Pool:
     """The passages of several lists, by the sum of their reciprocal ranks.
 
     Args:
-        lists: [n] passages each, best first, each once. A passage that a list lacks gets nothing from it.
+        lists: [n] passages each, best first, without duplicates. A list adds nothing to a passage that it lacks.
 
     Returns:
-        Every passage once, best first. Ties: as the lists name them, the first list first.
+        Every passage once, best first. If sums are equal, the order of the lists decides, the first list first.
     """
     return _summed([(passages, 1 / (RANK_CONSTANT + 1 + np.arange(len(passages)))) for passages in lists])
 
 
 def weighted_scores(pools: Sequence[Pool], weights: Sequence[float]) -> Pool:
-    """The passages of several pools, by the weighted sum of their scores, min-max normalised per pool.
+    """The passages of several pools, by the weighted sum of their scores, min-max normalised within each pool.
 
-    A passage that a pool lacks gets 0 from it; the lowest of a pool too, unless all its scores are equal.
+    A passage that a pool lacks gets 0 from it. So does the pool's lowest passage, unless all scores of the pool
+    are equal.
     """
     scored = []
     for pool, weight in zip(pools, weights, strict=True):

@@ -1,4 +1,7 @@
-"""The index folder: parts, and a manifest that names those of each commit; built aside and renamed."""
+"""The index folder: parts, and a manifest that names those of each commit.
+
+It is built beside its place, then renamed.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ from pyfast.retrieval.tokenization import TOKENS
 _LOG = logging.getLogger("pyfast")
 
 KNOWLEDGE = "knowledge"
-"""The folder in an index for what `pyfast.knowledge` learns from it; the index's manifest does not cover it"""
+"""The folder in an index for what `pyfast.knowledge` learns from it. The index's manifest does not cover it"""
 
 
 def build_index(
@@ -53,8 +56,8 @@ def build_index(
 ) -> Index:
     """Build the index of `documents` in the folder `out` and open it.
 
-    The folder appears complete or not at all. Raises `InputError` if `out` is in the way, or if no document has
-    anything to retrieve.
+    The folder appears complete or not at all. Raises `InputError` if something else is at `out`, or if no document
+    has anything to retrieve.
     """
     out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
     _check_free(out, overwrite)
@@ -100,7 +103,7 @@ def write_index(
 
 
 def facts_of(part: Part, size: PassageSize, vectors: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """The facts for the manifest of an index with this part alone."""
+    """The entries of the manifest for an index with only this part."""
     parameters = {"tokens": TOKENS, "forward": FORWARD, "bm25": BM25_PARAMETERS, "passages": asdict(size)}
     return {
         "documents": part.corpus.documents,
@@ -113,7 +116,7 @@ def facts_of(part: Part, size: PassageSize, vectors: Mapping[str, Mapping[str, s
 
 
 def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
-    """bool[documents] of a part of a manifest: False for deleted ones."""
+    """bool[documents] of a part in a manifest: False for deleted ones."""
     if entry["deleted"] is None:
         return np.ones(entry["documents"], bool)
     deleted: Mask = np.load(folder / entry["deleted"], allow_pickle=False) != 0
@@ -123,7 +126,7 @@ def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
 
 
 class Index:
-    """An opened index: one commit of it, which later changes do not affect.
+    """An opened index, at one commit. Later changes do not affect it.
 
     If the index has one part without deleted documents, its large arrays are memory-mapped. Otherwise its parts
     are joined in memory. Several threads can call all methods at once.
@@ -205,9 +208,9 @@ class Index:
         return Index(self.folder, self._retriever, commit, self._rerank, [str(one) for one in self.filter])
 
     def within(self, uris: Sequence[str]) -> Index:
-        """The index of these documents alone, as if it was built of no others.
+        """The index of only these documents, as if it was built from them alone.
 
-        Raises `InputError` if one is not in the index, or if they hold nothing to retrieve.
+        Raises `InputError` if one is not in the index, or if they have nothing to retrieve.
         """
         part = part_of(self.whole, uris, self.manifest["parameters"])
         if not part.counts.total_length:
@@ -220,7 +223,10 @@ class Index:
         return other
 
     def keeping_scores(self, path: Path) -> Index:
-        """The same index, whose rerankers keep their scores in a file. Raises `InputError` if it is damaged."""
+        """The same index, but its rerankers keep their scores in a file.
+
+        Raises `InputError` if the file is damaged.
+        """
         if not self.rerankers:
             return self
         other = copy(self)
@@ -234,7 +240,7 @@ class Index:
 
     @property
     def XT(self) -> csr_array:
-        """X transposed."""
+        """The transpose of X."""
         return self._weights[1]
 
     @cached_property
@@ -246,35 +252,35 @@ class Index:
         return narrow(x), narrow(transposed)
 
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages for each query, best first; fewer if fewer match. A string is one query."""
+        """The `k` best passages for each query, best first, or fewer if fewer match. A string is one query."""
         return self.retriever.search([queries] if isinstance(queries, str) else queries, k)
 
     def question_terms(self, question: str) -> list[int]:
-        """The distinct term ids of a question, ascending: what `bridge_rank` masks."""
+        """The distinct term ids of a question, ascending. `bridge_rank` ignores these terms."""
         return sorted(set(self.analysis.term_ids(question, self.vocabulary)))
 
     def idf(self, term: int) -> float:
-        """The idf of a term: ln(1 + passages / passages with the term); 0 for stop words."""
+        """The idf of a term: ln(1 + passages / passages with the term). 0 for stop words."""
         passages = int(self.XT.indptr[term + 1] - self.XT.indptr[term])
         return math.log(1 + len(self.passages) / passages) if passages else 0.0
 
     def stream(self, priority: tuple[Level, ...]) -> ops.Stream:
-        """The corpus as a stream of segments, best level first; made once."""
+        """The corpus as a stream of segments, best level first. It is made once."""
         if priority not in self._streams:
             self._streams[priority] = stream(self.corpus, priority)
         return self._streams[priority]
 
     @cached_property
     def entity_links(self) -> EntityLinks:
-        """Links between segments that name the same entity; computed on first use."""
+        """Links between segments that name the same entity. They are computed at the first access."""
         return entity_links(self.corpus)
 
     def uri(self, passage: int) -> str:
-        """The uri of the document of a passage, a number as in `Pool.passages`."""
+        """The uri of the document of a passage. The passage is a number, as in `Pool.passages`."""
         return self.corpus.uri(int(self.corpus.source[self.passages[passage]]))
 
     def title(self, uri: str) -> str:
-        """The title of a document; empty if it has none, or there is no such document."""
+        """The title of a document. Empty if it has none, or there is no such document."""
         source = self.corpus.find(uri)
         return "" if source is None else self.corpus.title(source)
 

@@ -21,7 +21,7 @@ _AT_ONCE = 8  # queries: their passages' vectors are in memory together
 
 
 class LateReranker:
-    """Sums, over the tokens of a query, the largest cosine to any token of the passage.
+    """A reranker that adds up, over the tokens of a query, the largest cosine to any token of the passage.
 
     Passages are encoded when they are read, those of a few queries at a time.
     """
@@ -35,7 +35,7 @@ class LateReranker:
 
     @property
     def fingerprint(self) -> str:
-        """Which model this is."""
+        """Identifies the model."""
         return f"late:{self._model.fingerprint}"
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:

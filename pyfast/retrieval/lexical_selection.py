@@ -16,7 +16,7 @@ class LexicalSelection:
     picked: tuple[int, ...]
     """places in the window, from 0"""
     share: float
-    """of the weight of the question's words: 0 to 1"""
+    """the share of the weight of the question's words, 0 to 1"""
 
 
 class Words:
@@ -31,8 +31,9 @@ class Words:
         self._whole = {word: re.compile(rf"\b{word}\b") for word in self.idf}
 
     def within(self, text: str) -> set[str]:
-        """The question's words that occur in the text. By default the text is not split into words, to save
-        time.
+        """The question's words that occur in the text.
+
+        By default the text is not split into words, to save time.
         """
         if not self._analysis.is_default:
             return self.idf.keys() & set(self._analysis.tokens(text))
@@ -40,17 +41,17 @@ class Words:
         return {word for word, whole in self._whole.items() if word in text and whole.search(text)}
 
     def weight(self, words: set[str]) -> float:
-        """The weight of several words together."""
+        """The sum of the weights of several words."""
         return sum(self.idf[word] for word in sorted(words))
 
 
 def select_lexically(
     index: Index, items: Sequence[tuple[str, Sequence[str], Sequence[str]]], k: int
 ) -> list[LexicalSelection]:
-    """For each (question, texts picked before, texts of the window), pick at most `k` more texts greedily.
+    """For each (question, texts picked before, texts of the window), greedily pick at most `k` more texts.
 
-    The value of a text is the weight of the question's words in it; words that are not covered yet count twice. Of
-    equal values, the first text of the window is picked. A text without a word of the question is not picked.
+    The value of a text is the weight of the question's words in it. Words that are not covered yet count twice. If
+    values are equal, the first text of the window is picked. A text without a word of the question is not picked.
     """
     return [_pick(index, question, before, window, k) for question, before, window in items]
 

@@ -1,6 +1,6 @@
 """The manifest of an index folder: format, version and the checksum of every file. Written last, checked first.
 
-The knowledge in an index is a folder of the same kind, with a manifest of its own.
+The knowledge in an index is a folder of the same kind, with its own manifest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OLDEST = {"index": 3, "knowledge": 1}
 """The first version of each format that `pyfast upgrade` converts"""
 _NAME = "manifest.json"
 PARTS, DELETED, COMMITS = "parts", "deleted", "commits"
-"""Of an index: its parts, which documents of them are deleted, and the manifest of each commit"""
+"""The manifest of an index: its parts, their deleted documents, and the manifest of each commit"""
 
 
 def _digest(path: Path) -> str:
@@ -34,11 +34,10 @@ def _digest(path: Path) -> str:
 def write_manifest(
     folder: Path, facts: dict[str, Any], kind: str = "index", before: Path | None = None
 ) -> dict[str, Any]:
-    """Write the manifest of `folder`: the checksums of all files below it, and `facts`. Syncs the files to the
-    disk.
+    """Write the manifest of `folder`: the checksums of all files in it, and `facts`. Syncs the files to the disk.
 
-    Files that are hard links of files in `before`, another such folder, get the checksums from its manifest.
-    Returns the manifest.
+    If a file is a hard link to a file in `before`, a folder of the same kind, its checksum comes from that
+    folder's manifest. Returns the manifest.
     """
     known = {} if before is None else json.loads((before / _NAME).read_text(encoding="utf-8"))["files"]
     files = {}
@@ -76,7 +75,7 @@ def written_version(folder: Path) -> int | None:
 def format_version(folder: Path, kind: str = "index") -> int:
     """The version of a folder's format: the current one, or an older one that `pyfast upgrade` converts.
 
-    Raises `IndexFormatError` if the format is too old or too new, or the folder is not of this kind.
+    Raises `IndexFormatError` if the format is too old or too new, or the folder is of another kind.
     """
     return int(_parse(folder, kind)[1]["version"])
 
@@ -90,9 +89,9 @@ def write_commit(
         folder: The index.
         before: The manifest of the commit before.
         facts: The contents of the new manifest; `commit` is its number.
-        added: New files and folders of files.
-        removed: Names of files, or beginnings of names, that no longer belong to the new commit. They stay on the
-            disk, for the earlier commits.
+        added: New files, and folders of new files.
+        removed: Names of files, or beginnings of names, that do not belong to the new commit. They stay on the
+            disk for the earlier commits.
 
     Returns:
         The new manifest.
@@ -138,14 +137,14 @@ def _sync_all(paths: Sequence[Path]) -> None:
 def read_manifest(
     folder: Path, kind: str = "index", version: int | None = None, commit: int | None = None, check: bool = True
 ) -> dict[str, Any]:
-    """Read the manifest of a complete folder, in today's format or in that of `version`.
+    """Read the manifest of a complete folder, in the current format or in that of `version`.
 
     Args:
         folder: The folder.
         kind: `index` or `knowledge`.
-        version: The version of the format that is expected.
-        commit: Of an index, the number of an earlier commit. None: the current one.
-        check: Whether the files are compared with their checksums, and not the manifest alone.
+        version: The expected version of the format.
+        commit: For an index, the number of an earlier commit. None: the current one.
+        check: Whether to compare all files with their checksums, and not only the manifest.
 
     Raises:
         IndexFormatError: The folder is damaged, incomplete, or of another kind or format.
@@ -172,7 +171,7 @@ def read_manifest(
 
 
 def keep_commit(folder: Path, number: int) -> None:
-    """Store the manifest of a new folder as that of its first commit."""
+    """Store the manifest of a new folder as the manifest of its first commit."""
     (folder / COMMITS).mkdir()
     link_file(folder / _NAME, folder / COMMITS / f"{number}.json")
     sync_to_disk(folder / COMMITS)

@@ -1,4 +1,4 @@
-"""Small BERT-like models as ONNX files: where those from PyPI lie, and how a text goes through one."""
+"""Small BERT-like models as ONNX files: where the models from PyPI are, and how to run one."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def packaged_model(name: str) -> Path:
 
 @lru_cache(maxsize=4)
 def open_model(folder: Path) -> OnnxModel:
-    """One model for all indexes that are open."""
+    """One model, shared by all open indexes."""
     return OnnxModel(folder)
 
 
 class OnnxModel:
-    """A model and its tokenizer, loaded at the first text. Several threads can call it at once.
+    """A model and its tokenizer. They are loaded at the first text. Several threads can call it at once.
 
-    One text at a time: int8 models scale their activations by tensor, so in a batch a text's numbers would depend
-    on its neighbours, and padding costs time. The threads of a call work on different texts.
+    It runs one text at a time, because int8 models scale their activations by tensor. In a batch, a text's numbers
+    would depend on the other texts, and padding would cost time. The threads of a call work on different texts.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,7 +55,7 @@ class OnnxModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Which model this is, wherever it lies."""
+        """Identifies the model. It does not depend on the folder."""
         digest = blake2b(digest_size=8)
         for name in (MODEL, TOKENIZER):
             digest.update((self.folder / name).read_bytes())
@@ -88,12 +88,12 @@ class OnnxModel:
         return tokenizer
 
     def tokens(self, texts: Sequence[str | tuple[str, str]]) -> list[Any]:
-        """What a tokenizer makes of texts, or of pairs of them: `ids`, `type_ids` and more."""
+        """What a tokenizer returns for texts, or for pairs of texts: `ids`, `type_ids` and more."""
         encoded: list[Any] = self._tokenizer.encode_batch(list(texts))
         return encoded
 
     def run(self, encoded: Sequence[Any]) -> list[Float32]:
-        """The model's first output for each text, without the axis of the batch."""
+        """The model's first output for each text, without the batch axis."""
         names = [one.name for one in self._session.get_inputs()]
 
         def output(one: Any) -> Float32:

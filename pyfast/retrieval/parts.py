@@ -45,30 +45,30 @@ _CELLS, _WEIGHTS, _TERMS = "cells", "forward", "terms.json"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some documents with the data for searching them. Only the weights depend on other parts."""
+    """Some documents, with the data for searching them. Only the weights depend on other parts."""
 
     corpus: Corpus
     passages: Int64 = field(init=False)
-    """[passages] the segment of each"""
+    """[passages] the segment of each passage"""
     terms: list[str]
-    """Sorted; the term of each column"""
+    """The term of each column, sorted"""
     counts: ops.TermCounts
     cells: ops.Cells
     rendered: RenderedPassages
-    """The line of each passage, as the LLM reads it"""
+    """The text of each passage, as the LLM reads it"""
     weights: tuple[csr_array, csr_array] | None = None
-    """X, and X transposed, if this part is all of an index"""
+    """X and its transpose, if this part is the whole index"""
     vectors: Mapping[str, PassageVectors] = field(default_factory=dict)
-    """Of each kind that the index has, dense or sparse"""
+    """The vectors of each kind that the index has, dense or sparse"""
     analysis: Analysis = WORDS
-    """How its terms were made"""
+    """The analysis that made its terms"""
 
     def __post_init__(self) -> None:
         """Look up the passages."""
         object.__setattr__(self, "passages", self.corpus.passages())
 
     def live_passages(self, live: Mask) -> Mask:
-        """Which passages belong to live documents."""
+        """Which passages belong to documents that are not deleted."""
         kept: Mask = live[self.corpus.source[self.passages]]
         return kept
 
@@ -92,7 +92,7 @@ def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analys
 
 
 def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
-    """Join the live documents of several parts into one part, in order."""
+    """Join the documents of several parts that are not deleted into one part, in order."""
     kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
     matrices = [_by_passage(part)[keep] for part, keep in zip(parts, kept, strict=True)]
     used = [
@@ -125,7 +125,7 @@ def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
 
 
 def columns_in(terms: Sequence[str], parts: Sequence[Part]) -> list[Int32]:
-    """For each part, the position of each of its terms among `terms`; -1 if it is not there."""
+    """For each part, the position of each of its terms in `terms`; -1 if it is not there."""
     place = {term: i for i, term in enumerate(terms)}
     return [np.fromiter((place.get(term, -1) for term in part.terms), np.int32, len(part.terms)) for part in parts]
 
@@ -138,7 +138,7 @@ def _by_passage(part: Part) -> csr_array:
 
 
 def weigh_part(part: Part) -> tuple[csr_array, csr_array]:
-    """Compute X, and X transposed, of a part that is a whole index."""
+    """Compute X and its transpose for a part that is a whole index."""
     x = weigh(_by_passage(part).astype(np.float32), part.terms, part.analysis)
     return x, x.T.tocsr()
 
@@ -157,7 +157,7 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
 
 
 def open_part(folder: Path, analysis: Analysis = WORDS) -> Part:
-    """Map a part."""
+    """Open a part, memory-mapped."""
     terms = json.loads((folder / _TERMS).read_text(encoding="utf-8"))
     return Part(
         Corpus.open(folder / "corpus"),

@@ -1,4 +1,4 @@
-"""How long the passages of texts are, and how much of the passage before each repeats."""
+"""How long the passages of texts are, and how much of the previous passage each one repeats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PassageSize:
     length: int = LENGTH
     """A longer paragraph is cut into several passages, at sentence ends"""
     overlap: int = 0
-    """How much of the end of one such passage the next one repeats, in whole sentences"""
+    """How much of the end of such a passage the next one repeats, in whole sentences"""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for sizes that cannot be."""
@@ -36,12 +36,12 @@ class PassageSize:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> PassageSize:
-        """The size in the parameters of an index; older indexes have the default."""
+        """The size in the parameters of an index. Older indexes have the default."""
         return cls(**parameters.get("passages", {}))
 
 
 def repeated(corpus: Corpus, i: int, overlap: int) -> str:
-    """The end of the paragraph before segment `i`, if both were cut from one long paragraph; else "".
+    """The end of the paragraph before segment `i`, if both were cut from one long paragraph. Otherwise "".
 
     At most `overlap` characters: as many of its last sentences as fit, or the last words of a longer sentence.
     """
@@ -71,7 +71,7 @@ def passage_line(corpus: Corpus, i: int, overlap: int) -> str:
 def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
     """The text whose words the index counts for a passage: what the LLM reads, but always with its title.
 
-    If a paragraph begins with its title, the title's words count twice, because it is about them.
+    If a paragraph begins with its title, the words of the title count twice, because the paragraph is about them.
     """
     if corpus.level[i] == Level.PARAGRAPH:
         return f"{corpus.title(corpus.source[i])} {repeated(corpus, i, overlap)}{corpus.content(i)}"

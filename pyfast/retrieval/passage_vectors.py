@@ -1,4 +1,4 @@
-"""Vectors of passages in an index: which encoders made them, and how they lie in a part."""
+"""Vectors of passages in an index: which encoders made them, and how a part stores them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from pyfast.retrieval.parts import Part
 
 PassageVectors: TypeAlias = "Float32 | csr_array"
-"""[passages, dimensions]: an array, or a sparse matrix in rows"""
+"""[passages, dimensions]: an array, or a sparse matrix with rows"""
 KINDS = ("dense", "sparse")
 _SPARSE = ("indptr", "indices", "weights")
 _AT_ONCE = 4096  # passages
 
 
 class Encoder(Protocol):
-    """Makes vectors of texts. Equal texts have equal vectors, whatever comes with them."""
+    """Makes vectors of texts. Equal texts have equal vectors, also in different batches."""
 
     @property
     def fingerprint(self) -> str:
-        """Which model this is."""
+        """Identifies the model."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class Encoder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> Any:
-        """The vector of each text, one a row: float32, or a sparse matrix."""
+        """The vector of each text, one in each row: float32, or a sparse matrix."""
         ...
 
 
@@ -62,7 +62,7 @@ def _loaded(kind: str, folder: Path, files: tuple[tuple[str, int], ...]) -> Enco
 
 
 def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
-    """For the manifest: of each kind its model, and the model's fingerprint. `given`: such as `dense:MODEL`.
+    """For the manifest: the model of each kind, and the model's fingerprint. `given`: such as `dense:MODEL`.
 
     Raises `InputError` for another kind or one that is given twice, and `ModelNotFoundError`.
     """
@@ -78,9 +78,9 @@ def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Encoder:
-    """The encoder that made an index's vectors; `model` says where it lies, if it has moved.
+    """The encoder that made an index's vectors. `model` is its new place, if it has moved.
 
-    Raises `InputError` if the index has no such vectors, or they are of another model.
+    Raises `InputError` if the index has no such vectors, or another model made them.
     """
     described = parameters.get("vectors", {}).get(kind)
     if described is None:
@@ -93,7 +93,7 @@ def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Enc
 
 
 def with_vectors(part: Part, parameters: Mapping[str, Any]) -> Part:
-    """The part with the vectors that the index has, computed from its passages' lines."""
+    """The part with the kinds of vectors that the index has, computed from the texts of its passages."""
     vectors = {}
     for kind in parameters.get("vectors", {}):
         encoder = encoder_of(parameters, kind)
@@ -105,7 +105,7 @@ def with_vectors(part: Part, parameters: Mapping[str, Any]) -> Part:
 
 
 def join_vectors(parts: Sequence[Mapping[str, PassageVectors]], live: Sequence[Mask]) -> dict[str, PassageVectors]:
-    """Join those of several parts: of each the passages that are live."""
+    """Join the vectors of several parts: for each part, the passages that are not deleted."""
     joined: dict[str, PassageVectors] = {}
     for kind in parts[0] if parts else ():
         columns = parts[0][kind].shape[1]
@@ -122,7 +122,7 @@ def _stacked(blocks: Sequence[Any], columns: int, is_sparse: bool) -> PassageVec
 
 
 def save_vectors(folder: Path, vectors: Mapping[str, PassageVectors]) -> None:
-    """Write each kind into a folder of its own in a part's folder."""
+    """Write each kind of vectors into its own folder in a part's folder."""
     for kind, matrix in vectors.items():
         (folder / kind).mkdir()
         if isinstance(matrix, csr_array):

@@ -1,4 +1,4 @@
-"""Retrievers and rerankers by name: `NAME`, `NAME:REST` of one that is registered, or `MODULE:NAME`."""
+"""Retrievers and rerankers by name: `NAME` or `NAME:REST` of a registered one, or `MODULE:NAME`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def open_plug_in(kind: Literal["retrievers", "rerankers"], name: str, index: Index) -> Any:
-    """What the plug-in opens for an index; `cross:MODEL` gives `MODEL` to `cross`. Raises `InputError`."""
+    """Open a retriever or reranker for an index. `cross:MODEL` passes `MODEL` to `cross`. Raises `InputError`."""
     registered, colon, rest = name.partition(":")
     if colon and registered in plugins.names(kind):
         return plugins.load(kind, registered)(index, rest)

@@ -46,14 +46,15 @@ def stack_pools(pools: Sequence[Pool]) -> tuple[Int64, Int32, Float32]:
 
 
 def split(offsets: Int64, passages: Int32, scores: Float32) -> list[Pool]:
-    """Pools from the arrays of an op, as views."""
+    """Pools from the arrays of an op, as views without a copy."""
     return [Pool(passages[begin:end], scores[begin:end]) for begin, end in pairwise(offsets.tolist())]
 
 
 def fuse(groups: Sequence[Sequence[Pool]], k: int) -> list[Pool]:
-    """Fuse the pools of each group into one list of the `k` best passages, each once, in one native call.
+    """Fuse the pools of each group into one list of the `k` best passages, without duplicates, in one native call.
 
-    Scores of different queries are not comparable, so each pool is min-max normalised (all equal: 1). A passage
-    keeps its best score. Ties: the earlier pool, then its order.
+    Scores of different queries are not comparable, so each pool is min-max normalised (to 1 if all are equal). A
+    passage keeps its best score. If scores are equal, the passage of the earlier pool comes first; within a pool,
+    the earlier passage does.
     """
     return split(*ops.fuse(ends(groups), *stack_pools(list(chain.from_iterable(groups))), k))

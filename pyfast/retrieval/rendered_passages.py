@@ -1,4 +1,4 @@
-"""The line of each passage, as the LLM reads it: rendered once, when the index is built."""
+"""The text of each passage, as the LLM reads it. It is rendered once, when the index is built."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pyfast.ops.arrays import Int64, ends
 from pyfast.retrieval.forward_index import Mask
 
 FOLDER = "rendered_passages"
-"""In an index"""
+"""The name of the file in an index"""
 RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
 """(offsets [passages + 1], UTF-8)"""
 
 
 def render_passages(lines: Iterable[str]) -> RenderedPassages:
-    """Render the lines of all passages, one after the other."""
+    """Render the texts of all passages, one after the other."""
     encoded = [line.encode() for line in lines]
     return ends(encoded), np.frombuffer(b"".join(encoded), np.uint8)
 
 
 def join_rendered(parts: Sequence[RenderedPassages], live: Sequence[Mask]) -> RenderedPassages:
-    """Join the lines of the live passages of several parts."""
+    """Join the texts of several parts, for passages that are not deleted."""
     sizes = [np.diff(offsets) for offsets, _ in parts]
     texts = [text[np.repeat(keep, size)] for (_, text), size, keep in zip(parts, sizes, live, strict=True)]
     kept = np.concatenate([np.empty(0, np.int64), *(size[keep] for size, keep in zip(sizes, live, strict=True))])
@@ -32,7 +32,7 @@ def join_rendered(parts: Sequence[RenderedPassages], live: Sequence[Mask]) -> Re
 
 
 def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
-    """Write the lines and their starts."""
+    """Write the texts and their starts."""
     folder.mkdir()
     offsets, text = rendered
     text.tofile(folder / "text.bin")
@@ -40,7 +40,7 @@ def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
 
 
 def open_rendered(folder: Path) -> RenderedPassages:
-    """Map the lines."""
+    """Open the texts, memory-mapped."""
     offsets = np.load(folder / "offsets.npy", mmap_mode="r", allow_pickle=False)
     if not offsets[-1]:  # an empty file cannot be mapped
         return offsets, np.empty(0, np.uint8)

@@ -1,6 +1,7 @@
-"""From pools to better pools: fusion, the evidence graph's ranking and pruning, the selector.
+"""From pools to better pools: fusion, ranking and pruning by the evidence graph, the selector.
 
-Each function takes the index, the items of many questions at once, and parameters: `Context.call` batches it.
+Each function takes the index, the items of many questions at once, and parameters, so that `Context.call` can
+batch it.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ class RerankConfig:
     alpha: float = 0.85
     rank: Rank = "graph_rank"
     expand: bool = False
-    """Join what the pool's best passages lead to in the whole corpus, for `bridge_rank`."""
+    """Whether to add passages of the corpus to which the pool's best passages lead, for `bridge_rank`"""
     centrality: Centrality = "degree"
-    """`graph_rank`'s structural score."""
+    """The structural score of `graph_rank`"""
     per_kind: int = 2
     edges: bool = False
-    """Whether the trace has the strongest edges of what is kept."""
+    """Whether the trace has the strongest edges between kept nodes"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,14 +59,14 @@ class SelectedPool(Pool):
     """The result of the bridge-aware selector for a pool."""
 
     linked: bool
-    """phi of its top passage and its top table row (equation 3 of N2N-GQA); False if it lacks one of them"""
+    """phi of its top passage and its top table row (equation 3 of N2N-GQA). False if one of them is missing"""
 
 
 def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankConfig) -> list[RankedPool]:
-    """For each (pool, query), rank the nodes of the evidence graph and keep those for the context, best first.
+    """For each (pool, query), rank the nodes of the evidence graph, and keep the best for the context.
 
-    Three native calls: the structural score (weighted degree in closed form, another centrality of the graph, or
-    `bridge_rank`), GraphRank, and pruning. The edges between kept nodes explain the result.
+    There are three native calls: the structural score (weighted degree in closed form, another centrality of the
+    graph, or `bridge_rank`), GraphRank, and pruning. The edges between kept nodes explain the result.
     """
     structural: Float32 | None
     offsets, passages, semantic = stack_pools([pool for pool, _ in items])
@@ -106,9 +107,9 @@ def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centr
 def expand(
     index: Index, offsets: Int64, passages: Int32, semantic: Float32, terms: tuple[Int64, Int32]
 ) -> tuple[Int64, Int32, Float32]:
-    """Add to each pool (offsets, passages, semantic scores) the passages nearest to its first ones.
+    """Add the passages nearest to the first ones to each pool (offsets, passages, semantic scores).
 
-    New passages come last, with the pool's lowest semantic score, so that only their edges can raise them.
+    New passages come last. They get the pool's lowest semantic score, so that only their edges can raise them.
     """
     sizes = np.diff(offsets)
     seeds = passages[np.arange(len(passages)) - np.repeat(offsets[:-1], sizes) < SEEDS]
@@ -157,10 +158,11 @@ def _places(offsets: Int64, kept_offsets: Int64, nodes: Int32) -> Int64:
 def reranked_scores(
     index: Index, offsets: Int64, passages: Int32, scores: Float32, queries: Sequence[str]
 ) -> Float32:
-    """The scores of each pool after the index's rerankers have read its 30 best: reciprocal ranks, fused.
+    """The scores of each pool after the index's rerankers have read its 30 best, fused by reciprocal ranks.
 
-    The list by `scores` counts as the rerankers' lists do. What they have not read keeps its order, below. Texts
-    change places with texts and table rows with table rows: a model's scores of the two do not compare.
+    The list by `scores` counts as much as each reranker's list. Passages that no reranker has read follow in their
+    old order. Texts change places only with texts, and table rows only with table rows, because a model's scores
+    of the two are not comparable.
     """
     orders = [begin + np.argsort(-scores[begin:end], kind="stable") for begin, end in pairwise(offsets.tolist())]
     heads = [order[:READ] for order in orders]
@@ -186,15 +188,15 @@ def _by_kind(order: Int64, better: Int32, is_table: np.ndarray[tuple[int], np.dt
 
 
 def rerank_lists(index: Index, items: Sequence[tuple[Pool, str]]) -> list[Pool]:
-    """Each (pool, its query) in the order of the index's rerankers and its own."""
+    """Each (pool, its query) in the fused order of the index's rerankers and the pool itself."""
     return order_pools(index, items, "list")
 
 
 def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
     """The `k` best passages of the index for each query, by its retriever.
 
-    If the index has rerankers: the retriever's list, with what its best passages lead to, by `bridge_rank`, and of
-    that the best read again.
+    If the index has rerankers, the retriever's list is first expanded by the passages to which the best ones lead,
+    and ranked by `bridge_rank`. Then the rerankers read the best of it again.
     """
     if not index.rerankers:
         return index.search(queries, k)
@@ -205,9 +207,10 @@ def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
 def order_pools(
     index: Index, items: Sequence[tuple[Pool, str]], rank: Rank | Literal["list"], expanded: bool = False
 ) -> list[Pool]:
-    """Each (pool, its query), best first, with nothing pruned; `list` leaves the retriever's order.
+    """Each (pool, its query), best first, without pruning. `list` keeps the retriever's order.
 
-    `expanded` joins what the pool's best passages lead to, for `bridge_rank`. The index's rerankers come last.
+    `expanded` adds the passages to which the pool's best ones lead, for `bridge_rank`. The index's rerankers come
+    last.
     """
     if rank == "list" and not index.rerankers:
         return [pool for pool, _ in items]
@@ -232,7 +235,7 @@ def search_and_fuse(index: Index, items: Sequence[tuple[Sequence[str], Sequence[
     """For each (queries, earlier pools), fuse the pools of the queries with the earlier ones, and keep the `k`
     best.
 
-    One search and one `fuse` for all; earlier pools come first.
+    There is one search and one `fuse` for all. Earlier pools come first.
     """
     pools = iter(index.search([query for queries, _ in items for query in queries], k))
     return fuse([[*before, *islice(pools, len(queries))] for queries, before in items], k)

@@ -1,4 +1,4 @@
-"""What scores the passages of a pool for its query: the protocol of rerankers, and how one is chosen."""
+"""The protocol of rerankers, which score the passages of a pool for its query; and how one is chosen."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ OFF, BOTH = "off", "both"
 class Reranker(Protocol):
     """Scores passages for queries, many at a time.
 
-    A reranker is an entry point of the group `pyfast.rerankers`, or named `MODULE:NAME`: a function `open(index)`
-    that returns one. A score must not depend on what else is scored with it. The caller keeps the scores.
+    A reranker is an entry point of the group `pyfast.rerankers`, or `MODULE:NAME`: a function `open(index)` that
+    returns one. A score must not depend on the other passages. The caller keeps the scores.
     """
 
     @property
     def fingerprint(self) -> str:
-        """Which reranker this is, and its parameters. A run resumes only with the same one."""
+        """Identifies the reranker and its parameters. A run resumes only with the same fingerprint."""
         ...
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
-        """For each query a score of each of its passages; higher is better. Called from several threads."""
+        """For each query, a score of each of its passages; higher is better. Several threads call it."""
         ...
 
 
@@ -50,7 +50,7 @@ def open_rerankers(name: str, index: Index) -> tuple[Reranker, ...]:
 def scores_of(
     reranker: Reranker, index: Index, queries: Sequence[str], passages: Sequence[Int32], cache: ScoreCache
 ) -> list[Float32]:
-    """What the reranker says of each query's passages; what the cache has is not computed again."""
+    """The reranker's scores of each query's passages. Scores in the cache are not computed again."""
     model = reranker.fingerprint
     keys = [
         [pair_key(model, query, index.text(passage)) for passage in some.tolist()]

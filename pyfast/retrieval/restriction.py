@@ -1,4 +1,4 @@
-"""Parts of an index that hold only some of its documents: those that fit a filter, or those of one question."""
+"""Parts of an index with only some of its documents: those that fit a filter, or those of one question."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from pyfast.retrieval.passage_vectors import with_vectors
 def fitting_parts(
     parts: Sequence[Part], live: Sequence[Mask], conditions: Sequence[Condition], parameters: Mapping[str, Any]
 ) -> tuple[list[Part], list[Mask]]:
-    """The parts, and which of their documents are live and fit all conditions.
+    """The parts, and which of their documents are not deleted and fit all conditions.
 
-    A knowledge graph of which only some triples fit moves to a part of its own, behind the part that it was in.
+    If only some triples of a knowledge graph fit, the graph moves to a separate part, after its old part.
     """
     fitting: list[Part] = []
     masks: list[Mask] = []
@@ -44,7 +44,7 @@ def fitting_parts(
 
 
 def part_of(whole: Part, uris: Sequence[str], parameters: Mapping[str, Any]) -> Part:
-    """A part with these documents of another one, in its order; the same as one made of them alone.
+    """A part with these documents of another part, in its order. It is the same as a part made from them alone.
 
     Raises `InputError` if a uri is missing.
     """

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Retriever(Protocol):
     """Finds passages for queries, many queries at a time.
 
-    A retriever is an entry point of the group `pyfast.retrievers`, or named `MODULE:NAME`: a function
-    `open(index)` that returns one. Equal queries must give equal pools, alone and in any batch.
+    A retriever is an entry point of the group `pyfast.retrievers`, or `MODULE:NAME`: a function `open(index)` that
+    returns one. Equal queries must give equal pools, alone and in any batch.
     """
 
     @property
@@ -26,7 +26,7 @@ class Retriever(Protocol):
         ...
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The at most `k` best passages of the index for each query, best first. Called from several threads."""
+        """At most the `k` best passages of the index for each query, best first. Several threads call it."""
         ...
 
 

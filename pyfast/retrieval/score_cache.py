@@ -1,4 +1,4 @@
-"""Scores that a reranker has computed: each pair of a question and a passage is scored once."""
+"""Scores that a reranker has computed. Each pair of a question and a passage is scored once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyfast.errors import InputError
 from pyfast.sqlite_files import fault, open_database
 
 FILE = "rerank_scores.sqlite"
-"""In a run's folder"""
+"""The name of the file in a run's folder"""
 _KNOWN = 200_000  # scores that are remembered
 _AT_ONCE = 500  # keys of a statement
 _CHECK = 4  # bytes of a checksum
@@ -23,7 +23,7 @@ _SCHEMA = "CREATE TABLE IF NOT EXISTS scores (pair BLOB PRIMARY KEY, score BLOB 
 
 
 def pair_key(model: str, question: str, passage: str) -> bytes:
-    """What names a pair: 16 bytes."""
+    """Identifies a pair, with 16 bytes."""
     digest = blake2b(digest_size=16)
     for text in (model, question, passage):
         encoded = text.encode(errors="replace")
@@ -32,9 +32,9 @@ def pair_key(model: str, question: str, passage: str) -> bytes:
 
 
 class ScoreCache:
-    """Scores by the key of their pair: in memory, and in a file if there is one. For several threads.
+    """Scores by the key of their pair: in memory, and in a file if there is one. Several threads can use it.
 
-    What is in the file survives a kill but for the last call's scores. A score that is damaged counts as missing.
+    The scores in the file survive a kill, except those of the last call. A damaged score counts as missing.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -58,7 +58,7 @@ class ScoreCache:
         return database
 
     def known(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """The scores that there are. Raises `InputError` if the file is not one of pyfast's."""
+        """The scores that the cache has. Raises `InputError` if the file is not one of pyfast's."""
         with self._turn:
             scores = {key: self._known[key] for key in keys if key in self._known}
             missing = [key for key in dict.fromkeys(keys) if key not in scores]
@@ -75,7 +75,7 @@ class ScoreCache:
             return scores
 
     def add(self, scores: Mapping[bytes, float]) -> None:
-        """Keep scores."""
+        """Store scores."""
         with self._turn:
             self._known |= scores
             for key in list(self._known)[:-_KNOWN]:

@@ -1,4 +1,4 @@
-"""Learned sparse vectors: models of SPLADE's kind, through sentence-transformers."""
+"""Learned sparse vectors, from models such as SPLADE, through sentence-transformers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pyfast.retrieval.forward_index import narrow
 
 
 class SparseEmbedder:
-    """One sparse encoder. Loaded at the first text; calls from several threads take turns.
+    """One sparse encoder. It is loaded at the first text. Calls from several threads take turns.
 
-    One text at a time: a text's weights do not depend on its neighbours.
+    It encodes one text at a time, so that a text's weights do not depend on others.
     """
 
     def __init__(self, model: str) -> None:

@@ -19,9 +19,9 @@ from pyfast.retrieval.index import Index
 from pyfast.retrieval.pools import Pool
 
 EDGES = 3
-"""Edges of a graph in the trace, at most"""
+"""The maximum number of edges of a graph in the trace"""
 TERMS = 5
-"""Terms of an edge in the trace, at most"""
+"""The maximum number of terms of an edge in the trace"""
 _DIGITS = 4
 
 Trace = dict[str, list[dict[str, Any]]]
@@ -29,14 +29,14 @@ Trace = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPool(Pool):
-    """The nodes of an evidence graph that were kept, with the scores of the ranking."""
+    """The kept nodes of an evidence graph, with the scores of the ranking."""
 
     trace: Trace
     """`evidence`, each node with its segment, uri and scores; `edges`, the strongest, if asked for"""
 
 
 def traced(index: Index, pool: Pool) -> Trace:
-    """The part of a trace for a pool. For a pool that was not ranked: segments and scores of its list."""
+    """The part of a trace for a pool. If the pool was not ranked, it has segments and scores of the list."""
     if isinstance(pool, RankedPool):
         return pool.trace
     scores = [round(score, _DIGITS) for score in pool.scores.tolist()]
@@ -45,7 +45,7 @@ def traced(index: Index, pool: Pool) -> Trace:
 
 
 def segment_ids(index: Index, segments: Int64) -> list[str]:
-    """The ids of segments, for a trace: 16 hexadecimal digits each."""
+    """The ids of segments, for a trace, with 16 hexadecimal digits each."""
     digits = index.corpus.ids[segments].astype(">u8").tobytes().hex()  # faster than to format each
     return [digits[at : at + 16] for at in range(0, len(digits), 16)]
 
@@ -58,7 +58,7 @@ def pool_ids(index: Index, pool: Pool) -> list[str]:
 def traces(
     index: Index, offsets: Int64, passages: Int32, scores: Mapping[str, Float32], with_edges: bool
 ) -> list[Trace]:
-    """The parts of traces for the evidence graphs of these pools: named `scores` for each node."""
+    """The parts of traces for the evidence graphs of these pools, with named `scores` for each node."""
     nodes = _nodes(index, offsets, passages, scores)
     if not with_edges:
         return [{"evidence": evidence} for evidence in nodes]
@@ -121,9 +121,7 @@ def _strongest_edges(
 
 
 def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> list[list[int]]:
-    """For each pair of rows, the terms with the largest shares of their edge: `ops.shared_terms` for
-    many edges.
-    """
+    """For each pair of rows, the terms with the largest shares of their edge, as `ops.shared_terms`."""
     pair, at = _entries(X, first)
     other, at_other = _entries(X, second)
     pair, at = np.concatenate([pair, other]), np.concatenate([at, at_other])

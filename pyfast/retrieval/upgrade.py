@@ -11,15 +11,15 @@ from pyfast.retrieval.manifest import VERSION, format_version, read_manifest
 from pyfast.retrieval.passage_size import PassageSize
 
 _CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3", 5: "pyfast corpus 3"}
-"""The format of the corpus in each older format of an index"""
+"""For each older format of an index, the format of its corpus"""
 
 
 def upgrade_index(folder: Path) -> bool:
-    """Build an index of an older format again, from its own documents; False if it has the current format.
+    """Build an index of an older format again, from its own documents. False if it has the current format.
 
     The function builds the new folder beside the old one and renames it. Everything that the manifest does not
-    list, such as `knowledge`, is kept, by hard links. Raises `IndexFormatError` if the folder is not an index, is
-    damaged, or has a format that is too old or too new; then nothing has changed.
+    list, such as `knowledge`, is kept by hard links. It raises `IndexFormatError` if the folder is not an index,
+    is damaged, or has a format that is too old or too new. In that case nothing has changed.
     """
     folder = folder.resolve()  # a link is to stay one
     version = format_version(folder)

@@ -1,4 +1,4 @@
-"""Retrievers over the vectors of an index's passages, dense and learned sparse; and hybrids of retrievers."""
+"""Retrievers over the vectors of an index's passages, dense and learned sparse, and hybrids of retrievers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
 
 EXACT = 200_000
-"""Up to so many passages each query is compared with all vectors; beyond, with faiss's codes of them"""
+"""Up to this number of passages, a query is compared with all vectors. Beyond it, with faiss's codes of them"""
 FUSED = 100
 """A hybrid fuses lists of at least this length"""
 HYBRID = "bm25+dense"
@@ -31,7 +31,7 @@ _AT_ONCE = 64  # queries
 
 
 class DenseRetriever:
-    """The nearest vectors by cosine."""
+    """A retriever that finds the nearest vectors by cosine."""
 
     def __init__(self, index: Index, model: str = "") -> None:
         """`model` says where the model lies, if it has moved. Raises `InputError`."""
@@ -45,7 +45,7 @@ class DenseRetriever:
         return vectors.make(self._matrix, EXACT)
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` nearest passages to each query, best first; ties by their order."""
+        """The `k` nearest passages to each query, best first. Equal cosines keep the order of the passages."""
         pools = []
         for start in range(0, len(queries), _AT_ONCE):
             encoded: Float32 = self._encoder.encode(queries[start : start + _AT_ONCE])
@@ -56,7 +56,7 @@ class DenseRetriever:
 
 
 class SparseRetriever:
-    """The largest products of learned sparse vectors."""
+    """A retriever that finds the largest products of learned sparse vectors."""
 
     def __init__(self, index: Index, model: str = "") -> None:
         """`model` says where the model lies, if it has moved. Raises `InputError`."""
@@ -71,7 +71,10 @@ class SparseRetriever:
         return csr_array(self._matrix.T.tocsr())
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages for each query that share a term with it, best first; ties by their order."""
+        """The `k` best passages for each query that share a term with it, best first.
+
+        Equal scores keep the order of the passages.
+        """
         pools = []
         for start in range(0, len(queries), _AT_ONCE):
             products = csr_array(self._encoder.encode(queries[start : start + _AT_ONCE]) @ self._by_term)
@@ -83,7 +86,7 @@ class SparseRetriever:
 
 
 class HybridRetriever:
-    """Several retrievers; their lists are fused."""
+    """A retriever that fuses the lists of several retrievers."""
 
     def __init__(self, index: Index, of: str = "") -> None:
         """`of` is such as `bm25+dense` for reciprocal ranks, or `bm25*0.3+dense*0.7` for weighted scores.

@@ -17,12 +17,12 @@ from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.embeddings import INSTALL
 
 EXACT = 20_000
-"""Up to so many vectors each query is compared with all"""
+"""Up to this number of vectors, a query is compared with all of them"""
 _CANDIDATES = 128  # of a search by codes; benchmarks/knowledge.py shows how many of the nearest are among them
 _SPARE = 8  # beyond k, where all are compared: those that rounding puts in another place
 _LEARNT_FROM = 16_384  # vectors
 _MANY = 8
-"""Everything is written again once changes reach one part in so many"""
+"""Everything is written again when changes reach this fraction"""
 
 
 def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
@@ -35,18 +35,18 @@ def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
 class Vectors:
     """The vectors of texts, and their search.
 
-    If there are many, a change does not rewrite their file and its codes. New vectors are in `late`, and `rows`
-    says which row each text has. Rows that no text has any more stay until there are many of them.
+    If there are many vectors, a change does not rewrite their file and its codes. New vectors are in `late`, and
+    `rows` has the row of each text. Unused rows stay until there are many of them.
     """
 
     matrix: Float32
     """[rows, dimensions]"""
     codes: Any = None
-    """faiss's index of them, by codes of four bits for four numbers; None where all are compared"""
+    """faiss's index of them, by codes of four bits for four numbers. None if all vectors are compared"""
     late: Float32 | None = None
-    """[late rows, dimensions]: these come after those of `matrix`, and are all compared"""
+    """[late rows, dimensions]: these come after those of `matrix`, and all are compared"""
     rows: Int32 | None = None
-    """[texts]; None where row i is text i's"""
+    """[texts] the row of each text. None if row i belongs to text i"""
 
     def __len__(self) -> int:
         return len(self.matrix) if self.rows is None else len(self.rows)
@@ -63,10 +63,12 @@ class Vectors:
         return vectors
 
     def search(self, queries: Float32, k: int) -> tuple[Int64, Float32]:
-        """(places int64[queries, k], cosines float32[queries, k]), best first, ties by place; -1 where fewer are.
+        """(places int64[queries, k], cosines float32[queries, k]), best first, equal cosines by place.
 
-        Candidates are scored again from the vectors themselves, in a fixed order: codes are inexact, and a matrix
-        product adds up in an order that depends on the number of queries.
+        Missing ones are -1.
+
+        Candidates are scored again from the vectors themselves, in a fixed order. The codes are inexact, and a
+        matrix product adds up in an order that depends on the number of queries.
         """
         k = min(k, len(self))
         if not k or not len(queries):
@@ -117,9 +119,9 @@ def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
     """Change the vectors to those of other texts.
 
     Args:
-        known: The vectors so far.
-        kept: [texts] Where `known` has each, or -1.
-        fresh: The new vectors, in order.
+        known: The vectors before the change.
+        kept: [texts] the place of each text in `known`, or -1.
+        fresh: The vectors of the other texts, in order.
     """
     is_kept = kept >= 0
     if known.codes is not None:
@@ -142,7 +144,7 @@ def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
 
 
 def places_among(marks: Int64, known: Int64) -> Int32:
-    """int32: for each row of `marks` the place of an equal one in `known`, or -1."""
+    """int32: for each row of `marks`, the place of an equal row in `known`, or -1."""
     if not len(known) or not len(marks):
         return np.full(len(marks), -1, np.int32)
     factors = np.random.default_rng(1).integers(1, 1 << 62, marks.shape[1]) * 2 + 1
@@ -188,7 +190,7 @@ def save(
 
 
 def load(folder: Path, name: str) -> Vectors:
-    """Map what `save` wrote. Raises `IndexFormatError`."""
+    """Open what `save` wrote, memory-mapped. Raises `IndexFormatError`."""
     try:
         matrix = np.load(folder / f"{name}.vectors.npy", mmap_mode="r", allow_pickle=False)
         late, rows = (

@@ -1,4 +1,4 @@
-"""Windows on the hierarchical sequence (HSEQ, section 3.4), for the questions of a batch in a few native calls."""
+"""Windows on the sequence of segments (HSEQ, section 3.4), for the questions of a batch in a few native calls."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class View:
 
     question: str
     cursor: Cursors
-    """of this question alone"""
+    """the cursor of this question alone"""
     front: tuple[int, ...]
-    """what an expansion found, and comes before the stream"""
+    """the result of an expansion, which comes before the stream"""
     window: tuple[Candidate, ...]
 
 
@@ -52,9 +52,9 @@ class Move:
 
     view: View
     done: tuple[int, ...]
-    """what is not to be shown again: picked, or left behind"""
+    """the segments that are not shown again: picked, or left"""
     expand: Neighbors | None = None
-    """the neighbours to come next, of the segments `of`"""
+    """the neighbours that come next, of the segments `of`"""
     of: tuple[int, ...] = ()
 
 
@@ -150,9 +150,11 @@ def _neighbours(
 
 
 def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i: int) -> Iterable[int]:
-    """The neighbours of a segment on its level. For a cell: the other cells of its row or column. For a table
-    row: the rows beside it, nearest first; for `column` only rows that share a cell's text. For a paragraph, or
-    the paragraph of a sentence: the paragraphs beside it.
+    """The neighbours of a segment on its level.
+
+    For a cell: the other cells of its row or column. For a table row: the rows beside it, nearest first; for
+    `column` only rows that share a cell's text. For a paragraph, or the paragraph of a sentence: the paragraphs
+    beside it.
     """
     corpus = index.corpus
     if corpus.level[i] == Level.TABLE_CELL:
@@ -192,8 +194,9 @@ def _after(index: Index, i: int) -> Iterator[int]:
 
 
 def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
-    """The segments that name the same entities. If there are many, those that share most words with
-    the question.
+    """The segments that name the same entities.
+
+    If there are many, those that share most words with the question.
     """
     hops = chain.from_iterable(index.entity_links.of(i) for i in move.of)
     related = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))
