@@ -37,14 +37,14 @@ def names(kind: Kind) -> list[str]:
 
 
 def load(kind: Kind, name: str) -> Any:
-    """Load the plug-in of a name.
+    """Load the plug-in with a name.
 
     Args:
         kind: Its kind, such as `systems`.
         name: The name of an entry point, or `MODULE:NAME`.
 
     Returns:
-        The object that the entry point, or the name in the module, stands for.
+        The object that the entry point, or the name in the module, refers to.
 
     Raises:
         InputError: There is no such plug-in, or its module cannot be imported.

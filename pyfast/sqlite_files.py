@@ -1,8 +1,8 @@
-"""Open SQLite files that somebody else may have written, so that they cannot run code or block the process.
+"""Open SQLite files that someone else may have written, so that they cannot run code or block the process.
 
-A file may contain views and triggers, which change what a statement does, and pages with cycles. So only tables
-and their indexes are accepted. Every statement checks from time to time for signals, and stops if it takes longer
-than any valid file of its size needs.
+A file may contain views and triggers, which change what a statement does, and pages with cycles. So pyfast accepts
+only tables and their indexes. Every statement checks from time to time for signals. It stops if it takes longer
+than a valid file of this size needs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
 
 
 def fault(error: sqlite3.Error) -> str:
-    """The fault, for a message.
+    """The error as a message.
 
     Raises `KeyboardInterrupt` if Ctrl-C stopped the statement, because SQLite reports that as its own error.
     """

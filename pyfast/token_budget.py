@@ -1,4 +1,4 @@
-"""Fit texts into a token budget: which to keep, and how to shorten the others.
+"""Fit texts into a token budget: which texts to keep, and how to shorten the others.
 
 Only the LLM has a tokenizer. So budgets are in characters, at an estimated number per token. If the estimate is
 too low, the LLM refuses the call, and only that question fails.
@@ -21,8 +21,8 @@ def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"
     """The texts that fit, from the first on, each with a line end.
 
     Args:
-        texts: Best first: the first that does not fit ends the list.
-        budget: Characters.
+        texts: The texts, best first. The first one that does not fit ends the list.
+        budget: The number of characters.
         first: How to treat a first text that is too long: keep it `whole`, `cut` it, or `drop` it.
     """
     kept: list[str] = []
@@ -35,7 +35,7 @@ def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"
 
 
 def fit_last(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Sequence[T]:
-    """As many of the last items as fit together."""
+    """The last items that fit together."""
     return next((items[first:] for first in range(len(items)) if fits(items[first:])), items[len(items) :])
 
 
@@ -45,8 +45,9 @@ def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str
     Short texts stay whole; the long ones share the rest.
 
     Args:
-        texts: Functions that give their text in about a number of characters; None: the whole text.
-        budget: Characters.
+        texts: Functions of a number of characters. Each gives its text in about this length; with None, the whole
+            text.
+        budget: The number of characters.
     """
     sizes = [len(text(None)) for text in texts]
     shares = [""] * len(texts)
@@ -57,11 +58,11 @@ def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str
 
 
 def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
-    """As many texts as `budget` characters allow. The longest ones are cut to one length.
+    """As many texts as `budget` characters allow. The longest ones are cut to the same length.
 
     Args:
-        texts: Best first.
-        budget: Characters.
+        texts: The texts, best first.
+        budget: The number of characters.
         frame: Additional characters for each text, such as its number.
     """
     kept = list(texts[: max(budget // (_SHORTEST + frame), 0)])
@@ -76,8 +77,9 @@ def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
 
 
 def join(values: Sequence[str], budget: int | None) -> str:
-    """``value; value`` in about `budget` characters. The first value always stays; the text says how many are left
-    out.
+    """``value; value`` in about `budget` characters.
+
+    The first value always stays; the text says how many are left out.
     """
     kept: list[str] = []
     for value in values:

@@ -48,7 +48,7 @@ def ask(
     outage: Outage = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record, with its trace, as JSON.")] = False,
 ) -> None:
-    """Answer one question: its steps as they happen, then the answer with its evidence. Nothing is kept."""
+    """Answer one question. Print its steps as they happen, then the answer and its evidence. Store nothing."""
     import pyfast
 
     llms = models(llm)

@@ -22,7 +22,7 @@ def check(
         list[str] | None, typer.Option("--set", help="A setting of the system, such as graph=off; repeatable.")
     ] = None,
 ) -> None:
-    """Check that a system of your own keeps what pyfast promises: resume, budgets, bad questions, bad answers."""
+    """Check that your system keeps pyfast's promises: resume, budgets, bad questions, bad replies."""
     from pyfast.conformance import check_system
 
     results = check_system(system, index, pairs("--set", setting), on_result=_tell)

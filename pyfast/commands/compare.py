@@ -21,7 +21,7 @@ def compare(
     prices: Annotated[Path | None, typer.Option(help="A price list, for the costs in money.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare runs over the same questions: which differences are more than chance, and what each cost."""
+    """Compare runs over the same questions: which differences are significant, and what each run cost."""
     import pyfast
 
     comparison = pyfast.compare(runs, gold, metrics=metric or None, prices=prices)

@@ -23,7 +23,7 @@ _Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `p
 def add(
     index: _Index, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
 ) -> None:
-    """Add documents. An index that is open stays as it is."""
+    """Add documents. An index that is open does not change."""
     import pyfast
 
     with unread_listed() as on_unread, console().status("reading and indexing"):
@@ -37,7 +37,7 @@ def add(
 def update(
     index: _Index, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
 ) -> None:
-    """Replace documents by those with the same uri, and add those that are new."""
+    """Replace documents by those with the same uri, and add new ones."""
     import pyfast
 
     with unread_listed() as on_unread, console().status("reading and indexing"):

@@ -16,12 +16,12 @@ OPTIONS: dict[tuple[str, ...], dict[str, str]] = {
         **_LORA,
     },
 }
-"""Of each command, the old name and the new one"""
+"""For each command, the old name and the new one"""
 COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {("knowledge", "unite"): ("knowledge", "merge")}
 
 
 def renamed_arguments(arguments: Sequence[str]) -> list[str]:
-    """The command line with today's names. Each old name prints a warning on stderr."""
+    """The command line with the current names. Each old name prints a warning on stderr."""
     before = tuple(arguments[:2])
     command = COMMANDS.get(before, before)
     if command != before:

@@ -6,7 +6,7 @@ from pyfast.commands.terminal import console
 
 
 def doctor() -> None:
-    """Show what was built, what this machine has, and where each op would run."""
+    """Show how pyfast was built, what this machine has, and where each op would run."""
     from rich.table import Table
 
     from pyfast.api.environment import describe_environment

@@ -77,7 +77,7 @@ def _show(report: Report) -> None:
 
 
 def some(ids: Iterable[str]) -> str:
-    """The first ids, and how many more there are."""
+    """The first ids, and the number of the others."""
     shown = [plain(id) for id in ids]
     return ", ".join(shown[:NAMED]) + (f" and {len(shown) - NAMED} more (--json)" if len(shown) > NAMED else "")
 

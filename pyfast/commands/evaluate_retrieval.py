@@ -36,7 +36,10 @@ def evaluate_retrieval(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Measure how much of the gold evidence is retrieved, for one way to retrieve or several. No LLM is asked."""
+    """Measure how much of the gold evidence retrieval finds, for one or several ways to retrieve.
+
+    No LLM is called.
+    """
     import pyfast
 
     options = {"at": at} if at else {}

@@ -32,7 +32,7 @@ def experiment(
     baseline: Annotated[str | None, typer.Option(help="With --compare: the row; by default the first.")] = None,
     list_plans: Annotated[bool, typer.Option("--list", help="Show the plans that come with pyfast.")] = False,
 ) -> None:
-    """Run systems on data sets with models, and write tables; or resume."""
+    """Run systems on data sets with models, and write tables. The same command resumes."""
     import pyfast
     from pyfast.errors import InputError
     from pyfast.experiments.plan import ready_plans

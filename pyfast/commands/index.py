@@ -53,7 +53,7 @@ def index(
     ] = None,
     strict: Strict = False,
 ) -> None:
-    """Build the index of a corpus. What cannot be read is listed at the end, with the reason."""
+    """Build the index of a corpus. Unreadable files are listed at the end, with the reason."""
     import pyfast
 
     with unread_listed() as on_unread, console().status("reading and indexing"):
@@ -77,7 +77,7 @@ def index(
 
 @contextlib.contextmanager
 def unread_listed() -> Iterator[Callable[[Unread], None]]:
-    """Collect the files that were left out, and list them at the end, also after an error."""
+    """Collect the files that were left out, and list them at the end, even after an error."""
     unread: list[Unread] = []
     try:
         yield unread.append

@@ -57,7 +57,7 @@ def build(
     restart: Restart = False,
     retry_failed: RetryFailed = False,
 ) -> None:
-    """Extract the knowledge graph of an index from its documents, or resume. No document is paid twice.
+    """Extract the knowledge graph of an index from its documents, or resume. No document is paid for twice.
 
     --restart sets aside an extraction that was stopped. The existing graph stays.
     """
@@ -93,7 +93,7 @@ def build(
 
 @app.command()
 def prune(index: _Index, embedder: _Embedder = _MODEL) -> None:
-    """Remove what only deleted documents said. Nothing is added."""
+    """Remove what only deleted documents stated. Nothing is added."""
     from pyfast.api.knowledge import prune_knowledge
 
     _tell(index, prune_knowledge(index, embedder=embedder))
@@ -101,8 +101,8 @@ def prune(index: _Index, embedder: _Embedder = _MODEL) -> None:
 
 @app.command()
 def show(index: _Index) -> None:
-    """Show the size of the graph, the model and cost of each extraction, what was dropped, and which chunks
-    failed.
+    """Show the size of the graph, the model and cost of each extraction, the dropped triples, and the failed
+    chunks.
     """
     from pyfast.api.knowledge import open_knowledge
     from pyfast.knowledge.provenance import in_words
@@ -136,7 +136,7 @@ def merge(
 
 @app.command()
 def reset(index: _Index, embedder: _Embedder = _MODEL) -> None:
-    """Remove what `merge` added. What was extracted from the index's own documents stays."""
+    """Remove what `merge` added. What comes from the index's own documents stays."""
     from pyfast.api.knowledge import reset_knowledge
 
     _tell(index, reset_knowledge(index, embedder=embedder))

@@ -22,7 +22,7 @@ def mcp(
     host: Annotated[str, typer.Option(help="With --http: an address of this machine.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65_535, help="With --http.")] = 8001,
 ) -> None:
-    """Serve an index to agents by the Model Context Protocol: search, answer, read_source."""
+    """Serve an index to agents through the Model Context Protocol: search, answer, read_source."""
     import pyfast
 
     pyfast.serve_mcp(

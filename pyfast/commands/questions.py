@@ -39,7 +39,7 @@ def questions(
     restart: Restart = False,
     retry_failed: RetryFailed = False,
 ) -> None:
-    """Have an LLM write questions about a corpus as a whole, which have no gold answers; for `pyfast judge`."""
+    """Let an LLM write questions about a corpus as a whole, for `pyfast judge`. They have no gold answers."""
     from pyfast.api.open_questions import write_questions
 
     llms = models(llm)

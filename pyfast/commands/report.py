@@ -19,7 +19,7 @@ def report(
         str | None, typer.Option(help="The id of a question: write only this one, as a file that opens anywhere.")
     ] = None,
 ) -> None:
-    """Write runs as pages to look at, for any web server."""
+    """Write runs as web pages, for any web server."""
     import pyfast
 
     pyfast.report(runs, out, gold, metrics=metric or None, single=single)

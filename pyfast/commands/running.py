@@ -93,7 +93,7 @@ RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again wha
 
 
 def models(given: list[str] | None) -> dict[str, str]:
-    """The texts that name models, by role. Raises `InputError` for two of one role."""
+    """The texts that name models, by role. Raises `InputError` if a role has two."""
     from pyfast.llm import DEFAULT_ROLE, ROLES
 
     specs: dict[str, str] = {}
@@ -129,8 +129,9 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, thre
 
 
 def tell(run: Run) -> None:
-    """Print what a session of a run did. If it was stopped, end the process. Raises `CallError` if all questions
-    failed.
+    """Print what a session of a run did.
+
+    If it was stopped, end the process. Raises `CallError` if all questions failed.
     """
     assert run.path is not None and run.session is not None
     session, answers = run.session, run.path / "answers.jsonl"

@@ -12,7 +12,7 @@ from pyfast.commands.terminal import clock, console, fall_backs, left_out, plain
 
 
 def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
-    """Show how far a run is."""
+    """Show the progress of a run."""
     from rich.table import Table
     from rich.text import Text
 

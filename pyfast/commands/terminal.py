@@ -19,7 +19,7 @@ def plain(text: object) -> str:
 
 
 def lines(text: str) -> str:
-    """The text with its line ends, without other control characters."""
+    """The text with its line ends, but without other control characters."""
     return "\n".join(map(plain, text.splitlines()))
 
 
@@ -56,7 +56,7 @@ def left_out(used: Summary | Status) -> str:
 
 
 def clock(seconds: float) -> str:
-    """The local time of `seconds` since the epoch. The date is included if it is not today."""
+    """The local time of `seconds` since the epoch. It includes the date if that is not today."""
     try:
         then = datetime.fromtimestamp(seconds)
     except (ValueError, OverflowError, OSError):
@@ -76,7 +76,7 @@ def pairs(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def numbers(option: str, given: str) -> list[float]:
-    """Numbers with commas between them."""
+    """Numbers with commas between them, from text."""
     try:
         return [float(number) for number in given.split(",")] if given else []
     except ValueError:
@@ -84,7 +84,7 @@ def numbers(option: str, given: str) -> list[float]:
 
 
 def values(given: dict[str, str]) -> dict[str, Any]:
-    """Parse each value as JSON (numbers, true, objects); what is not JSON stays text."""
+    """Parse each value as JSON (numbers, true, objects). If it is not JSON, it stays text."""
     import orjson
 
     parsed: dict[str, Any] = {}

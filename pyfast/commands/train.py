@@ -1,4 +1,4 @@
-"""`pyfast train`: one subcommand per system that learns, each in a file of its own."""
+"""`pyfast train`: one subcommand for each system that can be trained, each in its own file."""
 
 from __future__ import annotations
 

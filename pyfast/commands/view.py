@@ -17,7 +17,7 @@ def view(
     metric: Metrics = None,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="On this machine; 0 takes a free one.")] = 0,
 ) -> None:
-    """Show runs in a browser on this machine, also while they go on."""
+    """Show runs in a browser on this machine, even while they are in progress."""
     import pyfast
 
     def started(address: str) -> None:

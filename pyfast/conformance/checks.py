@@ -1,4 +1,4 @@
-"""The checks: real runs of a system with an LLM whose replies depend on the request alone."""
+"""The checks: real runs of a system with an LLM whose replies depend only on the request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CheckResult:
     name: str
     passed: bool
     detail: str
-    """What was done; or what did not hold, and where"""
+    """What was done, or which promise was broken, and where"""
 
 
 class _NotHeldError(Exception):
@@ -80,16 +80,16 @@ def check_system(
     settings: Mapping[str, Any] | None = None,
     on_result: Callable[[CheckResult], None] | None = None,
 ) -> list[CheckResult]:
-    """Check that a system keeps what pyfast promises for every system.
+    """Check that a system keeps the promises that pyfast makes for every system.
 
-    The check runs the system with an LLM whose reply depends on the request alone: with one question at a time and
-    with many; killed with SIGKILL and resumed, in separate processes; with budgets that are too small; with
-    hostile questions; with replies that are cut off, malformed or hostile. It takes some tens of seconds.
+    The check runs the system with an LLM whose replies depend only on the request. It runs it with one question at
+    a time and with many; killed with SIGKILL and resumed, in separate processes; with budgets that are too small;
+    with hostile questions; and with replies that are cut off, malformed or hostile. It takes some tens of seconds.
 
     Args:
         system: A system, its name, or `MODULE:NAME`.
-        index: The folder of an index to work on; without it, a small corpus is made in a temporary folder. A
-            system that needs no index gets none.
+        index: The folder of an index. Without it, the check makes a small corpus in a temporary folder. A system
+            that needs no index gets none.
         settings: As for `System.configure`.
         on_result: Called with each result when it is known.
 

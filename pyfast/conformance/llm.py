@@ -1,4 +1,4 @@
-"""Language models whose replies depend on the request alone: one behaves well, one does not."""
+"""Language models whose replies depend only on the request: one behaves well, one does not."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class CheckLLM:
         self._spoil, self._delay_s, self._log = spoil, delay_s, log
 
     async def start(self) -> None:
-        """Nothing to load."""
+        """Do nothing: there is nothing to load."""
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     async def complete(self, request: Request) -> Completion:
-        """Raises `CallError` for a request that no LLM would take."""
+        """Answer a request. Raises `CallError` for a request that no LLM would accept."""
         digest = request.digest()
         contents = [message.content for message in request.messages]
         tokens = sum(map(len, contents)) // _CHARACTERS_PER_TOKEN + request.max_tokens
@@ -120,9 +120,9 @@ _NUMBERS = (-1, 0, 1, 2, 99, 10**12)
 
 
 def spoiled(request: Request, completion: Completion, number: int) -> Completion:
-    """Spoil the reply: cut it off, change its form, or put in unexpected values. One in five stays as it is.
+    """Spoil the reply: cut it off, change its form, or put in unexpected values. One in five stays unchanged.
 
-    Raises `CallError` for some.
+    Raises `CallError` for some replies.
     """
     kind, number = number % 5, number // 5
     text = completion.text
@@ -141,8 +141,9 @@ def spoiled(request: Request, completion: Completion, number: int) -> Completion
 
 
 def _hostile(value: Any, number: int) -> Any:
-    """A hostile value of the same JSON type. Strings do not get longer, so that the reply still fits the schema
-    and reaches the system.
+    """A hostile value of the same JSON type.
+
+    Strings do not get longer, so that the reply still fits the schema and reaches the system.
     """
     if isinstance(value, bool):
         return not value

@@ -30,7 +30,7 @@ _LIGHTHOUSES = [
 _KEEPERS = ["Ada Rook", "Bram Tolley", "Cora Finch", "Dov Marsh", "Edda Vale"]
 
 MARK = "Zzyzx"
-"""In no corpus: what carries it is a question whose answers by the LLM are spoiled, or comes from one"""
+"""A text that is in no corpus. The LLM's answers to a question with it are spoiled"""
 
 CONTROL_TOKENS = (
     *("<|im_start|>", "<|im_end|>", "<|eot_id|>", "[INST]", "<<SYS>>", "</s>", "<bos>", "<think>"),
@@ -87,7 +87,7 @@ def questions_about(index: Index | None) -> list[Question]:
 
 
 def poisoned(questions: list[Question]) -> list[Question]:
-    """The questions, with hostile ones between the first ones."""
+    """The questions, with hostile ones inserted between the first ones."""
     mixed = list(questions)
     for number, (kind, text) in enumerate(POISON.items()):
         mixed.insert(2 * number, Question(f"poison: {kind}", text))
@@ -95,7 +95,7 @@ def poisoned(questions: list[Question]) -> list[Question]:
 
 
 def marked(questions: list[Question]) -> list[Question]:
-    """The questions, with as many marked ones between the first ones."""
+    """The questions, with as many marked ones inserted between the first ones."""
     mixed = list(questions)
     for number in range(SINGLE - 1):
         mixed.insert(2 * number, Question(f"marked: {number}", f"What is {MARK} to {MARK} {number}, and whose?"))

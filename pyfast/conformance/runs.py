@@ -40,9 +40,9 @@ def answered(
     concurrency: int = 16,
     budget: Budget | None = None,
 ) -> list[bytes]:
-    """Answer the questions in a run folder, or resume it; each record of it as a line of JSON.
+    """Answer the questions in a run folder, or resume it. Returns each of its records as a line of JSON.
 
-    Raises what `pyfast.answer` raises. `run_seconds` ends a run that hangs.
+    Raises the errors of `pyfast.answer`. `run_seconds` ends a run that hangs.
     """
     limits = {"run_seconds": PATIENCE_S, **(budget or Budget()).model_dump(exclude_none=True)}
     answer(

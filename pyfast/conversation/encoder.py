@@ -22,25 +22,25 @@ _TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of an encoder; the paper's table 4."""
+    """The shape of an encoder, as in the paper's table 4."""
 
     hidden: int
-    """The LLM's: nodes come as its token embeddings, and go in their place"""
+    """The LLM's hidden size. Nodes are its token embeddings, and the results replace them"""
     layers: int = 2
     heads: int = 2
     dropout: float = 0.5
-    """Of attention, in training"""
+    """The dropout of attention, in training"""
     residual: bool = True
-    """Nodes are their tokens' embeddings and what the graph says; off: what it says alone, as in the paper"""
+    """Whether the graph's output is added to the tokens' embeddings. Off: the output alone, as in the paper"""
     model: str = ""
-    """A digest of the LLM that it was trained with; empty in encoders of earlier releases"""
+    """A digest of the LLM with which it was trained. Empty in encoders of earlier releases"""
 
 
 class GraphEncoder(torch.nn.Module):
     """Node embeddings [nodes, hidden] from token embeddings [nodes, hidden] and their graph.
 
-    The weights are those of PyG's `GATv2Conv` with self-loops, its heads side by side, and an ELU behind each
-    layer (equation 5's σ); the attention is `ops.gatv2`.
+    The weights are those of PyG's `GATv2Conv` with self-loops, with its heads next to each other. An ELU follows
+    each layer (σ in equation 5). The attention is `ops.gatv2`.
     """
 
     def __init__(self, shape: Shape) -> None:

@@ -15,7 +15,7 @@ from pyfast.retrieval import Index, ScoredSegments
 SHORTEST = 3  # characters: shorter names ("A", "6") stand in every text for something else
 
 Span = tuple[int, int, int]
-"""First character, one past the last, number of the entity"""
+"""The first character, the position after the last one, the number of the entity"""
 
 
 class Entities:
@@ -31,8 +31,9 @@ class Entities:
         self._automaton = AhoCorasick(self.names)
 
     def spans(self, text: str) -> list[Span]:
-        """The spans of names, whole words only. Of overlapping names the first counts; at one start,
-        the longest.
+        """The spans of names, whole words only.
+
+        If names overlap, the first counts. If they start together, the longest does.
         """
         spans: list[Span] = []
         end_before = 0
@@ -53,7 +54,7 @@ def _is_edge(text: str, place: int) -> bool:
 
 @lru_cache(maxsize=4)
 def known_entities(index: Index) -> Entities:
-    """Heads and tails of the corpus's triples, and the titles of its documents."""
+    """The heads and tails of the corpus's triples, and the titles of its documents."""
     corpus = index.corpus
     graphs = (corpus.triples(i) for i in np.flatnonzero(corpus.level == Level.SUBGRAPH).tolist())
     ends = (name for triples in graphs for triple in triples for name in (triple.head, triple.tail))
@@ -66,9 +67,9 @@ class Linear:
 
     lines: tuple[str, ...]
     spans: tuple[tuple[Span, ...], ...]
-    """Of each line"""
+    """The text of each item"""
     entities: tuple[str, ...]
-    """All that is named in them, in their order: what an answer may be normalised to"""
+    """All entities that are named in them, in order. An answer may be matched to one of these"""
 
 
 def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

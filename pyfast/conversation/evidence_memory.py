@@ -18,7 +18,7 @@ from pyfast.retrieval.embeddings import DEFAULT, Embedder
 
 Memory = Literal["on", "off", "random"]
 SHARE = 1 / 3
-"""Of the evidence, that memory may replace: the paper's "e.g., one third\""""
+"""The share of the evidence that memory may replace: the paper's "e.g., one third\""""
 _MOST_KEPT = 100_000  # vectors of items, 1.5 kB each: the turns of a conversation ask for the same ones again
 
 
@@ -30,14 +30,13 @@ class MemoryQuery:
     evidence: ScoredSegments
     past: tuple[ScoredSegments, ...]
     turn: str
-    """The turn's id: the seed of `random`"""
+    """The turn's id, which is the seed of `random`"""
 
 
 def apply_memory(
     index: Index, items: Sequence[MemoryQuery], memory: Memory, model: str = DEFAULT, share: float = SHARE
 ) -> list[ScoredSegments]:
-    """Replace the lowest `share` of a turn's evidence E_t by items of the memory M_t that are nearest to the
-    query Q_t.
+    """Replace the lowest `share` of a turn's evidence E_t by the items of the memory M_t nearest to the query Q_t.
 
     M_t is the evidence of all earlier turns. Nearness is the cosine of sentence embeddings by `model`; `random`
     draws from M_t instead. If M_t has too few items that are not in E_t, fewer are replaced. Raises
@@ -86,7 +85,7 @@ def _nearness(index: Index, queries: Sequence[str], earlier: Sequence[Int64], mo
 
 @lru_cache(maxsize=4)
 def embedder(model: str) -> Embedder:
-    """The embedding model of that name; loaded once."""
+    """The embedding model with that name. It is loaded once."""
     return Embedder(model)
 
 

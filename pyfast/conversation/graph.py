@@ -25,21 +25,21 @@ class TokenGraph:
     """A graph whose nodes are tokens, in the order in which the LLM reads them. Edges are directed."""
 
     tokens: Int32
-    """[nodes] the LLM's ids"""
+    """[nodes] the LLM's token ids"""
     indptr: Int64
     """[nodes + 1]"""
     indices: Int32
     """[edges] the sources of node i, ascending: `indices[indptr[i]:indptr[i + 1]]`"""
     items: int
-    """How many of the chains are in it, the first ones; the last of them may be cut"""
+    """How many of the chains are in it, from the first on. The last of them may be cut"""
 
 
 def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
     """The graph of section 4.3 with at most `max_nodes` nodes.
 
     Within a chain, each token has an edge to the next. The last token of a mention has an edge to the first token
-    of every other mention of the same entity. If there are too many nodes, the lowest-ranked chains are dropped;
-    if the first chain alone is too long, its tail is dropped.
+    of every other mention of the same entity. If there are too many nodes, the lowest-ranked chains are dropped.
+    If the first chain alone is too long, its end is dropped.
     """
     lengths = np.cumsum([len(chain.tokens) for chain in chains])
     items = int(np.searchsorted(lengths, max_nodes, side="right"))

@@ -10,7 +10,7 @@ from pyfast.llm import Message, dialogue
 from pyfast.token_budget import CHARACTERS_PER_TOKEN, fit, fit_last
 
 History = tuple[tuple[str, str], ...]
-"""(question, answer) of the earlier turns"""
+"""The (question, answer) pairs of the earlier turns"""
 
 SYSTEM = "You answer the last question of a conversation from facts, with the fact alone and no sentence."
 _FACTS = "Facts:\n"
@@ -22,13 +22,13 @@ _TOKENS_FOR_INSTRUCTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """A prompt as text, and how much of a turn it contains."""
+    """A prompt as text, and how many turns and facts are in it."""
 
     messages: tuple[Message, ...]
     items: int
-    """Of the evidence, the first ones"""
+    """How many facts of the evidence, from the first on"""
     turns: int
-    """Of the conversation, the last ones"""
+    """How many turns of the conversation, the last ones"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def query_of(history: History, question: str) -> str:
 
 
 def parts(history: History, question: str) -> Parts:
-    """P_prefix and P_suffix (section 4.5) in our own words. Text of users and models is taken as plain text."""
+    """P_prefix and P_suffix (section 4.5) in our own words. Text of users and models counts as plain text."""
     turns = "".join(f"Question: {plain(asked)}\nAnswer: {plain(answer)}\n" for asked, answer in history)
     return Parts(_FACTS, f"{_TALK}{turns}Question: {plain(question)}\nAnswer:")
 
@@ -60,8 +60,8 @@ def messages(history: History, question: str, facts: Sequence[str]) -> tuple[Mes
 def text_prompt(history: History, question: str, facts: Sequence[str], max_tokens: int) -> TextPrompt:
     """The prompt within `max_tokens`, estimated from characters. Training and answering use the same estimate.
 
-    The conversation gets at most half of the tokens; its oldest turns are left out first. Then the lowest-ranked
-    facts are left out.
+    The conversation gets at most half of the tokens. Its oldest turns are left out first, and then the
+    lowest-ranked facts.
     """
     most = int((max_tokens - _TOKENS_FOR_INSTRUCTIONS) * CHARACTERS_PER_TOKEN)
     kept = most_recent(history, question, most // 2, len)
@@ -70,7 +70,7 @@ def text_prompt(history: History, question: str, facts: Sequence[str], max_token
 
 
 def most_recent(history: History, question: str, max_tokens: int, size: Callable[[str], int]) -> History:
-    """As many of the last turns as fit into `max_tokens`, by the `size` of the text around the facts."""
+    """The last turns that fit into `max_tokens`. `size` gives the size of the text around the facts."""
 
     def fits(turns: Sequence[tuple[str, str]]) -> bool:
         around = parts(tuple(turns), question)

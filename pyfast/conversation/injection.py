@@ -21,7 +21,7 @@ from pyfast.errors import InputError
 from pyfast.llm.local import folder_digest
 
 MODEL = "model"
-"""The folder, in that of a training, with the LLM that was trained beside the encoder"""
+"""The folder of the trained LLM, inside the folder of a training"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,13 +45,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Framed:
-    """A prompt in tokens, with the graph in its place."""
+    """A prompt in tokens, with the place for the graph."""
 
     prefix: tuple[int, ...]
     graph: TokenGraph
     suffix: tuple[int, ...]
     turns: int
-    """How many earlier turns it holds, the last ones"""
+    """How many earlier turns it has, the last ones"""
 
 
 @lru_cache(maxsize=2)
@@ -73,7 +73,7 @@ def open_trained(folder: str, device: str = "cpu") -> Trained:
 
 
 def check_llm(folder: str, device: str, weights: str) -> None:
-    """Raise `InputError` if the encoder was trained with another LLM. `weights` None: unknown, not checked."""
+    """Raise `InputError` if the encoder was trained with another LLM. `weights` None: not checked."""
     own = open_trained(folder, device).encoder.shape.model
     if own and weights not in ("", own):
         raise InputError(
@@ -85,8 +85,8 @@ def check_llm(folder: str, device: str, weights: str) -> None:
 def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Framed:
     """The prompt with at most `max_tokens` tokens, of which at most `max_nodes` are nodes.
 
-    The conversation gets at most half of the tokens; its oldest turns are left out first. Then the lowest-ranked
-    items of evidence are left out.
+    The conversation gets at most half of the tokens. Its oldest turns are left out first, and then the
+    lowest-ranked items of evidence.
     """
 
     def size(text: str) -> int:
@@ -115,7 +115,10 @@ def build_graph(turns: Sequence[Turn], folder: str, max_tokens: int, max_nodes: 
 
 
 def encode_graph(prompts: Sequence[Framed], folder: str, device: str = "cpu") -> list[npt.NDArray[np.float32]]:
-    """The embeddings of each prompt, [tokens, hidden]. Computed one by one, so that none depends on its batch."""
+    """The embeddings of each prompt, [tokens, hidden].
+
+    They are computed one by one, so that none depends on its batch.
+    """
     trained = open_trained(folder, device)
     with torch.inference_mode():
         return [embedded(prompt, trained.table, trained.encoder).cpu().numpy() for prompt in prompts]

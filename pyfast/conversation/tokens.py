@@ -16,7 +16,7 @@ _GRAPH = "\ue000"  # of Unicode's private use: where the graph's nodes go; only 
 
 
 def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
-    """The tokens of P_prefix and P_suffix, with the chat template's own around them."""
+    """The tokens of P_prefix and P_suffix, with those of the chat template around them."""
     text = chat(tokenizer, dialogue(f"{around.before}{_GRAPH}{around.after}", SYSTEM))
     before, _, after = text.partition(_GRAPH)
     return tokenizer.encode(before, add_special_tokens=False), tokenizer.encode(after, add_special_tokens=False)
@@ -37,6 +37,6 @@ def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
 
 
 def mentions(offsets: Sequence[tuple[int, int]], spans: Sequence[Span]) -> list[tuple[int, int, int]]:
-    """(first token, last token, entity) of each span: all tokens that share a character with it."""
+    """(first token, last token, entity) of each span. A span has all tokens that share a character with it."""
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
     return [(bisect_right(ends, start), bisect_left(starts, end) - 1, entity) for start, end, entity in spans]

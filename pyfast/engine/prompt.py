@@ -95,7 +95,7 @@ class Prompt(Generic[M]):
         return made
 
     def tried(self, attempts: int | None) -> Self:
-        """The prompt with another maximum number of attempts at an answer of the right form. None: the budget's."""
+        """The prompt with another maximum number of attempts at the right form. None: the budget's."""
         made = copy(self)
         object.__setattr__(made, "attempts", attempts)
         return made

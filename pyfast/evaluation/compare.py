@@ -28,12 +28,14 @@ class Difference:
     of_a: float
     of_b: float
     difference: float
-    """Of b above a"""
+    """The value of b minus the value of a"""
     low: float
     high: float
     """Its 95 % interval, a paired bootstrap"""
     test: Test
-    """McNemar's exact test, if all values are 0 or 1 and no two questions are of one conversation"""
+    """McNemar's exact test, if all values are 0 or 1 and each question belongs to another conversation. Otherwise
+    the bootstrap
+    """
     p: float
     p_holm: float
     """After Holm's correction for all differences of the comparison"""
@@ -48,9 +50,9 @@ class Flips:
     b: str
     figure: str
     gained: tuple[str, ...]
-    """Right in b alone"""
+    """Ids of questions that only b gets right"""
     lost: tuple[str, ...]
-    """Right in a alone"""
+    """Ids of questions that only a gets right"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,9 @@ class Comparison:
     """The result of `pyfast.compare`."""
 
     questions: int
-    """How many all runs have answered"""
+    """The number of questions that all runs have finished"""
     left_out: tuple[str, ...]
-    """Ids that some run has not answered"""
+    """Ids of questions that some run has not finished"""
     differences: list[Difference]
     flips: list[Flips]
     costs: list[Cost]

@@ -23,16 +23,16 @@ class Cost:
     llm_calls: float
     prompt_tokens: float
     cached_tokens: float
-    """Of the prompts', those in the prefix cache of the LLM"""
+    """How many of the prompt tokens were in the LLM's prefix cache"""
     completion_tokens: float
     seconds: float | None
-    """From the start of a question to its end; None if the run did not record it"""
+    """The seconds from the start of a question to its end. None if the run did not record them"""
     money: float | None = None
     """None without a price list"""
     right: float | None = None
-    """The share of right answers, by exact match or H@1; None if neither was measured"""
+    """The share of right answers, by exact match or H@1. None if neither was measured"""
     per_right: Mapping[str, float | None] = field(default_factory=dict)
-    """The same means for each right answer: divided by `right`; None if no answer is right"""
+    """The same means for each right answer: divided by `right`. None if no answer is right"""
 
 
 def cost_of(
@@ -42,10 +42,10 @@ def cost_of(
 
     Args:
         run: The run's name.
-        folder: Its folder; None for a run in memory, which has no times and no cached tokens.
+        folder: The run's folder. None for a run in memory, which has no times and no cached tokens.
         records: Its records by id.
         scored: The questions that count.
-        prices: A price list; None: no money.
+        prices: A price list. None: costs without money.
 
     Raises:
         InputError: The price list lacks a model of the run.

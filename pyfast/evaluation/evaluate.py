@@ -34,7 +34,7 @@ class Figure:
     low: float
     high: float
     questions: int
-    """How many it counts"""
+    """The number of questions that it counts"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Row:
     """The figures of a group of questions."""
 
     by: str
-    """`all`, or what the questions have in common: type, domain, source, answer type, turn"""
+    """`all`, or the value that the questions have in common: type, domain, source, answer type, turn"""
     value: str
     questions: int
     figures: Mapping[str, Figure]
-    """By name; a figure that no question has is not there"""
+    """The figures by name, without figures that no question has"""
 
     def __getitem__(self, name: str) -> Figure:
         return self.figures[name]
@@ -66,7 +66,7 @@ class Scored:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """Each figure of this question alone; None if there is nothing to divide by."""
+        """Each figure of this question alone. None if there is nothing to divide by."""
         return {name: above / below if below else None for name, (above, below) in self.shares.items()}
 
 
@@ -77,29 +77,29 @@ class Report:
     rows: list[Row]
     questions: Sequence[Scored] = field(repr=False)
     states: dict[str, int]
-    """How many questions ended in which state"""
+    """How many questions ended in each state"""
     not_run: tuple[str, ...]
-    """Ids of gold questions that the run has no answer to: they are not scored"""
+    """Ids of gold questions without an answer in the run. They are not scored"""
 
     def as_json(self) -> dict[str, Any]:
-        """The rows in JSON types, without the single questions."""
+        """The rows in JSON types, without the figures of single questions."""
         return {"rows": [asdict(row) for row in self.rows], "states": self.states, "not_run": list(self.not_run)}
 
 
 def evaluate(
     answers: Answers, gold: Lines, metrics: Sequence[str | Metric] | None = None, where: str = "the run"
 ) -> Report:
-    """Score answers. Questions that the run has not answered are named, not scored; those that failed are wrong.
+    """Score answers. A failed question counts as wrong. Questions that the run has not finished are only listed.
 
     Args:
         answers: answers.jsonl, with its traces beside it, or records.
-        gold: Lines with `id` and `answers`, or with `turns` of those; see `Gold` for what else they may hold.
-        metrics: Metrics by name or as functions. None: those that the gold names, else `em_f1` and `evidence`, for
-            conversations `hits`.
-        where: The run, in messages.
+        gold: Lines with `id` and `answers`, or with `turns` of those. `Gold` lists the other keys.
+        metrics: Metrics by name or as functions. None: the metrics that the gold names. If it names none, `em_f1`
+            and `evidence`, or `hits` for conversations.
+        where: The name of the run, for messages.
 
     Raises:
-        InputError: A file does not fit, or there is no metric of a name.
+        InputError: A file does not fit, or there is no metric with a name.
     """
     records = _by_id(answers)
     asked, not_run = list[tuple[Record, Gold]](), list[str]()
@@ -122,7 +122,7 @@ def evaluate(
 
 
 def rows_of(scored: Sequence[Scored]) -> list[Row]:
-    """The row of all questions, then those of each key with more than one value."""
+    """The row for all questions, then one row for each value of each key that has more than one."""
     rows = [_row("all", "", scored)]
     for key in dict.fromkeys(chain.from_iterable(one.groups for one in scored)):
         groups: dict[str, list[Scored]] = defaultdict(list)
@@ -211,7 +211,7 @@ def name_of_answers(answers: Answers) -> str:
 def read_answers(path: Path) -> Iterator[Record]:
     """The records of answers.jsonl; evidence and traces are read only if a metric uses them.
 
-    Raises `InputError`, naming the line.
+    Raises `InputError`, which names the line.
     """
     beside = path.with_name(TRACES)
     traces = Traces(beside) if beside.exists() else None

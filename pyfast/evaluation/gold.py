@@ -14,24 +14,24 @@ from pyfast.evaluation.jsonl_records import Lines, Named, read_records
 
 
 class Gold(Named):
-    """The gold of one question. Keys that are not here are in `model_extra`."""
+    """The gold of one question. Other keys of its line are in `model_extra`."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     answers: tuple[str, ...]
-    """Accepted forms of one answer; with `answer_mode` "all" a set, all of which is expected"""
+    """Accepted forms of one answer. With `answer_mode` "all": a set, and a correct answer names all of it"""
     answer_mode: str = ""
     type: str | None = None
     supporting: tuple[str, ...] | None = None
-    """Uris of the documents of the gold evidence"""
+    """The uris of the documents of the gold evidence"""
     supporting_facts: tuple[tuple[str, int], ...] | None = None
-    """(uri, number of the sentence from 0)"""
+    """Pairs (uri, number of the sentence from 0)"""
     sentence_starts: Mapping[str, tuple[int, ...]] | None = None
     """Where each sentence of the question's documents begins, in characters, by uri"""
     scale: str | None = None
-    """Of a number: thousand, million, billion, percent or nothing"""
+    """The scale of a number: thousand, million, billion, percent or nothing"""
     metrics: tuple[str, ...] = ()
-    """The metrics that the data set is scored with, by name"""
+    """The names of the metrics that belong to the data set"""
     domain: str | None = None
     answer_src: str | None = None
     conversation: str | None = None
@@ -40,11 +40,11 @@ class Gold(Named):
 
     @property
     def answer_type(self) -> str:
-        """date, number or string, by the form of its first answer."""
+        """date, number or string, by the form of the first answer."""
         return answer_type(self.answers[0]) if self.answers else "string"
 
     def groups(self) -> dict[str, str]:
-        """The groups that this question counts in: a value for each key."""
+        """The groups in which this question counts: a value for each key."""
         groups = {"type": self.type}
         if self.conversation is not None or self.domain is not None:
             groups |= {
@@ -67,7 +67,7 @@ _NUMBER = re.compile(r"[-+$€£]?\s*[\d.,]*\d\s*%?")
 
 
 def answer_type(answer: str) -> str:
-    """date, number or string: a month with a day or a year, an ISO date, or a year from 1000 to 2099 is a date."""
+    """date, number or string. Dates are a month with a day or a year, an ISO date, or a year from 1000 to 2099."""
     text = answer.strip()
     if _DATE.fullmatch(text):
         return "date"
@@ -75,9 +75,9 @@ def answer_type(answer: str) -> str:
 
 
 def read_gold(source: Lines) -> Iterator[Gold]:
-    """The gold of each question, turns of conversations one by one.
+    """Read the gold of each question. For a conversation, each turn is one question.
 
-    Raises `InputError`, which names the line, if a line is not gold or its id came before.
+    Raises `InputError`, which names the line, if a line is not gold or repeats an id.
     """
     if isinstance(source, Path):
         refuse_published(source)

@@ -26,12 +26,12 @@ class Hits:
 def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]) -> Hits:
     """H@1, H@5 and the reciprocal rank (graph_convqa, section 5.2).
 
-    If the answer is correct as it stands, its rank is 1. If not, the `entities` (those of the turn's evidence) are
-    sorted by the Levenshtein distance of their names to the answer, and the rank is that of the first correct
+    If the answer is correct without changes, its rank is 1. If not, the `entities` (those of the turn's evidence)
+    are sorted by the Levenshtein distance of their names to the answer. The rank is then that of the first correct
     entity. If distances are equal, the entities keep their order.
 
     Args:
-        prediction: The answer; None: there was none.
+        prediction: The answer. None: there is no answer.
         answers: Accepted forms of the correct answer.
         entities: The names of the evidence's entities.
 

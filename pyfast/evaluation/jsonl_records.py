@@ -12,7 +12,7 @@ from pyfast.engine.question_files import read_question_records, tidy
 from pyfast.errors import InputError, first_fault
 
 Lines = Path | Iterable[Mapping[str, Any]]
-"""A file of JSON lines, or what would stand on them"""
+"""A file of JSON lines, or objects in place of its lines"""
 
 
 Unfold = Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]

@@ -89,7 +89,10 @@ JUDGE_WITHOUT_TIES = Prompt(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An earlier turn of a conversation; if its answer is known, both answers are the known one."""
+    """An earlier turn of a conversation.
+
+    If the turn has a known answer, this replaces the answers of both runs.
+    """
 
     question: str
     a: str | None
@@ -98,12 +101,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Pair(Question):
-    """A question with the answers of two runs; None if a run abstained or failed."""
+    """A question with the answers of two runs. An answer is None if its run abstained or failed."""
 
     a: str | None = None
     b: str | None = None
     earlier: tuple[Turn, ...] = ()
-    """The last turns before it, of its conversation"""
+    """The last turns before it in its conversation"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +180,10 @@ def _answers(run: Path) -> Iterator[tuple[str, str | None]]:
 
 
 async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
-    """Compare a pair in both orders; equal answers are tied without asking. Without `ties` the LLM must choose."""
+    """Compare a pair in both orders.
+
+    Equal answers are a tie, without a call. Without `ties` the LLM must choose.
+    """
     assert isinstance(question, Pair)
     if question.a == question.b:
         return Answer("tie", trace={"verdicts": {name: ["tie", "tie"] for name in DIMENSIONS}})
@@ -203,7 +209,7 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
 
 
 def transcript(turns: Sequence[Turn]) -> str:
-    """The earlier turns, one on each line, answers of run `a` first."""
+    """The earlier turns, one on each line, with the answers of run `a` first."""
     return "".join(
         f"Earlier question: {quoted(turn.question)}, answered: {quoted(turn.a)}\n"
         if turn.a == turn.b
@@ -233,11 +239,11 @@ class Row:
     ties: int
     b: int
     swayed: int
-    """Of the ties, those where each order has another winner"""
+    """How many of the ties have another winner in each order"""
     rate: float
-    """Win rate of the first run, a tie half a win"""
+    """The win rate of the first run; a tie counts as half a win"""
     low: float
-    """Of its 95 % interval"""
+    """The bounds of its 95 % interval"""
     high: float
 
 

@@ -1,14 +1,14 @@
 """Exact match and token F1 as the official scripts define them, and the metrics made of them.
 
-All scripts normalise alike: lower case, no ASCII punctuation, no articles, single blanks. They differ in two
-details:
+All scripts normalise in the same way: lower case, no ASCII punctuation, no articles, single blanks. They differ in
+two points:
 
-| | `yes` and `no` earn a part of F1 | two answers of which nothing is left |
+| | `yes` and `no` can get part of F1 | F1 of two answers that are empty after normalising |
 |---|---|---|
-| SQuAD 1.1 (`squad`) | yes | F1 is 0 |
-| HybridQA, MuSiQue (`hybridqa`, `musique`): SQuAD 2's | yes | F1 is 1 |
-| HotpotQA, 2WikiMultihopQA (`hotpotqa`) | no | F1 is 0 |
-| `em_f1`, for all sets alike | no | F1 is 1 |
+| SQuAD 1.1 (`squad`) | yes | 0 |
+| HybridQA, MuSiQue (`hybridqa`, `musique`): SQuAD 2's | yes | 1 |
+| HotpotQA, 2WikiMultihopQA (`hotpotqa`) | no | 0 |
+| `em_f1`, for all sets alike | no | 1 |
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def overlap(prediction: str, gold: str, *, verdicts_whole: bool = True, empty_is
         prediction: An answer.
         gold: The right one.
         verdicts_whole: `yes`, `no` and `noanswer` count only if both answers are equal.
-        empty_is_right: Two answers are equal if normalising leaves nothing of both.
+        empty_is_right: Two answers are equal if both are empty after normalising.
     """
     p, g = normalise(prediction), normalise(gold)
     if verdicts_whole and p != g and (p in _VERDICTS or g in _VERDICTS):
@@ -128,7 +128,10 @@ def score(prediction: str | None, answers: Sequence[str]) -> Score:
 
 
 def score_set(prediction: str | None, answers: Sequence[str]) -> Score:
-    """EM and F1 of items, for a set of answers that must all be given, separated by commas or semicolons."""
+    """EM and F1 of items, for a set of answers.
+
+    A correct answer names all of them, with commas or semicolons between.
+    """
     em, overlap = set_overlap(prediction, answers)
     return Score(em, overlap.f1)
 
@@ -181,7 +184,7 @@ def em_f1(record: Record, gold: Gold) -> Values:
 
 @of_each
 def squad(record: Record, gold: Gold) -> Values:
-    """EM and F1 as SQuAD 1.1's script has them."""
+    """EM and F1 by SQuAD 1.1's script."""
     return _values(record, gold, lambda p, g: overlap(p, g, verdicts_whole=False, empty_is_right=False))
 
 
@@ -191,13 +194,13 @@ def _squad_2(prediction: str, gold: str) -> Overlap:
 
 @of_each
 def hybridqa(record: Record, gold: Gold) -> Values:
-    """EM and F1 as HybridQA's script has them: SQuAD 2's, where `yes` and `no` are words like others."""
+    """EM and F1 by HybridQA's script, which is SQuAD 2's: `yes` and `no` are ordinary words."""
     return _values(record, gold, _squad_2)
 
 
 @of_each
 def musique(record: Record, gold: Gold) -> Values:
-    """Answer EM and F1, best over the aliases, and F1 of the supporting paragraphs."""
+    """EM and F1 of the answer, the best over its accepted forms, and F1 of the supporting paragraphs."""
     values = _values(record, gold, _squad_2)
     if gold.supporting is None:
         return values
@@ -208,7 +211,7 @@ def musique(record: Record, gold: Gold) -> Values:
 
 @of_each
 def hotpotqa(record: Record, gold: Gold) -> Values:
-    """EM, F1, precision and recall; of supporting facts (sentences) too, and of both together.
+    """EM, F1, precision and recall: of the answer, of supporting facts (sentences), and of both together.
 
     A piece of evidence cites each sentence that it overlaps. A piece from outside the question's own documents
     counts as one wrong sentence. Supporting facts need `supporting_facts` and `sentence_starts` in the gold:
@@ -248,7 +251,9 @@ def _harmonic(a: float, b: float) -> float:
 
 @of_each
 def metaqa(record: Record, gold: Gold) -> Values:
-    """Hits@1: the first item of the answer is right; EM, F1, precision and recall of the set of answers."""
+    """Hits@1 (whether the first item of the answer is right), and EM, F1, precision and recall of the set of
+    answers.
+    """
     em, overlap = set_overlap(record.answer, gold.answers)
     first = next(iter(items(record.answer or "")), None)
     right = {normalise(answer) for answer in gold.answers} | {part for a in gold.answers for part in items(a)}

@@ -20,11 +20,11 @@ class Price(BaseModel):
 
     input: float = Field(ge=0, allow_inf_nan=False)
     cached_input: float | None = Field(None, ge=0, allow_inf_nan=False)
-    """Of tokens in the prefix cache; None: as other input"""
+    """The price of input tokens in the prefix cache. None: as other input"""
     output: float = Field(ge=0, allow_inf_nan=False)
 
     def of(self, prompt_tokens: float, cached_tokens: float, completion_tokens: float) -> float:
-        """The money for these tokens; the cached ones are part of the prompts'."""
+        """The money for these tokens. The cached ones are part of the prompt tokens."""
         cached = self.input if self.cached_input is None else self.cached_input
         paid = (prompt_tokens - cached_tokens) * self.input + cached_tokens * cached
         return (paid + completion_tokens * self.output) / _MILLION
@@ -39,7 +39,7 @@ class Prices(BaseModel):
     models: Mapping[str, Price]
 
     def price(self, spec: str) -> Price:
-        """The price of the model that a text such as `openai:MODEL@URL` names: by the whole text, or by MODEL.
+        """The price of the model that a text such as `openai:MODEL@URL` names, by the whole text or by MODEL.
 
         Raises:
             InputError: The list has no such model.
@@ -63,7 +63,7 @@ def read_prices(path: str | Path) -> Prices:
         The price list.
 
     Raises:
-        InputError: The file cannot be read, or is no price list.
+        InputError: The file cannot be read, or is not a price list.
 
     Example:
         >>> from pathlib import Path

@@ -1,9 +1,9 @@
 """What a metric is, and the metrics by name.
 
-A metric takes questions, each a record with its gold, and returns for each the values by name: a number in [0, 1],
-or (numerator, denominator) of a share whose sums are divided over all questions, such as a micro average. None
-leaves a question out. Packages offer metrics as entry points of the group `pyfast.metrics`; what no package offers
-is named as `MODULE:NAME`.
+A metric takes questions, each as a record with its gold. For each question it returns values by name. A value is a
+number in [0, 1], or a pair (numerator, denominator). Pairs are for micro averages: their sums over all questions
+are divided. None leaves a question out. Packages register metrics as entry points of the group `pyfast.metrics`.
+Any other metric is named as `MODULE:NAME`.
 
     >>> from pyfast.evaluation import of_each
     >>> @of_each
@@ -37,7 +37,7 @@ class Metric(Protocol):
 
 
 def of_each(score: Callable[[Record, Gold], Values | None]) -> Metric:
-    """The metric that scores each question by itself."""
+    """Make a metric from a function that scores one question."""
 
     @wraps(score)
     def metric(questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | None]:
@@ -47,7 +47,7 @@ def of_each(score: Callable[[Record, Gold], Values | None]) -> Metric:
 
 
 def open_metric(name: str) -> Metric:
-    """The metric of a name, or of `MODULE:NAME`. Raises `InputError` if there is none."""
+    """The metric with this name, or `MODULE:NAME`. Raises `InputError` if there is none."""
     metric: object = plugins.load("metrics", name)
     if not callable(metric):
         raise InputError(f"the metric {name!r} is not a function")
@@ -55,7 +55,10 @@ def open_metric(name: str) -> Metric:
 
 
 def measured(name: str, metric: Metric, questions: Sequence[tuple[Record, Gold]]) -> list[dict[str, Share]]:
-    """The shares of each question, by name. Raises `InputError`, naming the metric, for what are none."""
+    """The shares of each question, by name.
+
+    If a metric returns anything else, raises `InputError` with its name.
+    """
     results = metric(questions)
     if len(results) != len(questions):
         raise InputError(f"the metric {name!r} returned {len(results)} results for {len(questions)} questions")

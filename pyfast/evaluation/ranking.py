@@ -9,13 +9,13 @@ from collections.abc import Collection, Sequence
 def ranking_figures(ranked: Sequence[str], gold: Collection[str], at: Sequence[int]) -> dict[str, float]:
     """`recall@k` and `ndcg@k` for each k, and `mrr`, of one question.
 
-    Every gold document is as relevant as another: nDCG counts 1 / log2(1 + rank) for each, over what the best
-    order would give. `mrr` is 1 over the rank of the first gold document, or 0.
+    All gold documents are equally relevant. nDCG adds up 1 / log2(1 + rank) for each, and divides by the sum of
+    the best order. `mrr` is 1 over the rank of the first gold document, or 0.
 
     Args:
-        ranked: The documents, best first, each once.
+        ranked: The documents, best first, without duplicates.
         gold: The gold documents, at least one.
-        at: Where to cut the ranking.
+        at: The ranks at which to cut.
 
     Example:
         >>> from pyfast.evaluation.ranking import ranking_figures

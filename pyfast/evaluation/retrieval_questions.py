@@ -8,15 +8,15 @@ from pyfast.evaluation.jsonl_records import Named
 
 
 class RetrievalQuestion(Named):
-    """One question. Keys that are not here are ignored."""
+    """One question. Other keys of its line are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     question: str = ""
     supporting: tuple[str, ...] | None = None
-    """Uris of the documents of the gold evidence"""
+    """The uris of the documents of the gold evidence"""
     table_id: str | None = None
-    """The uri of the table that a HybridQA question is about; its `supporting` are only string matches"""
+    """The uri of the table of a HybridQA question. Its `supporting` are only string matches"""
     type: str | None = None
 
     @property

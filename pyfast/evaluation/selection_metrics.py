@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 Float64 = npt.NDArray[np.float64]
 Counts = tuple[int, int, int]
-"""Of one question: picked and wanted, picked, wanted"""
+"""The counts of one question: picked and wanted, picked, wanted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ def f1_interval(
 ) -> tuple[float, float]:
     """The percentile-bootstrap interval of F1, by 2,000 draws of questions.
 
-    With `before`, the same questions with other answers, it is the interval of the difference; both are drawn
-    together. Equal numbers of questions give equal draws. Raises `ValueError` if there is no question, or if the
-    two have different numbers of questions.
+    With `before`, which has the same questions with other answers, it is the interval of the difference. Both are
+    drawn together. Equal numbers of questions give equal draws. Raises `ValueError` if there is no question, or if
+    the two have different numbers of questions.
     """
     table = _table(questions)
     if not len(table) or (before is not None and len(before) != len(table)):

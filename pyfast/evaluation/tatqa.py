@@ -1,9 +1,9 @@
 """TAT-QA's exact match and F1: numbers are compared as numbers, with their scale.
 
-Follows the data set's own script, which expects an answer as (value or spans, scale). In pyfast an answer is one
-text. So it is scored twice, as it stands and with its last word as its scale ("58.2 million"), and the better one
-counts. Semicolons or line ends separate the spans of an answer to a multi-span question; if it has none, commas
-followed by a space do.
+It follows the data set's own script, which expects an answer as (value or spans, scale). In pyfast an answer is
+one text. So it is scored twice: unchanged, and with its last word as its scale ("58.2 million"). The better score
+counts. Semicolons or line ends separate the spans of an answer to a multi-span question. If it has neither, commas
+with a space after them do.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def tatqa_score(prediction: str | None, answers: Sequence[str], scale: str, kind
 
     Args:
         prediction: The answer.
-        answers: All spans of a `multi-span` question; else accepted forms of one answer.
-        scale: The gold's: thousand, million, billion, percent or nothing.
+        answers: All spans of a `multi-span` question, otherwise accepted forms of one answer.
+        scale: The scale of the gold answer: thousand, million, billion, percent or nothing.
         kind: `span`, `multi-span`, `arithmetic` or `count`.
     """
     if not prediction or not prediction.strip() or not answers:

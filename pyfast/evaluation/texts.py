@@ -32,7 +32,7 @@ def bertscore(questions: Questions, /) -> Sequence[Values | None]:
 
 
 def bertscore_of(model: str | Path | None) -> Metric:
-    """The metric with another model: a folder, or a name that bert-score knows.
+    """BERTScore with another model: a folder, or a name that bert-score knows.
 
     Example:
         >>> from pyfast.evaluation.texts import bertscore_of

@@ -19,12 +19,13 @@ def arrival_times(arrivals: Arrivals, rate: float, count: int, seed: int, bursti
     """Draw the times at which questions arrive.
 
     Args:
-        arrivals: `constant`: equal distances. `poisson`: exponential distances. `gamma`: distances of a gamma
-            distribution with the shape `burstiness`, the same parameter as in `vllm bench serve`.
+        arrivals: The distribution of the gaps between questions. `constant`: equal gaps. `poisson`: exponential
+            gaps. `gamma`: a gamma distribution with the shape `burstiness`, the same parameter as in
+            `vllm bench serve`.
         rate: Questions a second, on average.
-        count: How many questions.
+        count: The number of questions.
         seed: Equal seeds give equal times.
-        burstiness: The shape of `gamma`: below 1 arrivals come in bursts, above 1 they are more even.
+        burstiness: The shape of `gamma`. Below 1, arrivals come in bursts. Above 1, they are more even.
 
     Returns:
         float64[count], seconds from the start, ascending. The first question arrives at 0.
@@ -57,7 +58,8 @@ def read_trace(path: Path) -> Float64:
     """Read arrival times from a file: a number of seconds on each line. The first time becomes 0.
 
     Raises:
-        InputError: The file cannot be read, is empty, or a line is no number, or smaller than the one before.
+        InputError: The file cannot be read or is empty. Or a line is not a number, or is smaller than the line
+            before.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -35,14 +35,14 @@ class Cell:
     row: str
     model: str
     runs: tuple[Path, ...]
-    """One for each seed"""
+    """One run for each seed"""
     figures: Mapping[str, Figure]
-    """By name; means over questions and seeds, with 95 % intervals over the questions"""
+    """The figures by name: means over questions and seeds, with 95 % intervals over the questions"""
     paper: Mapping[str, float]
     """The published figures of the row on this set, by column"""
     cost: Cost
     scored: Sequence[Scored]
-    """The questions; of several seeds the sums over them"""
+    """The questions. With several seeds, they have sums over the seeds"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Experiment:
         """Compare each row with one of them, on each set and model, question by question.
 
         Args:
-            baseline: The name of the row to compare with; None: the first that was run.
+            baseline: The name of the row to compare with. None: the first row that was run.
 
         Returns:
             The differences in the columns of the plan, with p-values after Holm's correction for all of them.
@@ -102,29 +102,30 @@ def experiment(
 ) -> Experiment:
     """Run systems on data sets, score the answers, and write tables.
 
-    Each row, set, model and seed is a run in a folder of its own below `out`. The same call resumes an experiment
-    that was stopped or killed: finished runs are not asked again. The indexes are built below `out` too.
+    Each row, set, model and seed has a run in its own folder in `out`. The same call resumes an experiment that
+    was stopped or killed. It does not repeat finished runs. The indexes are also built in `out`.
 
     Args:
         plan: A TOML file, the name of a plan that comes with pyfast (`pyfast experiment --list`), or its content.
         data: A folder with a folder for each set of the plan, as `pyfast data convert` writes them: corpus.jsonl,
-            questions.jsonl (or conversations.jsonl) and perhaps gold.jsonl.
+            questions.jsonl (or conversations.jsonl) and optionally gold.jsonl.
         out: The folder of the experiment: runs, indexes, tables.md, tables.tex, tables.csv, cells.parquet and, if
             matplotlib is installed, pareto.png.
-        llm: A model in place of the plan's models: the text that names it, or a mapping of roles to such texts.
+        llm: A model that replaces the plan's models: the text that names it, or a mapping of roles to such texts.
         llm_options: Options of `llm`.
-        limit: Only so many questions of each set, in place of the plan's `limit`. It can grow.
+        limit: Ask only the first `limit` questions of each set, instead of the plan's `limit`. You can raise it
+            later.
         prices: A price list, or its file, for costs in money.
-        concurrency: How many questions are in progress at once; None: as in `pyfast.answer`.
+        concurrency: How many questions are in progress at once. None: as in `pyfast.answer`.
         outage: How many minutes to wait for a model that does not answer.
         on_event: Called with each `pyfast.engine.Event` of each run, from another thread.
-        stop: Once set, the run in progress finishes its questions, and `RunError` is raised.
+        stop: Once it is set, the run in progress finishes its questions, and `RunError` is raised.
 
     Returns:
         The cells of the table.
 
     Raises:
-        InputError: The plan or a set cannot be read, or `out` holds runs of something else.
+        InputError: The plan or a set cannot be read, or `out` has runs of another experiment.
         RunError: A run cannot continue, or was stopped. The same call resumes it.
 
     Example:

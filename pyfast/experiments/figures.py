@@ -22,8 +22,8 @@ def figures(samples: Sequence[Sample], objective: float | None) -> dict[str, Any
     """The figures of one repeat.
 
     Args:
-        samples: Its questions. One that failed has no latency, but takes part in the duration.
-        objective: The latency, in seconds, up to which a question counts for the goodput; None: no goodput.
+        samples: The questions of the repeat. A failed question has no latency, but counts in the duration.
+        objective: The highest latency, in seconds, at which a question counts for the goodput. None: no goodput.
 
     Returns:
         Latencies in milliseconds, rates per second, counts, and means by stage.
@@ -89,20 +89,20 @@ class Change:
     before: float
     after: float
     is_real: bool
-    """Whether all repeats lie on one side of all earlier ones; else the difference may be noise"""
+    """Whether all repeats are on one side of all earlier ones. Otherwise the difference may be noise"""
     is_better: bool
 
     @property
     def ratio(self) -> float:
-        """After divided by before."""
+        """The value after, divided by the value before."""
         return self.after / self.before if self.before else float("inf")
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    """Compare two results, as `Bench.as_json` gives them, at the loads that both have.
+    """Compare two results, as from `Bench.as_json`, at the loads that both have.
 
     Raises:
-        InputError: One of them is no such result, or they share no load.
+        InputError: One of them is not such a result, or they share no load.
     """
     for result in (before, after):
         if result.get("format") != FORMAT or result.get("version") != VERSION:

@@ -51,7 +51,7 @@ class Bench:
     loads: list[dict[str, Any]]
     """The medians of the repeats, their ranges, stages, and each repeat"""
     saturation: float | None = None
-    """Questions a second that a sweep found to be the most"""
+    """The highest number of questions a second that a sweep found"""
 
     def as_json(self) -> dict[str, Any]:
         """The result in JSON types. Figures have the names of `vllm bench serve`."""
@@ -67,7 +67,7 @@ class Bench:
         """Compare with an earlier result: a file that `bench` wrote, or `as_json` of one.
 
         Raises:
-            InputError: The file is no such result, or the two share no load.
+            InputError: The file is not such a result, or the two share no load.
         """
         if isinstance(before, Mapping):
             return compare(before, self.as_json())
@@ -105,33 +105,33 @@ def bench(
     """Measure latency and throughput of a system under load.
 
     The load generator and the system share this process and one event loop. In an open loop (`rates`, `trace`)
-    questions arrive at their times, however slow the system is, and a latency counts from the scheduled arrival.
-    In a closed loop (`clients`) each client asks its next question when it has an answer.
+    questions arrive at their times, even if the system is slower. A latency counts from the scheduled arrival. In
+    a closed loop (`clients`) each client asks its next question when it has an answer.
 
     Args:
-        questions: Texts, mappings with `id` and `question`, or a file of them; single questions only.
-        index: An index, or its folder; None for systems that need none.
+        questions: Texts, mappings with `id` and `question`, or a file of them. Conversations are not allowed.
+        index: An index, or its folder. None for systems that need none.
         llm: As in `pyfast.answer`.
         llm_options: As in `pyfast.answer`.
         system: As in `pyfast.answer`.
         settings: As in `pyfast.answer`.
         budget: Limits of each question, as in `pyfast.Engine`.
-        rates: Questions a second of open loops, one load for each.
+        rates: The questions a second of open loops, one load for each number.
         arrivals: How questions of an open loop arrive: `poisson`, `gamma` or `constant`.
-        burstiness: The shape of `gamma`; below 1 arrivals come in bursts.
-        trace: A file of arrival times in seconds, one on each line: one more open loop.
-        clients: Numbers of clients of closed loops, one load for each.
-        sweep: Find the most questions a second: double the clients until that gains less than 5 %; then measure
-            open loops at 50, 70, 80 and 90 % of it.
-        count: Questions of each repeat. If there are fewer, they are asked again, with other ids: the prefix cache
-            of an LLM then helps more than it would.
+        burstiness: The shape of `gamma`. Below 1, arrivals come in bursts.
+        trace: A file of arrival times in seconds, one on each line. It makes one more open loop.
+        clients: The numbers of clients of closed loops, one load for each number.
+        sweep: Find the highest number of questions a second. It doubles the clients until the gain is less than 5
+            %. Then it measures open loops at 50, 70, 80 and 90 % of that number.
+        count: The number of questions in each repeat. If there are fewer, they are asked again with other ids. The
+            LLM's prefix cache then helps more than in real use.
         warm_up: Questions that are asked first and not measured.
         repeats: How often each load is measured. Figures are medians; `ranges` has the smallest and the largest.
-        objective: A latency in seconds. `request_goodput` counts only questions that take at most this long.
-        concurrency: How many questions the engine works on at once; further ones wait in its queue.
+        objective: A latency in seconds. `request_goodput` counts only questions that take at most this time.
+        concurrency: How many questions the engine works on at once. Others wait in its queue.
         journal: Write each question into a journal, as a run does: its answer waits until every completion is
             committed. The journal is a temporary folder in `out`, or else in the system's folder for such.
-        seed: Of the arrival times; each repeat has another draw.
+        seed: The seed of the arrival times. Each repeat has another draw.
         out: A folder for `bench.json` and, if matplotlib is installed, `bench.png`. None: nothing is written.
 
     Returns:

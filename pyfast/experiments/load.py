@@ -1,4 +1,4 @@
-"""Ask an engine questions at given times, or from a number of clients, and note how long each takes."""
+"""Ask an engine questions at given times, or from a number of clients, and measure each."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Sample:
     """One question under load. Times are in seconds."""
 
     arrival: float
-    """When it was due, from the start of the load"""
+    """When it was due, in seconds from the start of the load"""
     latency: float
-    """From then to its answer"""
+    """The seconds from then to its answer"""
     stages: Mapping[str, float]
-    """Seconds by stage; they add up to the latency of a system that does one thing at a time"""
+    """Seconds by stage. They add up to the latency if a system does one thing at a time"""
     state: str
     llm_calls: int
     prompt_tokens: int
@@ -45,7 +45,7 @@ class Sample:
 
 
 Ask = Callable[[Question, float], Awaitable[Sample]]
-"""Ask a question that is due at a time of the event loop's clock"""
+"""A function that asks a question, which is due at a time of the event loop's clock"""
 
 
 def asker(engine: Engine, system: str | System, settings: Mapping[str, Any] | None) -> Ask:
@@ -80,13 +80,13 @@ def _sample(record: Record, ledger: Ledger, due: float, latency: float) -> Sampl
 
 
 def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Question]:
-    """`count` questions, from the first on, again and again, each with an id of its own."""
+    """`count` questions, again and again from the first on, each with its own id."""
     for number, question in enumerate(islice(cycle(questions), count)):
         yield Question(f"{name}-{number}", question.text)
 
 
 async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> list[Sample]:
-    """Ask each question when it is due, whatever became of the others.
+    """Ask each question when it is due, even if earlier ones are not answered.
 
     The latency counts from the time when it was due: a server that stalls cannot hide it by delaying the load.
     """
@@ -101,7 +101,7 @@ async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> 
 
 
 async def closed_loop(ask: Ask, questions: Iterator[Question], clients: int) -> list[Sample]:
-    """Ask from so many clients, each of which asks its next question when it has its answer."""
+    """Ask from this number of clients. Each one asks its next question when it has its answer."""
     clock = asyncio.get_running_loop().time
     samples: list[Sample] = []
 

@@ -29,7 +29,7 @@ class Row(_Strict):
     paper: Mapping[str, Mapping[str, float]] = {}
     """Published figures, by data set and column"""
     not_run: str = ""
-    """Why the row is shown with its published figures alone; empty: it is run"""
+    """The reason why the row shows only published figures. Empty: the row is run"""
 
 
 class Model(_Strict):
@@ -44,7 +44,7 @@ class Plan(_Strict):
 
     title: str = ""
     sets: tuple[str, ...] = Field(min_length=1)
-    """Names of folders with corpus.jsonl, questions.jsonl or conversations.jsonl, and perhaps gold.jsonl"""
+    """Names of folders with corpus.jsonl, questions.jsonl or conversations.jsonl, and optionally gold.jsonl"""
     columns: tuple[str, ...] = ("em", "f1")
     metrics: tuple[str, ...] | None = None
     rows: tuple[Row, ...] = Field(min_length=1)
@@ -75,7 +75,7 @@ def read_plan(given: str | Path | Mapping[str, Any] | Plan) -> Plan:
     """Read a plan: a TOML file, the name of one that comes with pyfast, or its content.
 
     Raises:
-        InputError: There is no such file or plan, or it has a fault; one line that names it.
+        InputError: There is no such file or plan, or it has an error. The message is one line that names it.
     """
     if isinstance(given, Plan):
         return given

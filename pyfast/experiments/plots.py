@@ -37,10 +37,12 @@ def plot_bench(result: Mapping[str, Any], path: Path) -> None:
 
 
 def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """The points (name, cost, quality) that no other beats: none is at most as dear and at least as good.
+    """The points (name, cost, quality) that no other point beats.
+
+    A point beats another if it is at most as expensive and at least as good.
 
     Args:
-        points: Points in any order. Of equal points the first stays.
+        points: Points in any order. If points are equal, the first one stays.
 
     Returns:
         The front, cheapest first.

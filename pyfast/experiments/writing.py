@@ -48,7 +48,7 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path) -> None:
 
 
 def table_of(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of the table of one model, in the shape of the paper's."""
+    """The head and the rows of the table of one model, in the form of the paper's table."""
     head = ["row"]
     for name in plan.sets:
         for column in plan.columns:

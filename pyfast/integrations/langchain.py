@@ -56,7 +56,7 @@ class PyfastRetriever(BaseRetriever):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[list[Document]]:
-        """The documents for each query, by one search. Callbacks hear of each query, as from `invoke`."""
+        """The documents for each query, from one search. Callbacks get each query, as from `invoke`."""
         try:
             documents = self._documents(inputs, kwargs.get("k"))
         except Exception:  # one after the other, each with its own fault
@@ -75,7 +75,7 @@ class PyfastRetriever(BaseRetriever):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[list[Document]]:
-        """The documents for each query, by one search in a thread, as `batch`."""
+        """The documents for each query, from one search in a thread. Otherwise as `batch`."""
         try:
             documents = await asyncio.to_thread(self._documents, inputs, kwargs.get("k"))
         except Exception:
@@ -99,8 +99,8 @@ class PyfastRetriever(BaseRetriever):
 class BridgeRankCompressor(BaseDocumentCompressor):
     """Ranks the documents of any retriever with `bridge_rank`, and keeps the best.
 
-    A document that shares words with the best ones rises: it may be the bridge of a question of several hops. The
-    metadata of each has `relevance_score`.
+    A document that shares words with the best ones ranks higher, because it may link the facts of a multi-hop
+    question. The metadata of each document has `relevance_score`.
 
     Example:
         >>> from langchain_core.documents import Document

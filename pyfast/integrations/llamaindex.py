@@ -67,7 +67,7 @@ class PyfastRetriever(BaseRetriever):
 
 
 class BridgeRankPostprocessor(BaseNodePostprocessor):
-    """Ranks the nodes of any retriever with `bridge_rank`, and keeps the best. Their scores are the new ones.
+    """Ranks the nodes of any retriever with `bridge_rank`, and keeps the best, with their new scores.
 
     Example:
         >>> from llama_index.core.schema import NodeWithScore, TextNode
@@ -80,7 +80,7 @@ class BridgeRankPostprocessor(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """Its name in LlamaIndex."""
+        """The name of the class in LlamaIndex."""
         return "BridgeRankPostprocessor"
 
     def _postprocess_nodes(

@@ -1,4 +1,4 @@
-"""What frameworks get of a passage, and how they have texts ranked."""
+"""What frameworks get with a passage, and how they let pyfast rank texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyfast.retrieval import Index
 
 
 def passage_metadata(index: Index, passage: Evidence) -> dict[str, Any]:
-    """The uri, title, score and offsets of a passage, and what else is known of it."""
+    """The uri, title, score, offsets and other metadata of a passage."""
     return {
         **passage.metadata,
         "uri": passage.uri,
@@ -22,7 +22,7 @@ def passage_metadata(index: Index, passage: Evidence) -> dict[str, Any]:
 
 
 def best_places(query: str, texts: Sequence[str], top_n: int | None) -> list[tuple[int, float]]:
-    """The places of the best texts by `bridge_rank`, best first, with their scores; None: of all texts."""
+    """The places of the best texts by `bridge_rank`, best first, with their scores. None: of all texts."""
     scores = rerank_texts(query, texts)
     best = sorted(range(len(texts)), key=lambda place: -scores[place])[:top_n]
     return [(place, scores[place]) for place in best]

@@ -1,7 +1,7 @@
-"""The knowledge graph of an index: extracted by an LLM or by rules, kept as snapshots, and searched.
+"""The knowledge graph of an index. An LLM or rules extract it. It is stored as snapshots, and searched.
 
-Texts are split into chunks, chunks become extracts, and extracts are written as a snapshot, which the store opens.
-`build` combines these steps; `session` is the store as a run sees it.
+Texts are split into chunks. Chunks become extracts. Extracts are written as a snapshot, which the store opens.
+`build` combines these steps. `session` is the store as a run sees it.
 """
 
 from pyfast.knowledge.build import build_knowledge, prune_knowledge, update_knowledge

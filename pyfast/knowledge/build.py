@@ -1,6 +1,6 @@
 """Build the knowledge of an index: extract new documents and add the results to the store.
 
-A store keeps its chunk size. With another size, all chunks would be extracted, and paid, again.
+A store keeps its chunk size. With another size, all chunks would be extracted and paid for again.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def build_knowledge(
         index: The index.
         llm: The LLM that reads the texts. None: rules read them.
         embedder: The embedding model.
-        run_job: Carries out a job to its end, or raises.
-        chunk_tokens: The size of a chunk. None: as in an earlier extraction, else `chunks.TOKENS`.
+        run_job: A function that carries out a job to its end, or raises.
+        chunk_tokens: The size of a chunk. None: as in an earlier extraction, or else `chunks.TOKENS`.
         packed: Let the LLM read several chunks in one call, as many as fit into the size of one. Each is still
             stored as a chunk of its own document.
-        passes: How often the LLM reads a chunk; after the first time it adds what is missing.
+        passes: How often the LLM reads a chunk. After the first time, it adds what is missing.
         limit: Maximum number of new chunks to read.
         budget: Limits of each call.
-        failures: From the number of chunks, how many may fail before the extraction stops; None: all.
+        failures: A function of the number of chunks: how many may fail before the extraction stops. None: all.
         concurrency: How many chunks the LLM reads at once.
         restart: Set aside a stopped extraction and start again. The existing store stays.
         retry_failed: Extract the chunks that failed again.
@@ -79,7 +79,7 @@ def build_knowledge(
     Raises:
         CallError: Every chunk failed.
         InputError: `chunk_tokens` differs from an earlier extraction, or another process works on it.
-        IndexFormatError: No snapshot is whole.
+        IndexFormatError: No snapshot is undamaged.
     """
     upgrade_knowledge(index.folder / KNOWLEDGE)
     repair(index)
@@ -90,7 +90,10 @@ def build_knowledge(
     outcomes: list[tuple[str, int] | None] = []  # of each extraction: why all of it failed, if all did
 
     def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
-        """Resume or start an extraction. Returns [the reason, if all chunks failed]; empty if nothing is new."""
+        """Resume or start an extraction.
+
+        Returns a list with the reason if all chunks failed; an empty list if nothing is new.
+        """
         extraction = plan_extraction(folder, chunks, size, packed, passes)
         if llm is None or extraction is None:
             return []
@@ -129,7 +132,7 @@ def prune_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 
 
 def by_llm_too(store: Knowledge) -> bool:
-    """Whether an LLM extracted some of the graph."""
+    """Whether some of the graph comes from an LLM."""
     return (BY_LLM,) in store.rows("SELECT DISTINCT method FROM chunks")
 
 
@@ -166,7 +169,8 @@ def update_knowledge(
 
 
 def chunk_size(index: Index, tokens: int | None = None) -> int:
-    """The size of chunks, in tokens: the size that an LLM has already read, else the given size, else `TOKENS`.
+    """The size of chunks, in tokens: the size of an earlier extraction by an LLM, else the given size, else
+    `TOKENS`.
 
     Raises `InputError` if the given size differs from the earlier one.
     """

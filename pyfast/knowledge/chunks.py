@@ -12,7 +12,7 @@ from pyfast.corpus.rendering import fold
 from pyfast.retrieval import Index
 
 TOKENS = 1200
-"""As MTQA's paper has it"""
+"""The size in MTQA's paper"""
 _CHARACTERS_PER_TOKEN = 4  # of English, on average: a chunk's size need not be exact
 _TITLE = 4  # a title is at most one part in so many of its chunk, even if a document has a long one
 
@@ -23,7 +23,7 @@ class Chunk:
 
     title: str
     passages: tuple[tuple[int, str], ...]
-    """(id of the paragraph's segment, text); a paragraph that is too long gives several"""
+    """(id of the paragraph's segment, text). A paragraph that is too long gives several of them"""
 
     @property
     def text(self) -> str:
@@ -32,8 +32,9 @@ class Chunk:
 
     @property
     def digest(self) -> str:
-        """A digest of the text and the segments, not of the LLM: another LLM does not extract the same chunk
-        again.
+        """A digest of the text and the segments.
+
+        It does not depend on the LLM, so another LLM does not extract the same chunk again.
         """
         made = blake2b(f"chunk\n{self.text}".encode(errors="replace"), digest_size=16)
         for segment, _ in self.passages:

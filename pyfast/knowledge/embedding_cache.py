@@ -23,7 +23,7 @@ _log = logging.getLogger("pyfast")
 
 
 def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], Float32]:
-    """`embedder.encode` with a file as cache: new vectors are appended, known ones are read from the file.
+    """`embedder.encode` with a file as cache. New vectors are appended, and known ones are read from the file.
 
     A row is a text's hash, its vector, and a checksum of both and of the model. Rows after a torn, damaged or
     foreign row are computed again. One process at a time.

@@ -1,7 +1,7 @@
 """Extraction by an LLM: a run of the engine, with one question for each chunk, or for several packed chunks.
 
-The run's folder is beside the snapshots and holds the chunks, so that the run can resume even if the index was
-built again in between. Nothing here changes the store: the results are read back from the folder.
+The run's folder is beside the snapshots and has the chunks, so that the run can resume even if the index was built
+again in between. Nothing here changes the store: the results are read from the folder.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _GRAPHS = TypeAdapter(list[GraphFields])
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """Chunks that wait for an LLM, or that it is reading."""
+    """Chunks that wait for an LLM, or that an LLM is reading."""
 
     folder: Path
     chunks: Questions
     chunk_tokens: int
     packed: bool = False
-    """Whether several chunks are one question"""
+    """Whether one question has several chunks"""
     passes: int = 1
-    """How often each is read"""
+    """How often each chunk is read"""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class ExtractionResults:
     """The results of an extraction so far."""
 
     extracts: list[Extract] = field(default_factory=list)
-    """In the order of the chunks"""
+    """The extracts, in the order of the chunks"""
     dropped: list[Dropped] = field(default_factory=list)
     waiting: int = 0
     """How many questions still wait for an LLM"""
@@ -89,8 +89,8 @@ def plan_extraction(
 ) -> Extraction | None:
     """Plan the rest of a stopped extraction, or else an extraction of `chunks`. None if there is nothing to do.
 
-    `chunks` are ignored if there is an extraction to resume. `packed`: a question contains several chunks, up to
-    the size of one. `passes`: how often each is read.
+    If there is an extraction to resume, `chunks` are ignored. `packed`: a question contains several chunks, up to
+    the size of one. `passes`: how often each chunk is read.
     """
     if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # the documents may be others by now

@@ -91,7 +91,7 @@ EXTRACT_MORE = Prompt(
     role="read",
     cut_is_final=True,
 )
-"""A second pass over the same text"""
+"""The prompt for a second pass over the same text"""
 
 EXTRACT_TRIPLES = Prompt(
     name="extract_triples",
@@ -153,7 +153,7 @@ async def _halves(title: str, text: str, ctx: Context, passes: int) -> list[Grap
 
 
 def halves(text: str) -> tuple[str, str]:
-    """Split a text in two near its middle: between paragraphs, else between sentences, else between words."""
+    """Split a text near its middle: between paragraphs, else between sentences, else between words."""
     middle = len(text) // 2
     for gap in ("\n\n", ". ", " "):
         ends = [at + len(gap) for at in (text.rfind(gap, 0, middle), text.find(gap, middle)) if at > 0]

@@ -16,13 +16,13 @@ class Statement:
     relation: str
     tail: str
     segment: int
-    """id of the segment in the corpus"""
+    """the id of the segment in the corpus"""
     time: str = ""
     description: str = ""
     keys: tuple[str, ...] = ()
-    """Phrases that the relation is found by, beside its own name"""
+    """Phrases by which a search finds the relation, besides its own name"""
     strength: int = 0
-    """How closely the text ties the two, from 1 to 10; 0 if that is not known"""
+    """How closely the text connects the two, from 1 to 10. 0 if that is not known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,13 @@ class Extract:
     """The result of extracting one chunk, or the reason why it failed."""
 
     digest: str
-    """Of the chunk: what is in the store already is not added again"""
+    """The digest of the chunk. An extract that the store already has is not added again"""
     method: str
     statements: tuple[Statement, ...] = ()
     mentions: tuple[Mention, ...] = ()
     themes: tuple[Theme, ...] = ()
     failed: str | None = None
     exact: bool = False
-    """Names are taken as they stand (a knowledge graph's); else an entity known by the same key is meant"""
+    """Whether names are taken literally (those of a knowledge graph). Otherwise a name means the entity with the
+    same key
+    """

@@ -25,9 +25,9 @@ class RetrievedFact:
 
     triples: tuple[tuple[str, str, str], ...]
     places: tuple[int, ...] = ()
-    """of the triples in the store; none for what was learned"""
+    """the numbers of the triples in the store. Empty for a learned fact"""
     segment: int | None = None
-    """id of the segment that it was learned from"""
+    """the id of the segment from which it was learned"""
 
     @classmethod
     def of_statement(cls, statement: Statement) -> RetrievedFact:
@@ -48,8 +48,8 @@ class RetrievedFact:
     def with_answers(self, answers: Sequence[str], or_some: bool = True) -> RetrievedFact | None:
         """The fact with only the triples whose head or tail is an answer.
 
-        If there are none: the triples whose head or tail contains an answer ("Paris" in "Paris, France"). If there
-        are none either: a few triples if `or_some`, else None.
+        If there are none, the triples whose head or tail contains an answer ("Paris" in "Paris, France"). If there
+        are none of these either: a few triples if `or_some`, otherwise None.
         """
         keys = {name_key(escape_name(text)) for text in answers}
         ends = [{name_key(escape_name(head)), name_key(escape_name(tail))} for head, _, tail in self.triples]
@@ -73,12 +73,13 @@ class RetrievedFact:
 def retrieve_facts(
     items: Sequence[tuple[str, Learned, Int32 | None]], store: Knowledge, k: int, named: int
 ) -> list[list[RetrievedFact]]:
-    """Find the `k` facts with the highest cosine for each (sub-question, learned statements, allowed triples):
-    SubQRAG's equation 3. If the allowed triples are not None, facts have no others.
+    """Find the `k` facts of the highest cosine for each (sub-question, learned statements, allowed triples).
 
-    The `named` best facts about entities that the sub-question names come first, whatever their cosine. The
-    reason: vectors hardly distinguish names, so facts of other entities can be nearer. Among these facts, those
-    whose relation the sub-question names come first: a fact with many values has a vague vector.
+    This is SubQRAG's equation 3. If the allowed triples are not None, facts have no others.
+
+    The `named` best facts about entities in the sub-question come first, whatever their cosine. The reason:
+    vectors hardly distinguish names, so facts of other entities can be nearer. Among these facts, those whose
+    relation the sub-question names come first, because a fact with many values has a vague vector.
     """
     queries = store.encode([text for text, _, _ in items])
     nearest, _ = store.search("facts", queries, k)

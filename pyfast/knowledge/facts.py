@@ -1,4 +1,4 @@
-"""Facts, the search units of a knowledge graph: all entities that have one relation to one entity."""
+"""Facts, the search units of a knowledge graph: all entities with the same relation to one entity."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ import numpy.typing as npt
 from pyfast.ops.arrays import Int32, Int64
 
 IN_TEXT = 3
-"""How many values of a fact its vector is made from: more would blur what they are values of"""
+"""How many values of a fact go into its vector. More values would hide their common subject"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """Facts: the triples of one head and relation; also the triples of one relation and tail, if there are
+    """The triples with the same head and relation; also those with the same relation and tail, if there are
     several.
 
-    A fact can be a single triple. But a question is often about several triples: the five nearest would be five of
-    an actor's twenty films. As one fact, a search finds all twenty together.
+    A fact can be a single triple. But a question is often about several triples. The five nearest triples could be
+    five of an actor's twenty films. As one fact, a search finds all twenty together.
     """
 
     offsets: Int64
-    """[facts + 1] into `triples`"""
+    """[facts + 1] where each fact starts in `triples`"""
     triples: Int32
-    """places of triples, by fact"""
+    """the numbers of triples, by fact"""
     by_tail: npt.NDArray[np.bool_]
-    """[facts] whether the tail is what they share"""
+    """[facts] whether the triples of a fact share the tail, and not the head"""
     about_offsets: Int64
-    """[entities + 1] into `about`"""
+    """[entities + 1] where each entity starts in `about`"""
     about: Int32
-    """for each entity the facts that it is the shared end of, or the only other end of: all its triples"""
+    """for each entity, the facts of which it is the shared end, or the only other end. Together they have all its
+    triples
+    """
 
     def __len__(self) -> int:
         return len(self.by_tail)
@@ -42,7 +44,7 @@ class Facts:
         return self.triples[self.offsets[fact] : self.offsets[fact + 1]]
 
     def with_any_of(self, triples: Int32) -> Int64:
-        """The facts that hold one of these triples or more, ascending."""
+        """The facts with at least one of these triples, ascending."""
         held = np.flatnonzero(np.isin(self.triples, triples))
         facts: Int64 = np.unique(np.searchsorted(self.offsets, held, side="right") - 1)
         return facts

@@ -14,7 +14,7 @@ from pyfast.knowledge.store import Knowledge
 from pyfast.ops.arrays import Float32, Int32
 
 DECAY = 0.8
-"""What a fact counts at the second hop, beside one at the first"""
+"""The factor for facts at the second hop"""
 MAX_NEIGHBOURS = 1000  # whose facts are looked at; those with the fewest facts first, for hubs say little
 MAX_TRIPLES = 100  # of one fact or relation key
 
@@ -24,9 +24,9 @@ class Keywords:
     """The keywords of a search."""
 
     detailed: tuple[str, ...]
-    """Names and details: they are looked for among the entities"""
+    """Names and details. They are compared with entities"""
     general: tuple[str, ...] = ()
-    """Themes: they are looked for among the keys of relations"""
+    """Themes. They are compared with the keys of relations"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class KnowledgeUnit:
     """A source text with the triples and entities of it that a search found."""
 
     passage: int
-    """of the index"""
+    """the segment in the index"""
     triples: tuple[tuple[str, str, str], ...]
     score: float
-    """Of the best that was found"""
+    """The score of the best fact that led to it"""
     descriptions: tuple[str, ...] = ()
-    """A sentence about each triple; empty if nothing was written down"""
+    """A sentence about each triple. Empty if none was extracted"""
     entities: tuple[tuple[str, str, str], ...] = ()
     """(name, kind, description) of entities that the text describes"""
 

@@ -29,9 +29,9 @@ class Learned:
     statements: list[Statement] = field(default_factory=list)
     _keys: set[tuple[str, str, str]] = field(default_factory=set)
     _matrix: Float32 = field(default_factory=lambda: np.empty((0, 0), np.float32))
-    """[room, dimensions]: the vector of each statement, as `encode_statements` gives it"""
+    """[room, dimensions]: the vector of each statement, from `encode_statements`"""
     _by_words: dict[str, list[int]] = field(default_factory=dict)
-    """Places of the statements by the words of an end"""
+    """The places of the statements, by the words of their heads and tails"""
 
     def add(self, statement: Statement, vector: Float32) -> bool:
         """Add a statement. Returns whether it is new."""

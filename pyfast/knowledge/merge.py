@@ -19,8 +19,9 @@ from pyfast.retrieval.embeddings import Embedder
 
 
 def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowledge:
-    """Add all triples of `other` to the store of an index. Entities with equal names, but for case and spaces,
-    become one.
+    """Add all triples of `other` to an index's store.
+
+    Entities whose names differ only in case and spaces become one.
 
     The sources of `other` are segments of another index. The store keeps them, but answers cite them only if this
     index has them too. If the index had no store, the new one has nothing from the index's own documents yet.

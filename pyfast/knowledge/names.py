@@ -40,8 +40,9 @@ def _bare(word: str) -> str:
 
 
 def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
-    """The things that a text names, by the words of their names. The longest names win; none lies
-    inside another.
+    """The things that a text names, by the words of their names.
+
+    The longest names win, and none is inside another.
     """
     words = words_of(text).split()
     places: set[int] = set()

@@ -35,17 +35,20 @@ class Session:
     index: Index
     store: Knowledge
     shared: Learned = field(default_factory=Learned)
-    """Of all questions, for runs that share at once"""
+    """What all questions learned, in runs that share it at once"""
     scratch: TemporaryDirectory[str] | None = None
-    """The folder of a store that was made only for this run; deleted at the end of the session"""
+    """The folder of a store that was made only for this run. It is deleted at the end of the session"""
 
     def within(self, index: Index) -> Session:
-        """The session with only what an index states that holds some of the documents. It shares nothing."""
+        """The session with only what an index of some documents states. It shares nothing."""
         return self if index is self.index else replace(self, index=index, shared=Learned())
 
     @cached_property
     def allowed(self) -> Int32 | None:
-        """The triples that the documents of a restricted index state, ascending; None: all of the store."""
+        """The triples that the documents of a restricted index state, ascending.
+
+        None: all triples of the store.
+        """
         if not self.index.is_restricted:
             return None
         ids = self.index.corpus.ids[self.index.passages]
@@ -101,7 +104,7 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
 
     If the index has no store, rules extract one for this run alone. `run` None: the run starts again.
 
-    Raises what `Embedder` and `open_knowledge` raise.
+    Raises the errors of `Embedder` and `open_knowledge`.
     """
     embedder = Embedder(model)
     begun_with = None if run is None else recorded_value(run, "knowledge", "contents")

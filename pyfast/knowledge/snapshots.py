@@ -34,8 +34,9 @@ from pyfast.retrieval.manifest import read_manifest, write_manifest
 
 CURRENT, CACHE = "current", "embeddings.cache"
 _NOTES = ("corpus", "chunk_tokens", "extractions")
-"""In a manifest: which documents were extracted last; the size of the chunks that an LLM read, None if it read
-none; and each of its extractions, as `provenance.describe_extraction` has it"""
+"""The entries of a manifest: the documents that were extracted last, the size of an LLM's chunks (None if there
+are none), and each extraction, from `provenance.describe_extraction`
+"""
 _log = logging.getLogger("pyfast")
 
 
@@ -45,7 +46,7 @@ def has_knowledge(index: Index) -> bool:
 
 
 def open_knowledge(index: Index, embedder: Embedder | None = None) -> Knowledge:
-    """The current snapshot of an index's store. Raises `IndexFormatError` if none is whole."""
+    """The current snapshot of an index's store. Raises `IndexFormatError` if no snapshot is undamaged."""
     home = index.folder / KNOWLEDGE
     return _open(home, current_number(home), embedder)
 
@@ -95,8 +96,8 @@ def make_snapshot(
 ) -> Knowledge:
     """Make and open the next snapshot: the database after `write`, and its vectors.
 
-    If `write` changes nothing, no snapshot is made. Vectors of a change that was stopped are used again. One
-    process at a time. `notes` are new values for the manifest (see `_NOTES`).
+    If `write` changes nothing, no snapshot is made. Vectors of a change that was stopped are used again. Only one
+    process at a time may do this. `notes` are new values for the manifest (see `_NOTES`).
     """
     home = index.folder / KNOWLEDGE
     home.mkdir(exist_ok=True)

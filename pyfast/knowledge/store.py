@@ -27,7 +27,7 @@ SEARCHED = ("facts", "entities", "keys")
 class Knowledge:
     """An opened snapshot. Nothing in it changes; all methods may be called from several threads.
 
-    Entities, relations, relation keys and triples are counted from 0, in the order in which they came.
+    Entities, relations, relation keys and triples are numbered from 0, in the order in which they were added.
     """
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any], embedder: Embedder | None = None) -> None:
@@ -52,7 +52,7 @@ class Knowledge:
     def open(cls, folder: Path, embedder: Embedder | None = None) -> Knowledge:
         """Open the snapshot in `folder`. Without an embedding model it cannot be searched by text.
 
-        Raises `IndexFormatError` for one that is damaged, and `InputError` if its vectors are of another model.
+        Raises `IndexFormatError` if it is damaged, and `InputError` if its vectors are from another model.
         """
         manifest = read_manifest(folder, "knowledge")
         if embedder is not None and embedder.fingerprint != manifest["embedder"]:
@@ -152,7 +152,7 @@ class Knowledge:
         return by_words
 
     def find_triples(self, head: str, relation: str, tail: str) -> list[int]:
-        """The triples with these names, which may differ in case and spaces; several have different times."""
+        """The triples with these names, ignoring case and spaces. If there are several, their times differ."""
         ends = self.entity(head), self.entity(tail)
         if None in ends:
             return []
@@ -240,7 +240,7 @@ class Knowledge:
 
     @cached_property
     def strength(self) -> Int32:
-        """[triples] How closely a text ties the two ends, from 1 to 10; 0 if that is not known."""
+        """[triples] How closely a text connects the two ends, from 1 to 10. 0 if that is not known."""
         rows = database.integer_rows(
             self._database, "SELECT triple, max(strength) FROM statements WHERE strength > 0 GROUP BY triple"
         )
@@ -297,7 +297,7 @@ class Knowledge:
         return [names[place] for place in places]
 
     def marks(self, kind: str) -> Int64:
-        """int64[texts, columns]: within one process, texts with equal marks are equal, also between two stores."""
+        """int64[texts, columns]: within one process, texts with equal marks are equal, also in two stores."""
         if kind != "facts":
             return _marks(self._names(kind))[:, None]
         facts, entities = self.facts, np.append(_marks(self.entities), 0)

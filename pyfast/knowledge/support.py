@@ -78,7 +78,7 @@ class Supported:
 
 
 def supported_statements(triples: Iterable[_Triple], *texts: Sequence[tuple[int, str]]) -> Supported:
-    """The triples that one of the texts supports, each once. One text must support all of a triple.
+    """The triples that one of the texts supports, without duplicates. One text must support the whole triple.
 
     Args:
         triples: The triples of an LLM.
@@ -126,7 +126,7 @@ def _naming(head: str, tail: str, segments: Sequence[tuple[int, _Text]]) -> int 
 
 
 def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int, str]]) -> list[Mention]:
-    """The entities that the texts name, each once, with the first segment that names it."""
+    """The entities that the texts name, without duplicates, each with the first segment that names it."""
     texts = [(segment, _Text(text)) for segment, text in segments]
     mentions: dict[str, Mention] = {}
     for entity in entities:
@@ -139,7 +139,7 @@ def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int
 
 
 def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bool) -> list[Theme]:
-    """Each theme of a text with the first segment that names it, else with the first segment.
+    """Each theme of a text, with the first segment that names it, or else with the first segment.
 
     `only`: the themes belong to this text alone. Otherwise, themes that the text does not name are left out.
     """

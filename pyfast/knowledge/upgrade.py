@@ -1,8 +1,8 @@
 """Upgrading the knowledge in an index from formats 1 and 2 to format 3.
 
 Format 1 has other names: `triples.sqlite` was `records.sqlite`, `extraction` was `reading`, `embeddings.cache` was
-`computed`, and the methods in the table of chunks had other values. Up to format 2 a statement had one key, and no
-strength, and a text had no themes. Vectors stay as they are, byte for byte.
+`computed`, and the methods in the table of chunks had other values. Up to format 2, a statement had one key and no
+strength, and a text had no themes. Vectors stay unchanged, byte for byte.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def upgrade_knowledge(folder: Path) -> bool:
         Whether there was anything to convert.
 
     Raises:
-        IndexFormatError: No snapshot is whole.
+        IndexFormatError: No snapshot is undamaged.
         InputError: Another process is working on the extraction.
 
     Example:

@@ -19,7 +19,7 @@ _NAMED = {
     "entities": "name = ?",
     "triples": "head = ? AND relation = ? AND tail = ? AND time = ?",
 }
-"""What a row is known by"""
+"""The key of a row"""
 _TABLES = (*_NAMED, "chunks", "statements", "statement_keys", "mentions", "themes")
 _DIGEST = 16  # bytes
 
@@ -113,9 +113,7 @@ class Writer:
 
 
 def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], methods: Sequence[str]) -> None:
-    """Remove the chunks extracted by these methods that are not among `digests`, and triples without another
-    source.
-    """
+    """Remove the chunks of these methods that are not in `digests`, and triples without another source."""
     database.execute("CREATE TEMP TABLE kept (digest TEXT PRIMARY KEY)")
     database.executemany("INSERT OR IGNORE INTO kept VALUES (?)", ((digest,) for digest in digests))
     these = ",".join("?" * len(methods))

@@ -1,4 +1,4 @@
-"""Runs as pages to look at."""
+"""Runs as web pages."""
 
 from pyfast.reports.as_text import show, wrong_questions
 from pyfast.reports.serving import view

@@ -20,19 +20,19 @@ _REPLY = 300  # characters of a reply
 
 
 def show(run: Run | str | Path, id: str, gold: GoldLike | None = None, *, prompts: bool = False) -> str:
-    """One question of a run as text: its answer, its path, what became of its gold passages, its LLM calls.
+    """Write one question of a run as text: its answer, its path, its gold passages, its LLM calls.
 
     Args:
         run: The run, or its folder.
-        id: The question's.
-        gold: As for `pyfast.evaluate`. None: what stands beside or in the questions, if anything does.
-        prompts: Whether to show prompts and replies whole.
+        id: The id of the question.
+        gold: As for `pyfast.evaluate`. None: the gold beside or in the questions, if there is any.
+        prompts: Whether to show the full prompts and replies.
 
     Returns:
-        Lines for a terminal, with the texts as they are: control characters of documents too.
+        Lines for a terminal, with the original texts, including control characters of documents.
 
     Raises:
-        InputError: The run is in memory or damaged, has no such question that has ended, or the gold does not fit.
+        InputError: The run is in memory or damaged, no question with this id has ended, or the gold does not fit.
 
     Example:
         >>> import pyfast
@@ -48,7 +48,7 @@ def show(run: Run | str | Path, id: str, gold: GoldLike | None = None, *, prompt
 def wrong_questions(
     run: Run | str | Path, gold: GoldLike | None = None, metrics: Sequence[str | Metric] | None = None
 ) -> list[str]:
-    """The ids of a run's wrong answers, most wrong first, by the first figure that a question has.
+    """The ids of a run's wrong answers, the most wrong first, by the first figure that a question has.
 
     Args:
         run: The run, or its folder.

@@ -30,7 +30,7 @@ PlaceOf = Callable[[Part], Any]
 def details_of(
     entry: Entry, reader: RunReader, scores: Scores, finder: PassageFinder, parts: PlaceOf
 ) -> dict[str, Any]:
-    """One question: its record, gold, path, passages, calls and stages.
+    """Everything about one question: its record, gold, path, passages, calls and stages.
 
     `parts` says for each part of a document where a page finds it.
     """
@@ -78,8 +78,9 @@ def details_of(
 def _documents(
     finder: PassageFinder, evidence: Sequence[Evidence], supporting: Sequence[str]
 ) -> tuple[list[Part], dict[str, tuple[str, list[int]]]]:
-    """The parts of documents around the evidence, and the first of each gold document. And of each piece of
-    evidence the key of its part, and its range there.
+    """The parts of documents around the evidence, and the first of each gold document.
+
+    And of each piece of evidence the key of its part, and its range there.
     """
     if finder.index is None:
         return [], {}

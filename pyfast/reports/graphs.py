@@ -17,12 +17,12 @@ from pyfast.retrieval.rerank import expand
 from pyfast.retrieval.strongest_edges import strongest_shared_terms
 
 STRONGEST = 2
-"""Edges of each node"""
+"""The number of edges of each node"""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The nodes of one graph before pruning, best retrieved first."""
+    """The nodes of one graph before pruning, in the order of retrieval."""
 
     step: str
     query: str
@@ -44,10 +44,11 @@ def pools_of(steps: Sequence[Step], question: str) -> list[Pool]:
 
 
 def graphs_of(pools: Sequence[Pool], finder: PassageFinder, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The graph of each pool: nodes with their fate, the strongest edges with the terms that two nodes share.
+    """The graph of each pool: which nodes were kept, and the strongest edges with the terms that their nodes
+    share.
 
-    `bridge_rank` reads a graph without the terms of the question, `graph_rank` one with all terms; the edges are
-    of the one that the run used. Where the index is gone there are no graphs.
+    The graph is the one that the run's ranking used. `bridge_rank` uses a graph without the terms of the question,
+    `graph_rank` a graph with all terms. If the index is gone, there are no graphs.
     """
     index = finder.index
     if index is None or not pools or settings.get("graph") is False:

@@ -19,7 +19,7 @@ from pyfast.errors import PyfastError
 from pyfast.retrieval import Index
 
 EXCERPT = 160
-"""Characters of a passage that no list kept"""
+"""The maximum number of characters of a passage that no list kept"""
 _LOG = logging.getLogger("pyfast")
 
 
@@ -31,13 +31,15 @@ class Passage:
     title: str
     text: str
     whole: bool
-    """Whether `text` is all of it"""
+    """Whether `text` is the complete passage"""
     header: tuple[str, ...] = ()
-    """Of a table row: the names of its columns; `text` has a tab between two cells"""
+    """For a table row: the names of its columns. `text` has a tab between two cells"""
 
 
 def index_of(run: Path) -> Index | None:
-    """The index that a run was answered from, if it is still in its place, at the run's commit if that is there.
+    """The index with which a run was answered, if it is still at its place.
+
+    It is opened at the run's commit, if that is still there.
 
     A relative place counts from the working directory, or from where the run's folder lies. It warns if nothing is
     there.
@@ -57,7 +59,7 @@ def index_of(run: Path) -> Index | None:
 
 
 def place_of(run: Path, recorded: str) -> Path:
-    """Where something is that a run recorded by a path."""
+    """Find the place of something that a run recorded as a path."""
     beside = run.resolve().parent / recorded
     return beside if beside.exists() and not Path(recorded).exists() else Path(recorded)
 

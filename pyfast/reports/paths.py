@@ -16,12 +16,12 @@ class Listed:
     name: str
     segments: tuple[str, ...]
     chosen: bool = False
-    """Whether it is what was kept of the lists before it: what is not in it is lost there"""
+    """Whether it has what was kept of the lists before it. A segment that is missing here is lost here"""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a system that looks for evidence."""
+    """A step of a system that searches for evidence."""
 
     name: str
     query: str
@@ -31,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class GoldPath:
-    """What became of one gold document."""
+    """Where one gold document was found or lost."""
 
     uri: str
     ranks: tuple[tuple[str, str, int | None, int], ...]
@@ -39,23 +39,23 @@ class GoldPath:
     outcome: str
     """One sentence"""
     reached: bool
-    """Whether it is among the evidence of the answer"""
+    """Whether it is in the evidence of the answer"""
     lost: int | None = None
-    """The place in `ranks` of the list that lost it; None if it reached the answer, or no step retrieved it"""
+    """The place in `ranks` of the list that lost it. None if it reached the answer, or if no step retrieved it"""
 
 
 Trace = Mapping[str, Any]
 
 
 def steps_of(system: str, record: Record) -> list[Step]:
-    """The steps of a record, in order; last the evidence that the answer rests on."""
+    """The steps of a record, in order. The last one is the evidence of the answer."""
     evidence = tuple(one.segment for one in record.evidence if one.segment)
     steps = _STEPS.get(system, _nothing)(record.trace)
     return [*steps, Step("answer", "", (Listed("evidence of the answer", evidence, chosen=True),))]
 
 
 def gold_paths(steps: Sequence[Step], uris: Iterable[str], uri_of: Mapping[str, str]) -> list[GoldPath]:
-    """What became of each gold document. `uri_of` has the uris of the segments that the steps name."""
+    """Where each gold document was found or lost. `uri_of` has the uris of the segments that the steps name."""
     return [_gold_path(steps, uri, uri_of) for uri in dict.fromkeys(uris)]
 
 

@@ -27,12 +27,12 @@ class Entry:
     """One question of a run that has ended."""
 
     number: int
-    """Its place among the answers"""
+    """Its number among the answers"""
     record: Record
     question: Question | None
     """None if the file of questions is gone"""
     ledger: Mapping[str, Any]
-    """As `Ledger.as_row` writes it; empty if it is damaged"""
+    """As `Ledger.as_row` writes it. Empty if it is damaged"""
     calls: tuple[LLMCall, ...]
 
 
@@ -50,7 +50,7 @@ class RunReader:
         self._turns = _by_conversation(self.questions.values())
 
     def turns(self, question: Question | None) -> list[Question]:
-        """The turns of a question's conversation, in order; none for a question on its own."""
+        """The turns of a question's conversation, in order. Empty for a single question."""
         if question is None or question.conversation is None:
             return []
         return self._turns[question.conversation]

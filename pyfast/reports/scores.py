@@ -19,7 +19,7 @@ _LOG = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Figures of all questions and of each; empty if there is no gold."""
+    """The figures of all questions together and of each one. Empty if there is no gold."""
 
     report: Report | None = None
     by_id: Mapping[str, Scored] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Scores:
         return [] if self.report is None else list(self.report.rows[0].figures)
 
     def figures(self, id: str) -> dict[str, float | None]:
-        """The figures of one question; empty if it has no gold."""
+        """The figures of one question. Empty if it has no gold."""
         return self.by_id[id].figures if id in self.by_id else {}
 
     def rows(self) -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ class Scores:
 
 
 def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None) -> Scores:
-    """Score a run. Without `gold`: by what stands beside or in its questions, if anything does; it warns if not.
+    """Score a run. Without `gold`, it uses the gold beside or in the run's questions. If there is none, it warns.
 
     Raises `InputError` if the gold that was given does not fit.
     """
@@ -57,6 +57,6 @@ def scores_of(run: Path, gold: GoldLike | None, metrics: Sequence[str | Metric] 
 
 
 def wrongness(figures: Mapping[str, float | None]) -> float:
-    """How wrong an answer is, from 0 to 1, by the first figure of the answer that the question has."""
+    """How wrong an answer is, from 0 to 1, by the first figure that the question has."""
     value = next((one for one in figures.values() if one is not None), None)
     return 0.0 if value is None else 1.0 - min(max(value, 0.0), 1.0)

@@ -1,4 +1,4 @@
-"""`pyfast.view`: runs as pages on this machine, also while they go on."""
+"""`pyfast.view`: runs as web pages on this machine, even while they are in progress."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def view(
     on_start: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Serve runs as pages on this machine, until the process is asked to end.
+    """Serve runs as web pages on this machine, until the process gets a signal to end.
 
-    The pages are those of `pyfast.report`. They follow a run that goes on: what has ended appears within seconds.
+    The pages are those of `pyfast.report`. They follow a run in progress: ended questions appear within seconds.
 
     Args:
         runs: As for `pyfast.report`.
         gold: As for `pyfast.evaluate`.
         metrics: As for `pyfast.evaluate`.
-        port: The port on 127.0.0.1; 0 takes a free one.
+        port: The port on 127.0.0.1. 0 takes a free one.
         on_start: Called with the page's address when it can be opened.
-        stop: Once set, the server ends.
+        stop: Once it is set, the server ends.
 
     Raises:
         InputError: A run is in memory or damaged, or the gold does not fit.
-        OSError: The port is taken.
+        OSError: Another program uses the port.
 
     Example:
         >>> import threading

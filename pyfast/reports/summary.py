@@ -20,7 +20,7 @@ HIDDEN = ("prompts", "code", "format")  # digests tell a reader nothing
 
 @dataclass
 class Series:
-    """Numbers of each question that has ended, collected while the run is read."""
+    """Numbers about each ended question, collected while the run is read."""
 
     ids: list[str] = field(default_factory=list)
     texts: list[str | None] = field(default_factory=list)
@@ -30,12 +30,12 @@ class Series:
     tokens: list[int] = field(default_factory=list)
     wrong: list[float] = field(default_factory=list)
     batches: list[float] = field(default_factory=list)
-    """Mean number of LLM calls in progress"""
+    """The mean number of LLM calls in progress"""
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(state, reason) of what was not answered"""
+    """(state, reason) of the questions without an answer"""
 
     def add(self, row: Mapping[str, Any], ledger: Mapping[str, Any], wrong: float) -> None:
-        """Add one question: its row of the list, its ledger, how wrong its answer is."""
+        """Add one question: its row in the list, its ledger, how wrong its answer is."""
         self.ids.append(row["id"])
         self.texts.append(row["question"])
         self.seconds.append(row["seconds"] or 0.0)
@@ -79,7 +79,7 @@ class Series:
         ]
 
     def latencies(self) -> list[dict[str, float]]:
-        """A histogram of the seconds of a question."""
+        """A histogram of the seconds that questions took."""
         seconds = np.asarray([one for one in self.seconds if one > 0])
         if not len(seconds):
             return []

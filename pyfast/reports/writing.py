@@ -30,25 +30,25 @@ def report(
     metrics: Sequence[str | Metric] | None = None,
     single: str | None = None,
 ) -> Path:
-    """Write runs as pages to look at: a static folder that needs no network.
+    """Write runs as web pages: a static folder that needs no network.
 
-    The folder has the page (`index.html`, `app.js`, `style.css`, `vendor/`), a manifest and the data in compressed
-    chunks, which the page loads when they are needed. Any web server can serve it. From the disk a browser loads
-    no data: `pyfast view` serves a run on this machine.
+    The folder has the page (`index.html`, `app.js`, `style.css`, `vendor/`), a manifest, and the data in
+    compressed chunks. The page loads a chunk when it needs it. Any web server can serve the folder. If you open it
+    from the disk, a browser loads no data: use `pyfast view` for a run on this machine.
 
     Args:
         runs: A run, or several over the same questions to compare; or their folders.
-        out: The folder to write. If it holds a report, the new one replaces it.
-        gold: As for `pyfast.evaluate`. None: what stands beside or in the questions, if anything does.
+        out: The folder to write. If it has a report, the new one replaces it.
+        gold: As for `pyfast.evaluate`. None: the gold beside or in the questions, if there is any.
         metrics: As for `pyfast.evaluate`.
-        single: The id of a question. Then `out` is a file with this question of one run alone, which opens from
+        single: The id of a question. `out` is then one file with this question of one run, which you can open from
             the disk.
 
     Returns:
         The folder, or the file.
 
     Raises:
-        InputError: A run is in memory or damaged, the gold does not fit, or `out` holds something else.
+        InputError: A run is in memory or damaged, the gold does not fit, or `out` has something else.
 
     Example:
         >>> import pyfast
@@ -89,7 +89,7 @@ def _write_single(
 
 
 def folders_of(runs: Run | str | Path | Sequence[Run | str | Path]) -> list[Path]:
-    """The folders of runs. Raises `InputError` for none, one in memory, or one that is given twice."""
+    """The folders of runs. Raises `InputError` if there is none, one is in memory, or one is given twice."""
     given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
     folders = [run.path if isinstance(run, Run) else Path(run) for run in given]
     known = [folder for folder in folders if folder is not None]
@@ -111,7 +111,7 @@ def differences(
     metrics: Sequence[str | Metric] | None,
     parts: Sequence[dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """The differences between runs, as `pyfast.compare` has them; none without scores or with one run."""
+    """The differences between runs, as from `pyfast.compare`. Empty without scores or with one run."""
     if len(folders) < 2 or not all(part["scores"] for part in parts):
         return []
     differences: list[dict[str, Any]] = compare(folders, gold, metrics=metrics).as_json()["differences"]
@@ -121,6 +121,6 @@ def differences(
 def write_manifest(
     out: Path, runs: Sequence[dict[str, Any]], differences: Sequence[dict[str, Any]], live: bool = False
 ) -> None:
-    """Write the manifest: what the first screen shows, and where everything else is. `live`: it will change."""
+    """Write the manifest: the first screen, and the places of all other data. `live`: it will change."""
     manifest = {"version": VERSION, "pyfast": __version__, "live": live, "runs": runs, "differences": differences}
     write_atomically(out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS))

@@ -68,21 +68,21 @@ def create_app(
         systems: Names of systems, or their settings by name.
         concurrency: How many questions are in progress at once.
         budget: Limits of each question.
-        outage: Minutes to wait for a model that answers nobody.
-        prompts: Prompts in place of the systems' own.
-        follow_ups: What becomes of the later turns of a conversation.
+        outage: How many minutes to wait for a model that answers no call.
+        prompts: Prompts that replace the systems' own.
+        follow_ups: What happens to the later turns of a conversation.
         limits: Limits of requests.
         jobs: A folder for files and batches.
         grace: Seconds that a batch's questions in progress may take when the server ends.
-        keys: API keys. If there are none, no key is required.
-        hosts: The host names that requests may name; None: any.
+        keys: API keys. If there are none, the server requires no key.
+        hosts: The host names that requests may use. None: any.
 
     Returns:
         The application. Its lifespan starts and stops the models.
 
     Raises:
         InputError: An argument does not fit.
-        IndexFormatError: A folder holds no index, or a damaged one.
+        IndexFormatError: A folder has no index, or a damaged one.
 
     Example:
         >>> from pyfast.server import create_app

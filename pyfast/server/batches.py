@@ -1,10 +1,10 @@
-"""`/v1/batches`: each batch is the folder of a run, which outlives the server.
+"""`/v1/batches`: each batch is the folder of a run, which stays when the server ends.
 
-    JOBS/files           what was uploaded, and the results of batches
+    JOBS/files the uploads, and the results of batches
     JOBS/batches/ID      batch.json, the questions, and the run
 
-A batch that has not ended when the server does goes on when it starts again. Nothing is asked twice: the run's
-journal has every completion.
+If the server ends before a batch does, the batch continues when the server starts again. Nothing is asked twice,
+because the run's journal has every completion.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch, as OpenAI's API has it."""
+    """A batch, with the fields of OpenAI's API."""
 
     id: str
     endpoint: str
@@ -66,7 +66,7 @@ class Batch:
     object: str = "batch"
 
     def moved(self, status: State, **values: Any) -> Batch:
-        """The batch with a new state from now on."""
+        """The batch with a new state, which starts now."""
         entered: dict[str, Any] = {f"{status}_at": int(time.time())}
         return replace(self, status=status, **entered, **values)
 
@@ -88,7 +88,7 @@ class Batches:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Work on unfinished batches while the block runs. They can be continued later."""
+        """Work on unfinished batches while the block runs. Later blocks can continue them."""
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
             batch = Batch(**orjson.loads(path.read_bytes()))
             self._known[batch.id] = batch
@@ -109,7 +109,7 @@ class Batches:
     def create(
         self, input_file_id: str, endpoint: str, window: str, metadata: dict[str, str] | None, key: str | None
     ) -> Batch:
-        """Begin a batch; with a `key` that came before, give the batch that it began. Raises `ApiError`."""
+        """Start a batch. If `key` is known, return the batch that it started. Raises `ApiError`."""
         name = token_hex(16) if key is None else blake2b(key.encode(errors="replace"), digest_size=16).hexdigest()
         made = Batch(f"batch_{name}", endpoint, input_file_id, window, int(time.time()), metadata)
         before = self._known.get(made.id)
@@ -134,7 +134,7 @@ class Batches:
         return self._known[id]
 
     def cancel(self, id: str) -> Batch:
-        """Ask a batch to end; what it has answered is kept. Raises `ApiError`."""
+        """Ask a batch to end. What it has answered is kept. Raises `ApiError`."""
         batch = self.get(id)
         if batch.status not in _OPEN:
             raise ApiError(409, f"the batch is {batch.status}", "batch_ended")
@@ -144,7 +144,7 @@ class Batches:
         return batch
 
     def reads(self, file: str) -> bool:
-        """Whether a batch that has not ended reads a file."""
+        """Whether an unfinished batch needs this file."""
         return any(batch.input_file_id == file and batch.status in _OPEN for batch in self._known.values())
 
     def _begin(self, batch: Batch) -> None:
@@ -229,8 +229,9 @@ class Batches:
         return batch
 
     def _read_in(self, batch: Batch, questions: Path) -> tuple[str, int, list[dict[str, Any]]]:
-        """Check a batch's input and write its questions. Returns (the model, the number of
-        questions, the faults).
+        """Check a batch's input and write its questions.
+
+        Returns (the model, the number of questions, the faults).
         """
         faults: list[dict[str, Any]] = []
         models: set[str] = set()
@@ -295,8 +296,9 @@ class Batches:
         return custom_id, asked.model, read.question
 
     def _write_out(self, batch: Batch, folder: Path) -> dict[str, str | None]:
-        """Write the results. Returns the ids of the files by their field in the batch. Repeating it writes the
-        same.
+        """Write the results.
+
+        Returns the ids of the files by their field in the batch. Repeating it writes the same.
         """
         ids: dict[str, str | None] = {}
         run = Run(folder / "run")

@@ -49,7 +49,7 @@ async def chat(asked: ChatRequest, request: Request) -> Response:
 
 
 async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
-    """Return the result of `work`, which is cancelled if the client leaves. Raises what `work` raises."""
+    """Return the result of `work`. If the client leaves, cancel `work`. Raises its errors."""
     task, has_left = asyncio.current_task(), False
     assert task is not None
 

@@ -10,13 +10,13 @@ from pyfast.server.errors import ApiError
 
 ABSTAINS = "The evidence does not tell."
 Titles = Callable[[str], str]
-"""The title of a document by its uri"""
+"""The titles of documents, by their uris"""
 
 
 def completion(
     id: str, created: int, model: str, record: Record, title: Titles, cached_tokens: int | None = None
 ) -> dict[str, Any]:
-    """The answer to a question; `cached_tokens` None: not known."""
+    """The answer to a question. `cached_tokens` None: not known."""
     message = {
         "role": "assistant",
         "content": text(record),
@@ -35,12 +35,12 @@ def completion(
 
 
 def text(record: Record) -> str:
-    """The answer, or that there is none."""
+    """The answer, or a text that says that there is none."""
     return ABSTAINS if record.answer is None else record.answer
 
 
 def citations(record: Record, title: Titles) -> list[dict[str, Any]]:
-    """The evidence as annotations of the whole answer."""
+    """The evidence as annotations. Each one covers the whole answer."""
     end = len(text(record))
     return [
         {
@@ -74,5 +74,5 @@ def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:
 
 
 def failure(record: Record) -> ApiError:
-    """Why a question failed."""
+    """The reason why a question failed."""
     return ApiError(422, f"the question failed: {record.reason}", "question_failed")

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients read them."""
+"""Errors in the form that OpenAI's clients expect."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _unicode(text: str) -> str:
 
 
 def api_error(error: Exception) -> ApiError:
-    """The error for the client. Details of an unexpected error go only to the log."""
+    """The error for the client. Details of an unexpected error go only into the log."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, InputError):

@@ -19,7 +19,7 @@ _ID = re.compile(r"file-[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file, as OpenAI's API has it."""
+    """A file, with the fields of OpenAI's API."""
 
     id: str
     bytes: int
@@ -31,7 +31,7 @@ class File:
 
 
 class Files:
-    """Files in a folder: ID is the content, ID.json the metadata."""
+    """Files in a folder. The file ID has the content, ID.json the metadata."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder, self._limit = folder, limit
@@ -46,7 +46,7 @@ class Files:
         return self._folder / f".{token_hex(16)}.part"
 
     def add(self, content: Path, filename: str, purpose: str) -> File:
-        """Take an upload."""
+        """Add an upload."""
         made = File(f"file-{token_hex(16)}", content.stat().st_size, int(time.time()), filename, purpose)
         content.rename(self._folder / made.id)
         self.note(made)

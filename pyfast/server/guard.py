@@ -15,9 +15,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 OPEN = frozenset({"/health", "/ready"})
-"""Paths that need no key: orchestrators ask them"""
+"""Paths that need no key, because orchestrators call them"""
 STREAMED = frozenset({"/v1/files"})
-"""Paths that read their body piece by piece, under a limit of their own"""
+"""Paths that read their body piece by piece, with their own limit"""
 
 
 class Guard:

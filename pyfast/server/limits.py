@@ -18,27 +18,27 @@ class Limits:
     """Limits of the server. The tokens, calls and seconds of one question are limited by `budget` in `serve`."""
 
     body_bytes: int = 1 << 20
-    """Of a request's body"""
+    """Bytes of a request's body"""
     body_seconds: float = 10.0
-    """In which a body has to arrive"""
+    """Seconds in which a body must arrive"""
     question_chars: int = 8192
-    """Of one message"""
+    """Characters of one message"""
     turns: int = 100
     """Messages of one conversation"""
     documents: int = 1000
     """Passages of one search, documents of one rerank"""
     seconds: float = 300.0
-    """From the arrival of a request to its answer, the time in the queue included"""
+    """Seconds from the arrival of a request to its answer, including the time in the queue"""
     file_bytes: int = 200 << 20
-    """Of a file that is uploaded for a batch"""
+    """Bytes of a file that is uploaded for a batch"""
     files: int = 1000
-    """That are kept, results of batches among them"""
+    """Number of files that are kept, including results of batches"""
     queue: int = 256
-    """Questions that wait while `concurrency` others are in progress; more are refused with status 429"""
+    """Questions that wait while `concurrency` others are in progress. More are refused with status 429"""
 
     @classmethod
     def of(cls, given: Self | Mapping[str, Any] | None) -> Self:
-        """The default limits, replaced by those given by name. Raises `InputError`."""
+        """The default limits, with those given by name in their place. Raises `InputError`."""
         if isinstance(given, Limits):
             return given
         limits = cls()

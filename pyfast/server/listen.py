@@ -1,4 +1,4 @@
-"""`serve`: a server that listens."""
+"""`serve`: the HTTP server."""
 
 from __future__ import annotations
 
@@ -47,34 +47,34 @@ def serve(
     grace: float = 30.0,
     stop: threading.Event | None = None,
 ) -> None:
-    """Answer questions over HTTP until the process is asked to end.
+    """Answer questions over HTTP until the process gets a signal to end.
 
-    The environment variable `PYFAST_API_KEYS` holds the keys that clients may use, with commas between them.
-    Without keys the server listens on this machine alone.
+    The environment variable `PYFAST_API_KEYS` has the keys that clients may use, with commas between them. Without
+    keys, the server listens only on this machine.
 
     Args:
-        index: An index, its folder, or several by name; None for systems that need none. The first one is used if
-            a request names none.
+        index: An index, its folder, or several by name. None for systems that need none. If a request names no
+            index, it goes to the first one.
         llm: As in `pyfast.Engine`.
         llm_options: Options of models that are given as text, as in `pyfast.answer`.
-        systems: The systems to serve: names, or their settings by name. None: all that the server can run.
+        systems: The systems to serve: names, or their settings by name. None: all that need no further settings.
         host: The address to listen at.
-        port: The port; 0 takes a free one, which the log names.
+        port: The port. 0 takes a free one, which the log names.
         concurrency: How many questions are in progress at once, on each index.
         budget: Limits of each question, by name, as in `pyfast.Engine`.
-        outage: Minutes to wait for a model that answers nobody; 0: status 503 at once.
-        prompts: A TOML file with prompts in place of the systems' own.
+        outage: How many minutes to wait for a model that answers no call. 0: status 503 at once.
+        prompts: A TOML file with prompts that replace the systems' own.
         follow_ups: How systems for single questions get the later turns of a conversation: see
             `pyfast.answer`.
         limits: Limits of requests: `pyfast.server.Limits`, or those that differ from the defaults by name.
-        jobs: A folder for uploaded files and batches, which continue when the server starts again. None: the
+        jobs: A folder for uploaded files and batches. Batches continue when the server starts again. None: the
             server takes no batches.
         grace: Seconds that requests in progress may take when the server ends.
-        stop: Once set, the server ends, as it does for SIGINT and SIGTERM.
+        stop: Once it is set, the server ends, as it does for SIGINT and SIGTERM.
 
     Raises:
-        InputError: An argument does not fit, or `host` is not of this machine and there are no keys.
-        IndexFormatError: A folder holds no index, or a damaged one.
+        InputError: An argument does not fit, or `host` is not an address of this machine and there are no keys.
+        IndexFormatError: A folder has no index, or a damaged one.
         LLMUnavailableError: A model cannot be started.
 
     Example:
@@ -177,9 +177,11 @@ def _is_local(host: str) -> bool:
 
 @contextlib.contextmanager
 def listening(host: str, port: int, seconds: float) -> Iterator[socket.socket]:
-    """A bound socket. If the operating system can, a client that reads nothing for `seconds` is disconnected.
+    """A bound socket.
 
-    Raises `InputError` if the address is taken or not of this machine.
+    If the operating system supports it, a client that reads nothing for `seconds` is disconnected.
+
+    Raises `InputError` if the address is taken, or is not an address of this machine.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

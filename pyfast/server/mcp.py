@@ -1,4 +1,4 @@
-"""`serve_mcp`: an index and its systems as tools for agents, by the Model Context Protocol."""
+"""`serve_mcp`: an index and its systems as tools for agents, through the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def mcp_server(
         outage: Minutes to wait for a model that does not answer.
 
     Returns:
-        The server, for a transport of your own. Its lifespan starts and stops the model.
+        The server, for your own transport. Its lifespan starts and stops the model.
 
     Raises:
         InputError: An argument does not fit.
-        IndexFormatError: The folder holds no index, or a damaged one.
+        IndexFormatError: The folder has no index, or a damaged one.
     """
     from mcp.server import MCPServer
 
@@ -154,7 +154,7 @@ def serve_mcp(
     host: str = "127.0.0.1",
     port: int = 8001,
 ) -> None:
-    """Serve an index to agents by the Model Context Protocol, until the client or the process ends.
+    """Serve an index to agents through the Model Context Protocol, until the client or the process ends.
 
     Args:
         index: An index, or its folder.
@@ -171,7 +171,7 @@ def serve_mcp(
 
     Raises:
         InputError: An argument does not fit, or `host` is not an address of this machine.
-        IndexFormatError: The folder holds no index, or a damaged one.
+        IndexFormatError: The folder has no index, or a damaged one.
         LLMUnavailableError: The model cannot be started.
 
     Example:

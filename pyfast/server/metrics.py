@@ -41,6 +41,6 @@ class Metrics:
         waiting.set_function(lambda: queue.waiting)
 
     def text(self) -> bytes:
-        """In Prometheus' text format."""
+        """The metrics in Prometheus' text format."""
         text: bytes = generate_latest(self._registry)
         return text

@@ -1,4 +1,4 @@
-"""`/v1/retrieve` and `/v1/rerank`: no LLM is asked."""
+"""`/v1/retrieve` and `/v1/rerank`. They call no LLM."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def retrieve(asked: RetrieveRequest, request: Request) -> Response:
 
 @router.post("/v1/rerank", response_model=RerankResponse)
 async def rerank(asked: RerankRequest, request: Request) -> Response:
-    """The documents by `bridge_rank`, best first; the request's model is not read."""
+    """The documents by `bridge_rank`, best first. The model in the request is ignored."""
     service: Service = request.app.state.service
     _check(asked.query, len(asked.documents), service, "documents")
     texts = [one if isinstance(one, str) else one.text for one in asked.documents]

@@ -87,7 +87,7 @@ class Service:
         return [*self.systems, *(f"{name}@{index}" for index in self.indexes for name in self.systems)]
 
     def engine(self, index: str | None) -> tuple[str, Engine]:
-        """An index's name and its engine; the first one for None. Raises `ApiError` 404."""
+        """An index's name and its engine. For None, those of the first index. Raises `ApiError` 404."""
         name = next(iter(self._engines)) if index is None else index
         if name not in self._engines:
             raise ApiError(404, f"there is no index {name!r}", "index_not_found", param="index")
@@ -109,7 +109,7 @@ class Service:
         return Asked(question, history, system, index)
 
     async def answer(self, asked: Asked, id: str, on_step: OnStep | None = None) -> Answered:
-        """Answer a question within the limits. Raises `ApiError`, and what `Engine.answer` raises."""
+        """Answer a question within the limits. Raises `ApiError`, and the errors of `Engine.answer`."""
         metrics, ledger = self.metrics, Ledger()
         with self.queue.place(), metrics.seconds.labels(asked.system).time():
             async with asyncio.timeout(self.limits.seconds):

@@ -1,7 +1,6 @@
-"""The systems, one file or folder each, written against `engine.Context` and nothing else.
+"""The systems, one file or folder each. They use only `engine.Context`.
 
-A system of your own is registered as the entry point `pyfast.systems`, or named `MODULE:NAME`; see
-`pyfast.plugins`.
+Register your own system as an entry point of `pyfast.systems`, or name it `MODULE:NAME`; see `pyfast.plugins`.
 """
 
 from pyfast.systems.combinations import Inert, Preset

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 PRESET = "preset"
-"""What names a preset among the settings that are given"""
+"""The name of the setting that chooses a preset"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Inert:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Settings under one name, in place of the defaults; such as a row of a paper's table.
+    """Settings under one name, which replace the defaults; for example a row of a paper's table.
 
     Example:
         >>> from pyfast.systems import Preset
@@ -44,9 +44,9 @@ class Preset:
 
 
 def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Inert]) -> str | None:
-    """A message if one of the `given` settings has no effect beside the others, with what to do about it.
+    """If one of the `given` settings has no effect beside the others, a message that says so and what to do.
 
-    Defaults may have no effect.
+    Defaults may be without effect.
     """
     for row in table:
         value = getattr(settings, row.where)

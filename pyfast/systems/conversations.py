@@ -1,7 +1,7 @@
-"""Conversations for systems that answer single questions: later turns become self-contained questions.
+"""Conversations for systems that answer single questions: later turns become questions that stand alone.
 
-Question rewriting and question resolution are the first half of two baselines of graph_convqa (its table 2). The
-entities of the evidence are for its entity-based metrics.
+Question rewriting and question resolution come from two baselines of graph_convqa (its table 2). The entities of
+the evidence are for its entity-based metrics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyfast.retrieval import ScoredSegments
 from pyfast.token_budget import fit_last
 
 FollowUps = Literal["off", "rewrite", "resolve"]
-"""What becomes of a later turn: it stays, is rewritten by the LLM, or gets the terms that it leaves out"""
+"""What happens to a later turn: it stays, the LLM rewrites it, or the LLM adds the terms that it leaves out"""
 _MOST_TERMS = 10
 
 
@@ -69,9 +69,9 @@ PROMPTS: dict[FollowUps, tuple[Prompt[Any], ...]] = {
 
 
 async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups: FollowUps) -> Answer:
-    """Answer a turn. A later turn is first made self-contained; the trace has that question as `asked`.
+    """Answer a turn. A later turn is first made to stand alone; the trace has that question as `asked`.
 
-    If the system notes no `entities`, the trace gets those of the evidence, if the budget allows another step.
+    If the system records no `entities`, the trace gets those of the evidence, if the budget allows another step.
     """
     asked = question
     if follow_ups != "off" and ctx.past:
@@ -125,7 +125,7 @@ def _shown(turns: Sequence[tuple[str, str]], text: str, prompt: Prompt[Any], ctx
 
 
 async def entities_of(evidence: ScoredSegments | bytes | None, ctx: Context) -> list[str]:
-    """The entities that an answer's evidence names, in its order."""
+    """The entities that an answer's evidence names, in the order of the evidence."""
     if isinstance(evidence, ScoredSegments):
         return list((await ctx.call(linearise, evidence)).entities)
     snippets = tuple(str(item["snippet"]) for item in orjson.loads(evidence or b"[]"))

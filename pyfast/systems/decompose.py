@@ -1,4 +1,4 @@
-"""Baseline: RAG with query decomposition. N2N-GQA's plan and hops, with lists in place of graphs."""
+"""Baseline: RAG with query decomposition. It is N2N-GQA's plan and hops, with lists and without graphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyfast.systems.system import System
 
 
 class Settings(n2n.Settings):
-    """The settings of n2n without those of the graph."""
+    """The settings of n2n, except those of the graph."""
 
     graph: Literal[False] = Field(default=False, description="Without the graph: with it, this is `n2n`.")
 

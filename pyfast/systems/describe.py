@@ -18,7 +18,7 @@ from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
 
 OWN = "pyfast's own"
-"""Where a setting is from that no paper has"""
+"""The source of a setting that is in no paper"""
 
 _PLAIN_TYPES = {bool: "on/off", int: "whole number", float: "number", str: "text", NoneType: "none"}
 
@@ -31,11 +31,11 @@ class SystemDescription:
     summary: str
     needs_index: bool
     paper: str
-    """The title of the paper that it is from; empty where there is none"""
+    """The title of its paper. Empty if it has none"""
     prompts: tuple[str, ...]
     """The names of its prompts"""
     roles: Mapping[Role, tuple[str, ...]]
-    """Its roles, each with the names of the prompts that are answered by the role's LLM"""
+    """Its roles, each with the names of the prompts that this role's LLM answers"""
     presets: tuple[PresetDescription, ...] = ()
 
 
@@ -45,7 +45,7 @@ class PresetDescription:
 
     name: str
     settings: str
-    """As the command line takes them, such as `k=2 steps=4`"""
+    """Settings as on the command line, such as `k=2 steps=4`"""
     meaning: str
 
 
@@ -57,12 +57,12 @@ class SettingDescription:
     type: str
     """In plain words, such as `on/off` or `one of: a, b`"""
     default: str
-    """Empty where the setting must be given"""
+    """Empty if the setting must be given"""
     range: str
-    """Such as `1 to 20`; empty where there are no bounds"""
+    """The bounds, such as `1 to 20`. Empty if there are none"""
     meaning: str
     paper: str
-    """Section, equation or table of the paper; `OWN` where the setting is in none"""
+    """The section, equation or table of the paper. `OWN` if the setting is in none"""
 
 
 def describe_system(system: str | System) -> SystemDescription:
@@ -122,7 +122,7 @@ def describe_settings(system: str | System) -> list[SettingDescription]:
         system: A system, its name, or `MODULE:NAME`.
 
     Returns:
-        Its settings, in the order in which the class of its settings has them.
+        Its settings, in the order of its settings class.
 
     Raises:
         InputError: There is no such system.
@@ -145,7 +145,7 @@ def settings_table(system: str | System) -> str:
         system: A system, its name, or `MODULE:NAME`.
 
     Returns:
-        One or two tables; a sentence for a system without settings.
+        One or two tables. A sentence if the system has no settings.
 
     Raises:
         InputError: There is no such system.

@@ -32,7 +32,7 @@ MOST_TOKENS = 32  # of an answer: a name, a number, a date
 
 
 class Settings(system.Settings):
-    """The paper's model, and its variants as switches."""
+    """The paper's model. Switches choose its variants."""
 
     renamed: ClassVar[Mapping[str, str]] = {"units": "passages"}
     inert: ClassVar[tuple[Inert, ...]] = (
@@ -165,7 +165,7 @@ def history_of(past: Past, settings: Settings) -> History:
 async def with_graph(
     question: str, history: History, linear: Linear, ctx: Context, settings: Settings, trace: dict[str, object]
 ) -> Request:
-    """The prompt with graph nodes in place of the facts. `trace` notes evidence that did not fit."""
+    """The prompt with graph nodes in place of the facts. `trace` records evidence that did not fit."""
     from pyfast.conversation.injection import Turn, build_graph, check_llm, encode_graph
 
     budget, device = ctx.context_window_of("answer") - MOST_TOKENS, ctx.device_of("answer")

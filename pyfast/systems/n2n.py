@@ -31,7 +31,7 @@ _PLACE = re.compile(r"\{entity([12])\}")
 
 
 class Settings(system.Abstaining):
-    """The paper's hyperparameters, and its ablations as switches."""
+    """The paper's hyperparameters. Switches choose its ablations."""
 
     renamed: ClassVar[Mapping[str, str]] = {
         "rank": "ranking",
@@ -162,7 +162,7 @@ PRESETS = {
         'table 2, "N2N-GQA w/ GraphRank": the whole pipeline',
     ),
 }
-"""The ablation ladder of the paper; the numbers of passages and nodes are the same in all rows, the defaults"""
+"""The ablations of the paper. The numbers of passages and nodes are the same in all rows: the defaults"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Plan:
     alternatives: tuple[str, ...] = ()
     entity_type: str = ANYTHING
     degraded: str | None = None
-    """What of the LLM's plan could not be used, and why."""
+    """The part of the LLM's plan that could not be used, and why."""
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
@@ -238,9 +238,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
-    """Structured query planning. If a plan is broken, the hops before the fault stay; at least the question
-    itself.
-    """
+    """Structured query planning. Of a broken plan, the hops before the fault stay, or else the question."""
     if not settings.decompose:
         return Plan((question,))
     try:
@@ -271,7 +269,7 @@ def fill(template: str, entities: list[str]) -> str:
 async def reranked(
     pool: Pool, query: str, ctx: Context, settings: Settings, min_nodes: int, max_nodes: int, edges: bool = False
 ) -> Pool:
-    """The evidence graph, GraphRank and pruning. Without the graph: the head of the list."""
+    """The evidence graph, GraphRank and pruning. Without the graph: the first passages of the list."""
     if not settings.graph:
         return (await ctx.call(rerank_lists, (pool, query)) if ctx.index.rerankers else pool).head(max_nodes)
     how = RerankConfig(
@@ -287,7 +285,7 @@ async def reranked(
 
 
 def reasoning_path(path: list[dict[str, Any]]) -> str:
-    """The steps of the plan for the final prompt; empty for a single hop. The last step has no entity."""
+    """The steps of the plan for the final prompt. Empty for a single hop. The last step has no entity."""
     if len(path) < 2:
         return ""
     lines = [

@@ -20,7 +20,7 @@ M = TypeVar("M", bound=BaseModel)
 _PARAGRAPHS = 12
 _Paragraph = Annotated[str, Field(min_length=1, max_length=600)]
 _SHORT = 300
-"""Characters of an answer that is no list"""
+"""The maximum characters of an answer that is not a list"""
 
 
 _PLACE = r"\{entity[12]\}"
@@ -132,8 +132,9 @@ def _plan_prompt(most: int) -> Prompt[PlanFields]:
 
 
 def plan_prompt(question: str) -> Prompt[PlanFields]:
-    """The prompt of a plan with room for texts that repeat the question. There are few sizes, because LLMs
-    compile each schema.
+    """The prompt of a plan with room for texts that repeat the question.
+
+    There are few sizes, because LLMs compile each schema.
 
     Texts have a limit because a small model under constrained decoding may not stop.
     """
@@ -144,7 +145,7 @@ def plan_prompt(question: str) -> Prompt[PlanFields]:
 
 
 PLAN = plan_prompt("")
-"""That of short questions"""
+"""The length for short questions"""
 
 EXTRACT = Prompt(
     name="extract",
@@ -179,12 +180,13 @@ def _answer_prompt(most: int) -> Prompt[AnswerFields]:
 
 
 ANSWER = _answer_prompt(_SHORT)
-"""For answers that are no list"""
+"""The length for answers that are not a list"""
 
 
 def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
-    """The prompt of an answer with room for a list of entities: a question to a knowledge graph may have dozens of
-    answers.
+    """The prompt of an answer with room for a list of entities.
+
+    A question to a knowledge graph may have dozens of answers.
     """
     index = ctx.index
     offsets, _ = index.rendered
@@ -197,8 +199,10 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
 
 
 def longest_list(listed: int, window: float, shortest: int) -> int:
-    """The characters of an answer that may list all of `characters`: at most a quarter of the context window.
-    There are few sizes, because LLMs compile each schema.
+    """The maximum length of an answer that may have to list a text of `characters`.
+
+    It is at most a quarter of the context window. There are only a few different lengths, because LLMs compile a
+    schema for each.
     """
     wanted = min(listed, int(window / 8 * CHARACTERS_PER_TOKEN_OF_LISTS))
     longest = shortest
@@ -272,7 +276,7 @@ LONG_COT = Prompt(
 
 
 def long_text(paragraphs: Iterable[str]) -> str | None:
-    """A long answer, with empty lines between its paragraphs; None if it has no paragraph."""
+    """A long answer, with empty lines between its paragraphs. None if it has no paragraph."""
     return "\n\n".join(filter(None, map(str.strip, paragraphs))) or None
 
 

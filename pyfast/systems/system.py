@@ -24,7 +24,7 @@ from pyfast.systems.combinations import PRESET, Inert, Preset, as_text, inert_fa
 
 
 class Settings(BaseModel):
-    """Base class of a system's settings. A system without settings uses it as it is.
+    """Base class of a system's settings. A system without settings uses this class directly.
 
     A setting is a `pydantic.Field` with bounds and a `description`. If it comes from a paper, `json_schema_extra`
     says where: `{"paper": "section 2.3, equation 4"}`. `pyfast systems NAME` shows all of it.
@@ -41,10 +41,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     renamed: ClassVar[Mapping[str, str]] = {}
-    """Old names of settings, and their new ones: taken for one release, with a warning"""
+    """Old names of settings, and their new ones. They work for one more release, with a warning"""
 
     inert: ClassVar[tuple[Inert, ...]] = ()
-    """What changes nothing beside other settings, and is refused there where it is given"""
+    """Settings that have no effect beside other settings. They are refused if they are given there"""
 
 
 class Abstaining(Settings):
@@ -103,22 +103,23 @@ class System:
     prompts: tuple[Prompt[Any], ...]
     needs_index: bool = True
     opens: Callable[[Index, Any, Path | None], Session] | None = None
-    """opens(index, settings, run): what it works with beside the index, the fourth argument of `answer`; `run` is
-    the folder of the run, perhaps a resumed one"""
+    """opens(index, settings, run): what it needs besides the index. It becomes the fourth argument of `answer`.
+    `run` is the folder of the run, which may be a resumed one
+    """
     resumes: Callable[[Session, Any, Path], None] | None = None
-    """resumes(session, settings, answers): called before a run goes on, with the answers that it has"""
+    """resumes(session, settings, answers): called before a run continues, with the answers that it has"""
     summary: str = ""
-    """What it is, in one line"""
+    """What it does, in one line"""
     paper: str = ""
-    """The title of the paper that it is from"""
+    """The title of its paper"""
     presets: Mapping[str, Preset] = field(default_factory=dict)
-    """Settings by a name, which `preset` takes among the settings; no setting of the system can be called so"""
+    """Presets by name. The setting `preset` chooses one, so no setting of the system can have this name"""
     requests: Mapping[str, Role] = field(default_factory=dict)
-    """Roles of what it asks by `Context.complete`, without a prompt, by the names of their stages"""
+    """The roles of its calls of `Context.complete`, which have no prompt, by the names of their stages"""
 
     @property
     def roles(self) -> Mapping[Role, tuple[str, ...]]:
-        """The roles of the system, with the names of their prompts; the default role if it declares no prompts."""
+        """The roles of the system, with the names of their prompts. The default role if it declares no prompts."""
         roles: dict[Role, dict[str, None]] = {}
         asked = [(prompt.name, prompt.role) for prompt in self.prompts]
         for name, role in (*asked, *self.requests.items()):
@@ -127,7 +128,7 @@ class System:
 
     @property
     def code(self) -> str:
-        """A digest of the code of a system that is not pyfast's own. A run resumes only with the same code."""
+        """A digest of the code of a system that is not part of pyfast. A run resumes only with the same code."""
         return "" if self.answer.__module__.startswith("pyfast.") else source_digest(self.answer)
 
     def configure(self, given: Mapping[str, Any]) -> Settings:
@@ -208,7 +209,7 @@ def _is_number(setting: FieldInfo) -> bool:
 
 
 def source_digest(function: Any) -> str:
-    """A digest of the file of a function; of the function itself if it was typed into an interpreter."""
+    """A digest of the file of a function, or of the function itself if it was typed into an interpreter."""
     path = inspect.getsourcefile(function)
     if path is not None and Path(path).is_file():
         code = Path(path).read_bytes()

@@ -1,4 +1,4 @@
-"""Processes that train together, one on each device, as `accelerate launch` starts them."""
+"""Processes that train together, one for each device, started by `accelerate launch`."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class Devices:
         return numbers
 
     def add_gradients(self, parameters: Iterable[torch.Tensor], value: float) -> float:
-        """Give each parameter the sum of the processes' gradients, and return the sum of their values. A
-        parameter without a gradient in any process stays without one.
+        """Give each parameter the sum of the processes' gradients, and return the sum of their values.
+
+        A parameter without a gradient in any process stays without one.
         """
         if self.count == 1:
             return value

@@ -44,7 +44,7 @@ class Converted:
     """None if the file has no answers, as in test sets"""
     documents: int
     count: int
-    """Questions; every turn of a conversation is one"""
+    """The number of questions. Every turn of a conversation is one"""
 
 
 def names() -> list[str]:

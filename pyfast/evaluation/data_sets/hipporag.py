@@ -1,4 +1,4 @@
-"""HippoRAG's corpora: a list of `{"title", "text"}`, beside questions as 2Wiki, MuSiQue or HotpotQA have them."""
+"""HippoRAG's corpora: a list of `{"title", "text"}`, and files of questions as in 2Wiki, MuSiQue or HotpotQA."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Record(BaseModel):
 
 
 def read(source: Path) -> Pieces:
-    """Pieces of `NAME_corpus.json` and `NAME.json` beside it; all questions share the corpus."""
+    """Yield the pieces of `NAME_corpus.json`, and of `NAME.json` beside it. All questions share the corpus."""
     corpus = one_file(source, f"*{_CORPUS}", "a corpus")
     if not corpus.name.endswith(_CORPUS):
         raise InputError(f"{corpus}: name the corpus, NAME{_CORPUS}; its questions are NAME.json beside it")

@@ -31,7 +31,7 @@ def load(path: Path) -> Any:
 
 
 def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
-    """The records of a JSON list. Raises `InputError`, naming the record, for one of another layout."""
+    """The records of a JSON list. Raises `InputError`, with the place, for a record of another layout."""
     content = load(path) if content is None else content
     if not isinstance(content, list):
         raise InputError(f"{path}: expected a list of records")
@@ -40,7 +40,7 @@ def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
 
 
 def checked(record: Any, kind: type[R], place: str) -> R:
-    """A record of a layout. Raises `InputError`, naming the place."""
+    """Check a record of a published set, and return it. Raises `InputError` with the record's place."""
     try:
         return TypeAdapter(kind).validate_python(record)
     except ValidationError as error:
@@ -49,8 +49,9 @@ def checked(record: Any, kind: type[R], place: str) -> R:
 
 
 def one_file(source: Path, pattern: str, what: str) -> Path:
-    """The source itself if it is a file, else the only file below it that fits the pattern. Raises
-    `InputError`.
+    """The source itself if it is a file.
+
+    Otherwise the only file in it that fits the pattern. Raises `InputError`.
     """
     if source.is_file():
         return source
@@ -62,8 +63,9 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
 
 
 def beside(path: Path, pattern: str, what: str) -> Path:
-    """The file or folder that fits the pattern, in the nearest parent folder. Raises `InputError` if there is
-    none.
+    """The file or folder that fits the pattern, in the nearest parent folder.
+
+    Raises `InputError` if there is none.
     """
     for folder in list(path.resolve().parents)[:3]:
         match = next(iter(sorted(folder.glob(pattern))), None)
@@ -83,9 +85,9 @@ def title_of(uri: str) -> str:
 
 
 class Documents:
-    """Documents that several records share: each is written once.
+    """Collects documents that several records share, so that each is written once.
 
-    A second document of the same uri with another content gets a uri of its own.
+    If a second document has the same uri and other content, it gets another uri.
     """
 
     def __init__(self) -> None:

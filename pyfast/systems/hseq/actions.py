@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, create_model
 from pyfast.engine import Prompt
 
 Strategy = Literal["guided_topk", "children", "parent", "row", "column", "relation"]
-"""`guided_topk` only picks; the others name the neighbours that an expansion brings into the window"""
+"""`guided_topk` only picks. The others name the neighbours that an expansion adds to the window"""
 
 
 class Args(BaseModel):
@@ -49,8 +49,7 @@ sufficiency: true only if all picked evidence, from now and before, is enough to
 def select_prompt(width: int, k: int) -> Prompt[Action]:
     """The iterator's prompt for a window of `width` >= 1 candidates, of which at most `k` are picked.
 
-    The schema allows only the labels 1 to `width`. It depends on these two numbers alone, so a run has few
-    schemas.
+    The schema allows only the labels 1 to `width`. It depends only on these two numbers, so a run has few schemas.
     """
     labels: Any = Literal[tuple(range(1, width + 1))]
     only: Any = Literal[k]

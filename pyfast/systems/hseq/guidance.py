@@ -10,7 +10,8 @@ from pydantic import BaseModel, Field, model_validator
 from pyfast.engine import Prompt
 
 _SHORTEST = 20
-"""Characters of a plan: a model that says less was cut off, or did not understand (A.3.3)"""
+"""The minimum number of characters of a plan. A shorter plan was cut off, or the model did not understand (A.3.3)
+"""
 _START = "Gather the few segments that carry the most."
 _TEMPLATES = {
     "binary": "One or two definite statements are enough. Stop once they plainly say yes or no.",
@@ -79,5 +80,5 @@ def guidance_text(fields: GuidanceFields) -> str:
 
 
 def tightened(guidance: str, missing: str) -> str:
-    """g': the guidance of a refinement, with the verifier's complaint."""
+    """g': the guidance of a refinement. It includes the verifier's complaint."""
     return " ".join(f"{guidance} Settle above all: {missing}".split())

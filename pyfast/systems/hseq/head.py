@@ -15,10 +15,10 @@ from pyfast.systems.prompts import INSUFFICIENT, longest_list, unless_known
 from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
 
 TOKENS = 1000
-"""What a head's call takes at least: instructions, its answer, and a few short lines of evidence"""
+"""The minimum characters of a head's call: instructions, its answer, and a few short lines of evidence"""
 _MOST_SUPPORTING = 8
 _SHORT = 200
-"""Characters of an answer that is no list"""
+"""The maximum characters of an answer that is not a list"""
 FRAME = 6  # characters of a line beside its text
 
 
@@ -38,8 +38,9 @@ class VerdictFields(BaseModel):
 
 @cache  # schemas are compiled by LLMs, once for each schema object
 def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
-    """The head's prompt for a number of evidence items, whose labels are the only ones that it can cite. The
-    answer has a maximum length in characters.
+    """The head's prompt for a number of evidence items. It can cite only their labels.
+
+    The answer has a maximum length in characters.
     """
     labels: Any = Literal[tuple(range(1, items + 1))]
     supporting: Any = (list[labels], Field(default=[], max_length=min(items, _MOST_SUPPORTING)))
@@ -77,8 +78,9 @@ VERIFY = Prompt(
 
 
 async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstain: bool) -> HeadFields | None:
-    """Ask the head. With `abstain` it may say that the evidence has no answer. None if the budget has no room for
-    a call with evidence.
+    """Ask the head. None if the budget has no room for a call with evidence.
+
+    With `abstain`, the head may say that the evidence has no answer.
 
     A broken answer is asked for again only if the budget surely allows it. Raises `CallError`.
     """
@@ -97,9 +99,7 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstai
 
 
 def affordable(ctx: Context, left: Remaining, characters: int) -> int | None:
-    """How many attempts the budget allows for a prompt with this many characters: 1 if it might not allow all;
-    None: all.
-    """
+    """How many attempts the budget allows for a prompt of this length: 1 if it might not allow all; None: all."""
     tokens = 2 * ctx.attempts * (TOKENS + characters)
     return 1 if left.tokens < tokens or min(left.calls, left.steps) < ctx.attempts else None
 

@@ -1,4 +1,4 @@
-"""HSEQ-I: algorithm 1, for any policy. Questions meet at `move_on`: one refresh, one window for all that wait."""
+"""HSEQ-I: algorithm 1, for any policy. At `move_on`, all waiting questions share one refresh and one window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.retrieval.windows import Priority
 from pyfast.systems.hseq.state import State, chosen
 
 STEP_COST = 3
-"""Batch points of one step at most: the window, the LLM, and the lexical policy in its place"""
+"""The maximum number of batch points in a step: the window, the LLM, and the lexical policy in its place"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class Decision:
     """(a_t, s_t) of a step."""
 
     labels: tuple[int, ...]
-    """Picked, best first; at most k count"""
+    """The picked segments, best first. At most k count"""
     score: float
-    """How far the evidence, with these, seems sufficient: 0 to 1"""
+    """How sufficient the evidence seems with them, 0 to 1"""
     expand: Neighbors | None = None
     note: str | None = None
-    """What was out of the ordinary"""
+    """Anything unusual"""
     last: bool = False
-    """Nothing more can be paid for"""
+    """Whether the budget allows no further call"""
 
 
 Policy = Callable[[State], Awaitable[Decision]]
@@ -38,7 +38,7 @@ Policy = Callable[[State], Awaitable[Decision]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """W, k, T_max, T_min, the order rho, and the score that is sufficient (tau in A.3.5)."""
+    """W, k, T_max, T_min, the order rho, and the score that counts as sufficient (tau in A.3.5)."""
 
     width: int
     k: int
@@ -55,25 +55,25 @@ class Progress:
     guidance: str
     view: View
     selected: tuple[Candidate, ...] = ()
-    """M_t, in the order they were picked"""
+    """M_t, in the order of picking"""
     next: Move | None = None
-    """the way to the next window, not gone yet"""
+    """the move to the next window, which is not made yet"""
     steps: tuple[dict[str, Any], ...] = ()
     """what happened, for the trace"""
     ended: str = ""
-    """sufficient, steps, exhausted or budget"""
+    """the reason: sufficient, steps, exhausted or budget"""
     source: str = ""
-    """who planned, for the trace"""
+    """the source of the guidance, for the trace"""
 
 
 async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limits, reserve: int) -> Progress:
     """Iterate until the evidence is sufficient, T_max is reached, the stream ends, or the budget is used up.
 
     `reserve` batch points are kept for later stages. If a policy picks fewer than k segments, the whole window is
-    finished; otherwise the window stays and is refilled. So each step picks or skips at least k segments of the
+    finished. Otherwise the window stays and is refilled. So each step picks or skips at least k segments of the
     stream's prefix. A policy that picks all support within a prefix of L segments has it after at most ceil(L / k)
-    steps (lemma 1), and halts by then (proposition 1), however large the corpus is. These bounds do not count
-    steps whose picks come from an expansion.
+    steps (lemma 1), and halts by then (proposition 1), for any size of the corpus. These bounds do not count steps
+    whose picks come from an expansion.
     """
     for t in range(1, limits.max_steps + 1):
         if ctx.remaining().steps < STEP_COST + reserve:
@@ -107,7 +107,7 @@ def state_of(progress: Progress) -> State:
 
 
 def step(progress: Progress, decision: Decision, k: int) -> Progress:
-    """M_t = u(M_{t-1}, a_t), and the way to the next window."""
+    """M_t = u(M_{t-1}, a_t), and the move to the next window."""
     view = progress.view
     picked = chosen(state_of(progress), decision.labels, k)
     done = picked if len(picked) == k else view.window

@@ -9,7 +9,7 @@ from pyfast.systems.hseq.guidance import GUIDE, guidance_text
 
 
 async def plan(question: Question, ctx: Context, settings: system.Settings) -> Answer:
-    """Answer with the guidance; no answer if the head gave none of the right form."""
+    """Answer with the guidance. There is no answer if the head gave none of the right form."""
     try:
         return Answer(guidance_text(await ctx.generate(GUIDE, question=question.text)))
     except AnswerError as error:

@@ -1,4 +1,4 @@
-"""The iterator's policies: the LLM's, and a lexical one, which is an ablation and the fall-back."""
+"""The iterator's policies: the LLM's, and a lexical one. The lexical policy is an ablation and the fallback."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _FRAME = 24  # characters of a line beside its text: label and level
 
 
 def lexical_policy(ctx: Context, k: int) -> Policy:
-    """Pick greedily the segments that cover most of the question's words. The score is the covered share of their
-    weight.
+    """Pick greedily the segments that cover most of the question's words.
+
+    The score is the covered share of their weight.
     """
 
     async def policy(state: State) -> Decision:
@@ -33,8 +34,8 @@ def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Polic
     """Ask the LLM. Its score is 1 for sufficient, 0 for not sufficient.
 
     `head_tokens` and one call are reserved for the head. If the budget would not leave them, the iteration ends
-    with the segments so far, or, if there are none, with the lexical policy's picks. The lexical policy also
-    replaces a step whose action is broken.
+    with the segments so far. If there are none, the lexical policy picks. It also replaces a step whose action is
+    broken.
     """
     lexical = lexical_policy(ctx, k)
 
@@ -67,7 +68,7 @@ def decision_of(action: Action) -> Decision:
 
 
 def fitted(state: State, k: int, characters: int, budget: int) -> dict[str, str] | None:
-    """The prompt's fields within `budget` characters. Segments are shortened if needed; None: it cannot fit."""
+    """The prompt's fields within `budget` characters. Segments are shortened if needed. None: they cannot fit."""
     shown = len(state.window) + len(state.selected)
     each = (budget - len(state.question) - len(state.guidance)) // shown - _FRAME
     return prompt_fields(state, k, min(characters, each)) if each >= _SHORTEST else None

@@ -20,7 +20,7 @@ class State:
     """"" for none"""
     selected: tuple[Candidate, ...]
     window: tuple[Candidate, ...]
-    """The candidate with the label j is the j-th of them, counted from 1"""
+    """Label j means the j-th candidate, counted from 1"""
 
 
 def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
@@ -40,8 +40,11 @@ def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
 
 
 def excerpt(text: str, words: Sequence[str], characters: int) -> str:
-    """At most `characters` (4 or more) of a text. If the text is longer and some of the words (in lower case)
-    come later: its beginning, a third of the length, and the part where most of these words first occur."""
+    """At most `characters` (4 or more) of a text.
+
+    If the text is longer and some of the words (in lower case) come later, it is two parts: its beginning, a third
+    of the length, and the part where most of these words first occur.
+    """
     if len(text) <= characters:
         return text
     head = characters // 3
@@ -61,5 +64,5 @@ def excerpt(text: str, words: Sequence[str], characters: int) -> str:
 
 
 def chosen(state: State, labels: Iterable[int], k: int) -> tuple[Candidate, ...]:
-    """The candidates with these labels, each once, at most `k`."""
+    """The candidates with these labels, without duplicates, at most `k`."""
     return tuple(state.window[label - 1] for label in list(dict.fromkeys(labels))[:k])

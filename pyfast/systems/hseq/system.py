@@ -38,7 +38,7 @@ def _levels(given: Any) -> Any:
 
 
 class Settings(system.Abstaining):
-    """The paper's parameters (table 7, A.3.5), and its ablations (table 5) as switches."""
+    """The paper's parameters (table 7, A.3.5). Switches choose its ablations (table 5)."""
 
     renamed: ClassVar[Mapping[str, str]] = {"least_steps": "min_steps"}
     inert: ClassVar[tuple[Inert, ...]] = (
@@ -217,13 +217,13 @@ def policy_of(ctx: Context, settings: Settings) -> Policy:
 async def conclude(
     question: str, progress: Progress, ctx: Context, abstain: bool
 ) -> tuple[EvidencePackage, HeadFields | None]:
-    """Return kappa(M) and the head's answer; None if there is no evidence, or no budget for an answer."""
+    """Return kappa(M) and the head's answer. None if there is no evidence, or no budget for an answer."""
     package = await ctx.call(canonicalize, tuple(it.position for it in progress.selected))
     return package, await ask_head(question, package, ctx, abstain) if package.segments else None
 
 
 async def contradiction(question: str, package: EvidencePackage, reply: HeadFields, ctx: Context) -> str | None:
-    """The verifier xi: the contradiction to settle; None if there is none, or no budget for a refinement."""
+    """The verifier xi: the contradiction to resolve. None if there is none, or no budget for a refinement."""
     left = ctx.remaining()
     budget = ctx.text_budget(VERIFY, left.tokens - 3 * TOKENS) - len(question) - len(reply.answer)
     lines = cut_evenly(package.lines, budget, FRAME)

@@ -1,4 +1,4 @@
-"""MTQA: a matrix of thought. Nodes of a column see a part of each other; knowledge units correct each column."""
+"""MTQA: a matrix of thought. Nodes of a column see part of each other. Knowledge units correct each column."""
 
 from pyfast.systems.mtqa.system import SYSTEM
 

@@ -19,20 +19,20 @@ class Column:
     """One column of the matrix under construction."""
 
     units: list[KnowledgeUnit] = field(default_factory=list)
-    """KU, before its nodes"""
+    """KU, the knowledge units before its nodes"""
     thoughts: list[list[str]] = field(default_factory=list)
     """The paragraphs of each node (Tn)"""
     seen: list[int] = field(default_factory=list)
     """How many paragraphs each node saw of the one above it"""
     correcting: list[KnowledgeUnit] = field(default_factory=list)
-    """KU', before its summary"""
+    """KU', the knowledge units before its summary"""
     summary: list[str] = field(default_factory=list)
     """Paragraphs (Sn)"""
     answer: str = ""
     shown: dict[KnowledgeUnit, None] = field(default_factory=dict)
-    """The units that prompts held"""
+    """The units that were in prompts"""
     degraded: list[str] = field(default_factory=list)
-    """What the LLM did not give in the right form"""
+    """The replies of the LLM that had the wrong form"""
 
 
 def communicated(thought: Sequence[str], weight: float) -> list[str]:
@@ -42,7 +42,7 @@ def communicated(thought: Sequence[str], weight: float) -> list[str]:
 
 
 def under(heading: str, texts: Sequence[str]) -> str:
-    """The texts under a heading; empty if there are none."""
+    """The texts under a heading. Empty if there are none."""
     return "\n".join(("", heading, *texts, "")) if texts else ""
 
 

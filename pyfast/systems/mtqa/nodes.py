@@ -48,8 +48,9 @@ async def fill(
     ctx: Context,
     settings: Settings,
 ) -> None:
-    """Equations 7 and 8: the nodes of a column. Nodes run in parallel, except those that see a part of the node
-    above.
+    """Equations 7 and 8: the nodes of a column.
+
+    Nodes run in parallel, except those that see a part of the node above.
 
     `passed`: how much of the node above each node sees.
     """
@@ -74,7 +75,7 @@ async def think(
     ctx: Context,
     settings: Settings,
 ) -> list[str]:
-    """Equation 8: one node. An unusable node is empty, and passes nothing to the next one."""
+    """Equation 8: one node. An unusable node is empty, and the next one sees nothing of it."""
     prompt = THOUGHT if settings.retrieval else THOUGHT_ALONE
     budget = ctx.text_budget(prompt)
     try:

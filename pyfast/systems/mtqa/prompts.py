@@ -100,7 +100,7 @@ THOUGHT_ALONE = Prompt(
     max_tokens=THOUGHT.max_tokens,
     role="think",
 )
-"""Without knowledge, the table's "-RAG"; as is the next"""
+"""Without knowledge: the table's "-RAG". The next one too"""
 
 SUMMARY_ALONE = Prompt(
     name="summary_alone",

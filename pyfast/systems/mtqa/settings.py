@@ -18,7 +18,7 @@ def _as_text(given: Any) -> Any:
 
 
 class Settings(system.WithKnowledge):
-    """The paper's parameters, and its ablations as switches. One row or one column is a chain of thought."""
+    """The paper's parameters. Switches choose its ablations. One row or one column is a chain of thought."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("source_text", "triples", "entities", "relations", "units"), "retrieval", (False,)),

@@ -14,7 +14,7 @@ from pyfast.systems.prompts import final_text, long_text
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Algorithm 1: each column from the summary of the one before, each node from the one above it."""
+    """Algorithm 1: each column starts from the summary before it, each node from the node above it."""
     weights = settings.matrix()
     columns: list[Column] = []
     draft: list[str] = []

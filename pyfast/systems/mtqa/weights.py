@@ -22,8 +22,8 @@ def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) 
     """The weights of a scheme of figure 3, or a matrix of numbers in JSON, for `rows` x `columns` nodes.
 
     `const-C` is C everywhere. `vert-S` grows from S by S with each row, `hor-S` with each column, `vert&hor-S`
-    with both; never beyond 1. `uniform` and `gaussian` are drawn from the seed; the second is normalised.
-    Raises `ValueError` for another name, and a matrix that does not fit.
+    with both. None exceeds 1. `uniform` and `gaussian` are drawn from the seed; `gaussian` is normalised. Raises
+    `ValueError` for another name, and for a matrix that does not fit.
     """
     if name.lstrip().startswith("["):
         return _given(name, rows, columns)

@@ -1,5 +1,6 @@
-"""SubQRAG: sub-questions in order, each answered from triples, or from documents, which then give new triples.
-The used triples are the memory from which the question is answered. One file for each part of section 2.
+"""SubQRAG: sub-questions in order, each answered from triples, or else from documents, which give new triples.
+
+The used triples are the memory from which the question is answered. Each part of section 2 has a file.
 """
 
 from pyfast.systems.subqrag.system import SYSTEM

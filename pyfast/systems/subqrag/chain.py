@@ -21,7 +21,7 @@ _MOST = 300  # characters of an earlier answer: a rewritten question holds no mo
 
 
 async def sub_questions(question: str, ctx: Context, settings: Settings) -> tuple[list[str], str | None]:
-    """Section 2.2.1: return (the ordered chain, the fault of the model's reply)."""
+    """Section 2.2.1: return (the ordered chain, the error of the model's reply)."""
     if not settings.decompose:
         return [question], None
     try:
@@ -35,12 +35,12 @@ async def sub_questions(question: str, ctx: Context, settings: Settings) -> tupl
 async def on_its_own(
     text: str, chain: Sequence[str], steps: Sequence[Sequence[Step]], ctx: Context, settings: Settings
 ) -> tuple[list[str], int]:
-    """Section 2.2.2, equation 2: return (the sub-question with earlier answers filled in, how many branches are
-    left out).
+    """Section 2.2.2, equation 2: return (the sub-question with earlier answers filled in, the number of omitted
+    branches).
 
-    If it refers to several answers, it becomes one question for each, at most `branches`: the five nearest facts
-    of one question could not contain the answers of all. If it refers to a missing answer, the text of the earlier
-    sub-question takes its place.
+    If it refers to several answers, it becomes one question for each, at most `branches`. The reason: the five
+    nearest facts of one question could not contain the answers of all. If it refers to a missing answer, the text
+    of the earlier sub-question takes its place.
     """
     if not steps or not settings.rewrite:
         return [text], 0

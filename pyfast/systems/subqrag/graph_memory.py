@@ -17,7 +17,7 @@ from pyfast.token_budget import fit, join, share
 def memory(steps: Iterable[Step], budget: int) -> list[str]:
     """Equation 5's T_used in about `budget` characters: a line for each fact, with the parts that were used.
 
-    Answers without a triple have a line too.
+    An answer without a triple also has a line.
     """
     lines: dict[str, Callable[[int | None], str]] = {}
     for step in steps:
@@ -51,9 +51,9 @@ def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
 
 
 def trace(steps: Sequence[Sequence[Step]], session: Session, **faults: str | int | None) -> dict[str, Any]:
-    """The trace: each sub-question as it was asked, with its answers and triples; and the learned triples.
+    """The trace: each sub-question with its answers and triples, and the learned triples.
 
-    `faults`: faults of replies that could not be used, and numbers of things left out.
+    `faults`: errors of replies that could not be used, and numbers of omitted things.
     """
     path = [
         [

@@ -34,18 +34,18 @@ class Step:
     question: str
     answers: list[str] = field(default_factory=list)
     used: list[RetrievedFact] = field(default_factory=list)
-    """Triples (equation 5's T_used)"""
+    """The used triples (equation 5's T_used)"""
     read: list[int] = field(default_factory=list)
-    """The ids of the segments that told, of answers from documents"""
+    """For answers from documents: the ids of the segments that contain them"""
     facts: list[int] = field(default_factory=list)
     """The ids of the segments that state the retrieved facts"""
     documents: list[int] = field(default_factory=list)
     """The ids of the segments that a search retrieved"""
     learned: list[Statement] = field(default_factory=list)
     source: str = "nothing"
-    """Where the answers are from: graph, documents or nothing"""
+    """The source of the answers: graph, documents or nothing"""
     degraded: list[str] = field(default_factory=list)
-    """What the LLM did not give in the right form"""
+    """The replies of the LLM that had the wrong form"""
 
 
 async def resolve(text: str, ctx: Context, settings: Settings, session: Session, learned: Learned) -> Step:
@@ -120,7 +120,7 @@ def _segments(pool: Pool, ctx: Context) -> npt.NDArray[np.uint64]:
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:
-    """Add new statements of a step to the learned ones, and put those that name an answer into the memory."""
+    """Add new statements of a step to the learned ones, and those that name an answer to the memory."""
     store = session.store
     fresh = [one for one in step.learned if not session.knows(one.head, one.relation, one.tail)]
     vectors = await asyncio.gather(*(ctx.call(encode_statements, one, store) for one in fresh))
