@@ -16,6 +16,7 @@
 #include "pyfast/error.hpp"
 #include "pyfast/evidence_graph.hpp"
 #include "pyfast/graphs.hpp"
+#include "pyfast/integers.hpp"
 #include "pyfast/pools.hpp"
 #include "pyfast/texts.hpp"
 
@@ -31,6 +32,14 @@ std::span<const T> view(const py::array& array, const char* name) {
                     py::str(py::dtype::of<T>()).cast<std::string>());
     }
     return {static_cast<const T*>(array.data()), static_cast<std::size_t>(array.size())};
+}
+
+// A column that may have 32 bits.
+inline Integers integers(const py::array& array, const char* name) {
+    if (array.dtype().equal(py::dtype::of<std::int32_t>())) {
+        return view<std::int32_t>(array, name);
+    }
+    return view<std::int64_t>(array, name);
 }
 
 // X as the Python layer hands it over: (indptr, indices, data, number of columns).

@@ -19,10 +19,17 @@ void bind_bm25(py::module_& m) {
             std::vector<TermCounts> counts;
             counts.reserve(parts.size());
             for (const auto& [indptr, ids, times, lengths, columns, deleted] : parts) {
-                counts.push_back(
-                    {view<std::int64_t>(indptr, "parts.indptr"), view<std::int32_t>(ids, "parts.documents"),
-                     view<std::int32_t>(times, "parts.counts"), view<std::int32_t>(lengths, "parts.lengths"),
-                     view<std::int32_t>(columns, "parts.columns"), view<std::uint8_t>(deleted, "parts.deleted")});
+                const bool small = times.dtype().equal(py::dtype::of<std::uint8_t>());
+                counts.push_back({.indptr = view<std::int64_t>(indptr, "parts.indptr"),
+                                  .documents = view<std::int32_t>(ids, "parts.documents"),
+                                  .lengths = view<std::int32_t>(lengths, "parts.lengths"),
+                                  .columns = view<std::int32_t>(columns, "parts.columns"),
+                                  .deleted = view<std::uint8_t>(deleted, "parts.deleted")});
+                if (small) {
+                    counts.back().small_counts = view<std::uint8_t>(times, "parts.counts");
+                } else {
+                    counts.back().counts = view<std::int32_t>(times, "parts.counts");
+                }
             }
             const auto queries = ragged(query_offsets, query_terms, "query_offsets, query_terms");
             std::optional<Ragged<std::int32_t>> allowed;

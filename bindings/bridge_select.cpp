@@ -14,8 +14,9 @@ void bind_bridge_select(py::module_& m) {
             const Pools pools = ragged(pool_offsets, doc_ids, "pool_offsets, doc_ids");
             const auto scores = view<float>(semantic, "semantic");
             const auto kinds = view<std::uint8_t>(is_table, "is_table");
-            const Cells cells{view<std::int64_t>(value_offsets, "cells.value_offsets"),
-                              ragged(term_offsets, term_ids, "cells.term_offsets, cells.term_ids")};
+            const Cells cells{integers(value_offsets, "cells.value_offsets"),
+                              integers(term_offsets, "cells.term_offsets"),
+                              view<std::int32_t>(term_ids, "cells.term_ids")};
             auto [boosted, out] = fresh<float>(scores.size());
             {
                 const py::gil_scoped_release release;

@@ -10,16 +10,17 @@ void bind_cite(py::module_& m) {
         [](const py::dict& columns, const py::array& offsets, const py::array& cited, const py::array& scores) {
             const auto column = [&](const char* name) { return py::array(columns[name]); };
             const Segments segments{
-                .ids = view<std::uint64_t>(column("ids"), "ids"),
                 .level = view<std::uint8_t>(column("level"), "level"),
                 .source = view<std::int32_t>(column("source"), "source"),
-                .start = view<std::int64_t>(column("start"), "start"),
-                .end = view<std::int64_t>(column("end"), "end"),
-                .byte_start = view<std::int64_t>(column("byte_start"), "byte_start"),
-                .byte_end = view<std::int64_t>(column("byte_end"), "byte_end"),
+                .start = integers(column("start"), "start"),
+                .end = integers(column("end"), "end"),
+                .byte_start = integers(column("byte_start"), "byte_start"),
+                .byte_end = integers(column("byte_end"), "byte_end"),
                 .triplets = view<std::int64_t>(column("triplets"), "triplets"),
+                .ordinal = view<std::int64_t>(column("ordinal"), "ordinal"),
                 .relation_start = view<std::int64_t>(column("relation_start"), "relation_start"),
                 .tail_start = view<std::int64_t>(column("tail_start"), "tail_start"),
+                .hashes = view<std::uint64_t>(column("hashes"), "hashes"),
                 .uris = ragged<std::uint8_t>(column("uri_offsets"), column("uris"), "uri_offsets, uris"),
                 .content = view<std::uint8_t>(column("content"), "content"),
             };

@@ -12,8 +12,7 @@ using CursorArrays = std::tuple<py::array, RaggedArrays, RaggedArrays>;       //
 
 Hierarchy hierarchy(const ColumnArrays& columns) {
     const auto& [level, parent, subtree_end] = columns;
-    return {view<std::uint8_t>(level, "level"), view<std::int64_t>(parent, "parent"),
-            view<std::int64_t>(subtree_end, "subtree_end")};
+    return {view<std::uint8_t>(level, "level"), integers(parent, "parent"), integers(subtree_end, "subtree_end")};
 }
 
 Order order(const py::array& segments, const py::array& starts) {
@@ -65,15 +64,15 @@ void bind_hseq_stream(py::module_& m) {
     m.def(
         "hseq_subtree_ends",
         [](const py::array& parent) {
-            const auto column = view<std::int64_t>(parent, "parent");
+            const auto column = integers(parent, "parent");
             return own(released([&] { return subtree_ends(column); }));
         },
         py::arg("parent"));
     m.def(
         "hseq_check_subtree_ends",
         [](const py::array& parent, const py::array& subtree_end) {
-            const auto column = view<std::int64_t>(parent, "parent");
-            const auto ends = view<std::int64_t>(subtree_end, "subtree_end");
+            const auto column = integers(parent, "parent");
+            const auto ends = integers(subtree_end, "subtree_end");
             released([&] { check_subtree_ends(column, ends); });
         },
         py::arg("parent"), py::arg("subtree_end"));

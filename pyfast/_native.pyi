@@ -10,6 +10,7 @@ _UInt8: TypeAlias = npt.NDArray[np.uint8]
 _UInt64: TypeAlias = npt.NDArray[np.uint64]
 _Int32: TypeAlias = npt.NDArray[np.int32]
 _Int64: TypeAlias = npt.NDArray[np.int64]
+_Integers: TypeAlias = _Int32 | _Int64
 _Float32: TypeAlias = npt.NDArray[np.float32]
 _Float64: TypeAlias = npt.NDArray[np.float64]
 
@@ -18,7 +19,7 @@ _Forward: TypeAlias = tuple[_Int32 | _Int64, _Int32 | _Int64, npt.NDArray[np.flo
 _Graph: TypeAlias = tuple[_Int64, _Int64, _Int32, _Float32]  # pool_offsets, indptr, indices, weights
 _Pools: TypeAlias = tuple[_Int64, _Int32, _Float32]  # offsets, documents, scores
 _Lists: TypeAlias = tuple[_Int64, _Int64]  # offsets, segments
-_Columns: TypeAlias = tuple[_UInt8, _Int64, _Int64]  # level, parent, subtree_end
+_Columns: TypeAlias = tuple[_UInt8, _Integers, _Integers]  # level, parent, subtree_end
 _Stream: TypeAlias = tuple[_Int64, _Int64, _UInt8, _UInt64]  # order, starts, tombstones: mask, live
 _Cursors: TypeAlias = tuple[_Int64, _Lists, _Lists]  # place, selected, priors
 
@@ -72,8 +73,8 @@ def bridge_select(
     doc_ids: _Int32,
     semantic: _Float32,
     is_table: _UInt8,
-    value_offsets: _Int64,
-    term_offsets: _Int64,
+    value_offsets: _Integers,
+    term_offsets: _Integers,
     term_ids: _Int32,
     beta: float,
 ) -> _Float32: ...
@@ -130,7 +131,7 @@ def gatv2_backward(
     threads: int,
 ) -> tuple[_Features, _Features, _Features]: ...  # by x_src, x_dst, att; empty where not wanted
 def graph_rank(semantic: _Float32, structural: _Float32, pool_offsets: _Int64, alpha: float) -> _Float32: ...
-def hseq_check_subtree_ends(parent: _Int64, subtree_end: _Int64) -> None: ...
+def hseq_check_subtree_ends(parent: _Integers, subtree_end: _Integers) -> None: ...
 def hseq_delete_segments(
     columns: _Columns, stream: _Stream, segments: _Int64
 ) -> tuple[_UInt8, _UInt64]: ...  # mask, live
@@ -142,7 +143,7 @@ def hseq_order(level: _UInt8, priority: _UInt8) -> tuple[_Int64, _Int64]: ...  #
 def hseq_refresh(
     size: int, stream: _Stream, cursors: _Cursors, chosen: _Lists, past: int, threads: int
 ) -> tuple[_Int64, _Lists]: ...  # place, selected
-def hseq_subtree_ends(parent: _Int64) -> _Int64: ...
+def hseq_subtree_ends(parent: _Integers) -> _Int64: ...
 def hseq_window(size: int, stream: _Stream, cursors: _Cursors, width: int, threads: int) -> _Lists: ...
 def narrate(
     line_offsets: _Int64, text: _UInt8, pool_offsets: _Int64, doc_ids: _Int32, characters: int

@@ -154,7 +154,7 @@ def is_set(gold: dict[str, Any]) -> bool:
 def holds(gold: dict[str, Any], record: Record, index: Index) -> bool:
     """Whether the evidence of a record holds the answer, all of it where it is a set."""
     segments = np.array([int(it.segment, 16) for it in record.evidence], np.uint64)
-    places = np.flatnonzero(np.isin(index.corpus.ids, segments)).tolist()
+    places = np.flatnonzero(np.isin(index.corpus.ids[:], segments)).tolist()
     evidence = "\n".join(map(index.corpus.render, places))
     return (all if is_set(gold) else any)(stands(answer, evidence) for answer in gold["answers"])
 

@@ -57,7 +57,8 @@ class LengthNorm {
 // The entries of a query's term in one part that are still to be scored.
 struct Column {
     const std::int32_t* documents;
-    const std::int32_t* counts;
+    const std::int32_t* counts;  // one of these two is there
+    const std::uint8_t* small_counts;
     std::int64_t next;
     std::int64_t end;
     double idf;
@@ -132,8 +133,9 @@ std::int64_t frequency(std::span<const TermCounts> parts, std::int32_t term) {
 }
 
 // Adds a column's shares of the documents from `first` on, below `end` of its entries.
-void add_scores(Workspace& space, Column& column, std::int64_t first, std::int64_t end, const TermCounts& part,
-                std::size_t number, const LengthNorm& norm) {
+template <class Count>
+void add_scores(Workspace& space, Column& column, const Count* counts, std::int64_t first, std::int64_t end,
+                const TermCounts& part, std::size_t number, const LengthNorm& norm) {
     bool spoilt = false;
     const std::int64_t most = std::min(window, std::ssize(part.lengths) - first);
     for (std::int64_t e = column.next; e < end; ++e) {
@@ -141,7 +143,7 @@ void add_scores(Workspace& space, Column& column, std::int64_t first, std::int64
         if (place < 0 || place >= most) {
             malformed(number);
         }
-        const std::int32_t count = column.counts[e];
+        const std::int32_t count = counts[e];
         const std::int32_t length = part.lengths[static_cast<std::size_t>(first + place)];
         spoilt = spoilt || count < 1 || length < 0;
         const auto tf = static_cast<double>(count);
@@ -208,8 +210,10 @@ struct Search {
             if (column >= 0 && space.idf[t] > 0.0) {
                 const auto entries = documents_of(part, column);
                 const auto offset = static_cast<std::size_t>(entries.data() - part.documents.data());
-                space.columns.push_back(
-                    {entries.data(), part.counts.data() + offset, 0, std::ssize(entries), space.idf[t]});
+                const bool small = part.counts.empty();
+                space.columns.push_back({entries.data(), small ? nullptr : part.counts.data() + offset,
+                                         small ? part.small_counts.data() + offset : nullptr, 0,
+                                         std::ssize(entries), space.idf[t]});
             }
         }
         const std::int32_t* wanted = nullptr;
@@ -237,7 +241,10 @@ struct Search {
                 if (skipped) {
                     column.next = end;
                 } else {
-                    add_scores(space, column, first, end, part, p, norm);
+                    const auto add = [&](const auto* counts) {
+                        add_scores(space, column, counts, first, end, part, p, norm);
+                    };
+                    column.counts != nullptr ? add(column.counts) : add(column.small_counts);
                 }
             }
             if (any && !skipped) {
@@ -286,7 +293,8 @@ std::int64_t check_parts(std::span<const TermCounts> parts) {
     for (std::size_t p = 0; p < parts.size(); ++p) {
         const TermCounts& part = parts[p];
         const std::string name = "parts[" + std::to_string(p) + "]";
-        if (part.indptr.empty() || part.documents.size() != part.counts.size()) {
+        if (part.indptr.empty() || part.documents.size() != part.counts.size() + part.small_counts.size() ||
+            (!part.counts.empty() && !part.small_counts.empty())) {
             throw Error(name +
                         ": indptr must hold a number more than there are columns, documents and counts "
                         "the same number");

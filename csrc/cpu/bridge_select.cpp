@@ -11,14 +11,29 @@ namespace pyfast {
 
 namespace {
 
+struct Range {
+    std::size_t first, last;
+};
+
+// What list `list` holds of `size` things.
+Range checked_range(const Integers& offsets, std::size_t list, std::size_t size, const char* name) {
+    const std::int64_t first = offsets[list];
+    const std::int64_t last = offsets[list + 1];
+    if (first < 0 || last < first || last > static_cast<std::int64_t>(size)) {
+        throw Error(std::string(name) + ": list " + std::to_string(list) + " spans " + std::to_string(first) +
+                    " to " + std::to_string(last) + " of " + std::to_string(size));
+    }
+    return {static_cast<std::size_t>(first), static_cast<std::size_t>(last)};
+}
+
 // The paper's phi: does some cell value of the table row occur in the passage?
 bool linked(const Row& passage, const Cells& cells, std::int32_t table_row) {
-    const auto begins = std::span(cells.values.offsets).first(cells.values.size());
-    const auto of_row =
-        checked_list(Ragged<std::int64_t>{cells.offsets, begins}, table_row, "cells.value_offsets");
-    const auto first = of_row.data() - begins.data();
-    for (auto v = first; v < first + std::ssize(of_row); ++v) {
-        const auto value = checked_list(cells.values, v, "cells.term_offsets");
+    const std::size_t values = std::max<std::size_t>(cells.term_offsets.size(), 1) - 1;
+    const Range of_row =
+        checked_range(cells.offsets, static_cast<std::size_t>(table_row), values, "cells.value_offsets");
+    for (std::size_t v = of_row.first; v < of_row.last; ++v) {
+        const Range of_value = checked_range(cells.term_offsets, v, cells.terms.size(), "cells.term_offsets");
+        const auto value = cells.terms.subspan(of_value.first, of_value.last - of_value.first);
         const auto in_passage = [&](std::int32_t term) {
             return std::binary_search(passage.terms.begin(), passage.terms.end(), term);
         };

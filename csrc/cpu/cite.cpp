@@ -9,6 +9,7 @@
 
 #include "checked_offsets.hpp"
 #include "pyfast/error.hpp"
+#include "pyfast/segment_id.hpp"
 
 namespace pyfast {
 
@@ -82,7 +83,7 @@ class Writer {
         const auto i = static_cast<std::size_t>(segment);
         const auto uri = checked_list(segments_.uris, segments_.source[i], "uri_offsets, source");
         out_ += "{\"segment\":\"";
-        append_hex(out_, segments_.ids[i]);
+        append_hex(out_, id(i));
         out_ += "\",\"uri\":\"";
         append_escaped(out_, {reinterpret_cast<const char*>(uri.data()), uri.size()});
         out_ += "\",\"offsets\":[" + std::to_string(segments_.start[i]) + "," + std::to_string(segments_.end[i]);
@@ -94,11 +95,31 @@ class Writer {
     }
 
   private:
-    [[nodiscard]] std::size_t size() const { return segments_.ids.size(); }
+    [[nodiscard]] std::size_t size() const { return segments_.level.size(); }
 
     [[nodiscard]] bool is(std::size_t i, Level level) const { return i < size() && at(i) == level; }
 
     [[nodiscard]] Level at(std::size_t i) const { return static_cast<Level>(segments_.level[i]); }
+
+    [[nodiscard]] std::uint64_t id(std::size_t i) const {
+        const auto document = static_cast<std::size_t>(segments_.source[i]);  // checked: it has a uri
+        if (at(i) != Level::subgraph && at(i) != Level::triplet) {
+            return segment_id(segments_.hashes[document], segments_.level[i], segments_.start[i],
+                              segments_.end[i]);
+        }
+        const std::int64_t ordinal = segments_.ordinal[triplet(at(i) == Level::triplet ? i : i + 1)];
+        return segment_id(segments_.hashes[document], segments_.level[i], ordinal, -1);
+    }
+
+    // The number of a triplet among the triplets.
+    [[nodiscard]] std::size_t triplet(std::size_t i) const {
+        const auto found =
+            std::lower_bound(segments_.triplets.begin(), segments_.triplets.end(), static_cast<std::int64_t>(i));
+        if (found == segments_.triplets.end() || *found != static_cast<std::int64_t>(i)) {
+            throw Error("triplets: segment " + std::to_string(i) + " is missing");
+        }
+        return static_cast<std::size_t>(found - segments_.triplets.begin());
+    }
 
     void snippet(std::size_t i) {
         switch (at(i)) {
@@ -144,12 +165,7 @@ class Writer {
     }
 
     void triple(std::size_t i) {
-        const auto found =
-            std::lower_bound(segments_.triplets.begin(), segments_.triplets.end(), static_cast<std::int64_t>(i));
-        if (found == segments_.triplets.end() || *found != static_cast<std::int64_t>(i)) {
-            throw Error("triplets: segment " + std::to_string(i) + " is missing");
-        }
-        const auto k = static_cast<std::size_t>(found - segments_.triplets.begin());
+        const std::size_t k = triplet(i);
         content(segments_.byte_start[i], segments_.relation_start[k]);
         out_ += ' ';
         content(segments_.relation_start[k], segments_.tail_start[k]);
@@ -172,15 +188,19 @@ class Writer {
 };
 
 void check_columns(const Segments& s) {
-    const std::size_t n = s.ids.size();
+    const std::size_t n = s.level.size();
     for (const std::size_t size :
-         {s.level.size(), s.source.size(), s.start.size(), s.end.size(), s.byte_start.size(), s.byte_end.size()}) {
+         {s.source.size(), s.start.size(), s.end.size(), s.byte_start.size(), s.byte_end.size()}) {
         if (size != n) {
             throw Error("segments: every column must hold one value per segment");
         }
     }
-    if (s.relation_start.size() != s.triplets.size() || s.tail_start.size() != s.triplets.size()) {
-        throw Error("triplets, relation_start, tail_start: must hold one value per triplet");
+    if (s.hashes.size() + 1 != s.uris.offsets.size()) {
+        throw Error("hashes, uri_offsets: must hold one value per document");
+    }
+    if (s.ordinal.size() != s.triplets.size() || s.relation_start.size() != s.triplets.size() ||
+        s.tail_start.size() != s.triplets.size()) {
+        throw Error("triplets, ordinal, relation_start, tail_start: must hold one value per triplet");
     }
 }
 

@@ -370,7 +370,7 @@ class Tree {
 
 // Goes through the sequence with the segments that are open; close(i, end) tells where each one ends.
 template <class Close>
-void close_each(std::span<const std::int64_t> parent, const Close& close) {
+void close_each(const Integers& parent, const Close& close) {
     std::vector<std::int64_t> open;
     const std::int64_t n = ssize(parent.size());
     for (std::int64_t i = 0; i < n; ++i) {
@@ -392,14 +392,14 @@ void close_each(std::span<const std::int64_t> parent, const Close& close) {
 
 }  // namespace
 
-Buffer<std::int64_t> subtree_ends(std::span<const std::int64_t> parent) {
+Buffer<std::int64_t> subtree_ends(const Integers& parent) {
     Buffer<std::int64_t> ends(parent.size());
     const auto out = ends.span();
     close_each(parent, [&](std::int64_t i, std::int64_t end) { out[static_cast<std::size_t>(i)] = end; });
     return ends;
 }
 
-void check_subtree_ends(std::span<const std::int64_t> parent, std::span<const std::int64_t> subtree_end) {
+void check_subtree_ends(const Integers& parent, const Integers& subtree_end) {
     if (subtree_end.size() != parent.size()) {
         throw Error("subtree_end: must have one entry for each of " + std::to_string(parent.size()) + " segments");
     }

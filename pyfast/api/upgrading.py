@@ -29,7 +29,7 @@ def upgrade(path: str | Path) -> str:
     Example:
         >>> from pyfast.api.upgrading import upgrade
         >>> upgrade("IDX")
-        'IDX: index of format 6 already'
+        'IDX: index of format 7 already'
     """
     folder = Path(path)
     if is_index(folder):

@@ -52,30 +52,32 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
     segments = [schema.empty(schema.SEGMENTS)]
     described = [schema.empty(schema.DOCUMENTS)]
     triples = [schema.empty(schema.TRIPLES)]
-    hashes = [hash_uris(())]
+    ids = [hash_uris(())]
     documents_before = segments_before = 0
     for batch in _batches(documents):
         try:
-            hashes.append(hash_uris(document.uri for document in batch))
-            columns, facts = _segments(batch, hashes[-1], buffer, length)
-            described.append(_described(batch, columns))
+            hashes = hash_uris(document.uri for document in batch)
+            columns, facts = _segments(batch, hashes, buffer, length)
+            described.append(_described(batch, columns, hashes))
         except UnicodeEncodeError:
             raise _surrogate(batch) from None
         parent = parents(columns["level"])
         columns["parent"] = np.where(parent < 0, -1, parent + segments_before)
         columns["subtree_end"] = subtree_ends(parent) + segments_before
         columns["source"] = columns["source"] + np.int32(documents_before)
-        segments.append(schema.record(schema.SEGMENTS, columns))
+        ids.append(columns["ids"])
+        segments.append(schema.segments(columns, len(buffer)))
         triples.append(facts)
         documents_before += len(batch)
         segments_before += parent.size
     parts = (schema.join(segments), schema.join(described), schema.join(triples))
     corpus = Corpus(*parts, memoryview(buffer).toreadonly())
-    if twice := _repeated(np.concatenate(hashes)):
+    if twice := _repeated(corpus.ids.hashes):
         raise InputError(f"two documents have the uri {corpus.uri(twice)!r}: give each its own")
-    if twice := _repeated(corpus.ids):
+    all_ids = np.concatenate(ids)
+    if twice := _repeated(all_ids):
         raise InputError(
-            f"two segments have the id {corpus.ids[twice]:016x}: change the uri of one of their documents"
+            f"two segments have the id {all_ids[twice]:016x}: change the uri of one of their documents"
         )
     return corpus
 
@@ -133,7 +135,7 @@ def _segments(
     return {name: column[order] for name, column in joined.items()}, facts
 
 
-def _described(batch: Sequence[Document], columns: Columns) -> pa.RecordBatch:
+def _described(batch: Sequence[Document], columns: Columns, hashes: NDArray[np.uint64]) -> pa.RecordBatch:
     tables = [document if isinstance(document, Table) else None for document in batch]
     return schema.record(
         schema.DOCUMENTS,
@@ -146,6 +148,7 @@ def _described(batch: Sequence[Document], columns: Columns) -> pa.RecordBatch:
             "links": [table.links if table else () for table in tables],
             "digest": list(map(_digest, batch)),
             "passages": np.bincount(columns["source"], columns["passage"], len(batch)).astype(np.int64),
+            "hash": hashes,
         },
     )
 
@@ -189,8 +192,9 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
     """The error for the first document of a batch that cannot be written as UTF-8."""
     for document in batch:
         try:
-            columns, _ = _segments([document], hash_uris([document.uri]), bytearray(), LENGTH)
-            _described([document], columns)
+            hashes = hash_uris([document.uri])
+            columns, _ = _segments([document], hashes, bytearray(), LENGTH)
+            _described([document], columns, hashes)
         except UnicodeEncodeError as error:
             character = f"U+{ord(error.object[error.start]):04X}"
             return InputError(

@@ -33,7 +33,7 @@ def join(corpora: Sequence[Parts], live: Sequence[Mask]) -> Parts:
 
     Positions of segments, bytes and triples shift.
     """
-    segments = [schema.empty(schema.SEGMENTS)]
+    columns: list[schema.Columns] = []
     documents = [schema.empty(schema.DOCUMENTS)]
     triples = [schema.empty(schema.TRIPLES)]
     content: list[memoryview] = []
@@ -73,11 +73,12 @@ def join(corpora: Sequence[Parts], live: Sequence[Mask]) -> Parts:
         column["source"] = number[column["source"]].astype(np.int32)
         column["byte_start"] = column["byte_start"] + shift
         column["byte_end"] = column["byte_end"] + shift
-        segments.append(schema.record(schema.SEGMENTS, {name: values[kept] for name, values in column.items()}))
+        columns.append({name: values[kept] for name, values in column.items()})
         documents.append(described.filter(pa.array(keep)))
         segments_before += int(np.count_nonzero(kept))
         documents_before += int(np.count_nonzero(keep))
     buffer = memoryview(b"".join(content))
+    segments = [schema.empty(schema.SEGMENTS), *(schema.segments(some, len(buffer)) for some in columns)]
     return schema.join(segments), schema.join(documents), schema.join(triples), buffer
 
 

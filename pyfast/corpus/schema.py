@@ -7,8 +7,12 @@ from typing import Any
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pyfast.errors import InputError
+
 Columns = dict[str, NDArray[Any]]
 """Columns of one of the schemas below, by name. Some may be missing."""
+
+_LARGEST = (1 << 31) - 1
 
 
 class Kind(IntEnum):
@@ -24,25 +28,41 @@ def _schema(**types: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
 
 
-# One row per segment, parents before children; the names are explained at `pyfast.corpus.Corpus`.
+# One row per segment, parents before children; the names are explained at `pyfast.corpus.Corpus`. Most segments of
+# a large table are its cells, so each byte of a column counts.
 SEGMENTS = _schema(
-    ids=pa.uint64(),
     level=pa.uint8(),
-    parent=pa.int64(),
-    subtree_end=pa.int64(),
+    parent=pa.int32(),
+    subtree_end=pa.int32(),
     source=pa.int32(),
-    start=pa.int64(),
-    end=pa.int64(),
-    byte_start=pa.int64(),
-    byte_end=pa.int64(),
+    start=pa.int32(),
+    end=pa.int32(),
+    byte_start=pa.int32(),
+    byte_end=pa.int32(),
     passage=pa.uint8(),
 )
 
+# Of a corpus with more text than 2 GB.
+WIDE_SEGMENTS = pa.schema(
+    [field.with_type(pa.int64()) if field.name.startswith("byte") else field for field in SEGMENTS]
+)
+
+# Before format 5 ids were stored, and all numbers had 64 bits.
+SEGMENTS_4 = pa.schema(
+    [
+        pa.field("ids", pa.uint64(), nullable=False),
+        *(
+            field.with_type(pa.int64()) if field.type == pa.int32() and field.name != "source" else field
+            for field in SEGMENTS
+        ),
+    ]
+)
+
 # In format 2 the last column had another name.
-SEGMENTS_2 = pa.schema([*list(SEGMENTS)[:-1], SEGMENTS.field("passage").with_name("unit")])
+SEGMENTS_2 = pa.schema([*list(SEGMENTS_4)[:-1], SEGMENTS_4.field("passage").with_name("unit")])
 
 # One row per document. Header and links of tables only, empty for the others. The digest is of all that is in the
-# document; `passages` is how many there are in it.
+# document, the hash of its uri, which its segments' ids are made of; `passages` is how many there are in it.
 DOCUMENTS = _schema(
     uri=pa.large_string(),
     title=pa.large_string(),
@@ -58,10 +78,12 @@ DOCUMENTS = _schema(
     ),
     digest=pa.binary(16),
     passages=pa.int64(),
+    hash=pa.uint64(),
 )
 
-# Before format 4 the last two were not there.
-DOCUMENTS_3 = pa.schema(list(DOCUMENTS)[:-2])
+# Before format 5 the last one was not there, before format 4 the last three.
+DOCUMENTS_4 = pa.schema(list(DOCUMENTS)[:-1])
+DOCUMENTS_3 = pa.schema(list(DOCUMENTS)[:-3])
 
 # One row per triplet segment, in the order of the sequence. `ordinal` is its place in its document. In the
 # text buffer its head, relation and tail lie side by side; the columns say where the last two start.
@@ -86,7 +108,19 @@ def record(columns: pa.Schema, values: Mapping[str, object]) -> pa.RecordBatch:
     )
 
 
+def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
+    """A batch of segments of a text buffer of `size` bytes, as narrow as it can be. Raises InputError if one
+    corpus cannot have so many.
+    """
+    try:
+        return record(SEGMENTS if size <= _LARGEST else WIDE_SEGMENTS, values)
+    except pa.ArrowInvalid as error:
+        raise InputError("more than 2,147,483,647 segments, or characters of a document, in one corpus") from error
+
+
 def join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Join batches of one schema into one."""
+    """Join batches of one schema into one; those of segments may be wide or not."""
+    if any(batch.schema.equals(WIDE_SEGMENTS) for batch in batches):
+        batches = [batch.cast(WIDE_SEGMENTS) if batch.schema.equals(SEGMENTS) else batch for batch in batches]
     joined = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return joined[0] if joined else batches[0]

@@ -32,6 +32,7 @@ from pyfast.corpus.rendering import (
     table_line,
 )
 from pyfast.corpus.schema import Kind
+from pyfast.corpus.segment_ids import SegmentIds
 
 # Plain integers: `render` compares with them for every passage it is asked for.
 _PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
@@ -52,16 +53,18 @@ class Corpus:
 
     The columns have one entry for each segment (read-only NumPy arrays, memory-mapped in an opened corpus):
 
-    - `ids` uint64: they depend only on uri, level and offsets (for triples, on the place in the document);
     - `level` uint8: a `Level`;
-    - `parent` int64: position of the parent, -1 for roots;
-    - `subtree_end` int64: the position after the last segment inside it;
+    - `parent` int32: position of the parent, -1 for roots;
+    - `subtree_end` int32: the position after the last segment inside it;
     - `source` int32: the number of its document, from 0;
-    - `start`, `end` int64: for text, zero-based half-open character offsets in the document. For tables, row and
+    - `start`, `end` int32: for text, zero-based half-open character offsets in the document. For tables, row and
       column: table (-1, -1), row (r, -1), cell (r, c). In knowledge graphs (-1, -1);
-    - `byte_start`, `byte_end` int64: where the content is in the buffer of UTF-8 bytes.
+    - `byte_start`, `byte_end` int32, or int64 beyond 2 GB of text: where the content is in the buffer of UTF-8
+      bytes.
 
-    `roots` int64 has the position of each document's first segment, `documents` the number of documents.
+    `ids` uint64 are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and offsets (for
+    triples, from the place in the document). `roots` int64 has the position of each document's first segment,
+    `documents` the number of documents.
     """
 
     def __init__(
@@ -72,15 +75,14 @@ class Corpus:
         `encode` and `open` call this.
         """
         self._parts = (segments, documents, triples, buffer)
-        self.ids: NDArray[np.uint64] = _array(segments, "ids")
         self.level: NDArray[np.uint8] = _array(segments, "level")
-        self.parent: NDArray[np.int64] = _array(segments, "parent")
-        self.subtree_end: NDArray[np.int64] = _array(segments, "subtree_end")
+        self.parent: NDArray[np.int32] = _array(segments, "parent")
+        self.subtree_end: NDArray[np.int32] = _array(segments, "subtree_end")
         self.source: NDArray[np.int32] = _array(segments, "source")
-        self.start: NDArray[np.int64] = _array(segments, "start")
-        self.end: NDArray[np.int64] = _array(segments, "end")
-        self.byte_start: NDArray[np.int64] = _array(segments, "byte_start")
-        self.byte_end: NDArray[np.int64] = _array(segments, "byte_end")
+        self.start: NDArray[np.int32] = _array(segments, "start")
+        self.end: NDArray[np.int32] = _array(segments, "end")
+        self.byte_start: NDArray[np.int32] | NDArray[np.int64] = _array(segments, "byte_start")
+        self.byte_end: NDArray[np.int32] | NDArray[np.int64] = _array(segments, "byte_end")
         self.roots: NDArray[np.int64] = np.flatnonzero(self.parent < 0)
         self.documents: int = documents.num_rows
 
@@ -107,14 +109,26 @@ class Corpus:
             relation_start.data,
             tail_start.data,
         )
-        self._ordinal, self._timed = (_array(triples, name).data for name in ("ordinal", "timed"))
+        ordinal, hashes = _array(triples, "ordinal"), _array(documents, "hash")
+        self._ordinal, self._timed = ordinal.data, _array(triples, "timed").data
         self._times = _strings(triples.column("time"))
 
+        self.ids = SegmentIds(hashes, self.level, self.source, self.start, self.end, triplets, ordinal)
         self.columns = ops.Segments(
-            *(self.ids, self.level, self.source, self.start, self.end, self.byte_start, self.byte_end),
-            *(triplets, relation_start, tail_start),
-            *(np.asarray(self._uris.offsets), np.frombuffer(self._uris.data, np.uint8)),
-            np.frombuffer(buffer, np.uint8),
+            level=self.level,
+            source=self.source,
+            start=self.start,
+            end=self.end,
+            byte_start=self.byte_start,
+            byte_end=self.byte_end,
+            triplets=triplets,
+            ordinal=ordinal,
+            relation_start=relation_start,
+            tail_start=tail_start,
+            hashes=hashes,
+            uri_offsets=np.asarray(self._uris.offsets),
+            uris=np.frombuffer(self._uris.data, np.uint8),
+            content=np.frombuffer(buffer, np.uint8),
         )
         """What `ops.cite` reads."""
 

@@ -13,11 +13,12 @@ import pyarrow as pa
 from pyfast.corpus import schema
 from pyfast.corpus.levels import CHILDREN, PASSAGE_LEVELS, ROOTS, Level
 from pyfast.corpus.schema import Kind
+from pyfast.corpus.segment_ids import hash_uris
 from pyfast.errors import ArrayError, IndexFormatError
 from pyfast.files import written_aside
 from pyfast.ops.hseq_stream import check_subtree_ends
 
-FORMAT = "pyfast corpus 4"
+FORMAT = "pyfast corpus 5"
 
 _FILES = {
     "segments.arrow": schema.SEGMENTS,
@@ -25,8 +26,9 @@ _FILES = {
     "triples.arrow": schema.TRIPLES,
 }
 _FORMATS = {
-    "pyfast corpus 2": {**_FILES, "segments.arrow": schema.SEGMENTS_2, "documents.arrow": schema.DOCUMENTS_3},
-    "pyfast corpus 3": {**_FILES, "documents.arrow": schema.DOCUMENTS_3},
+    "pyfast corpus 2": {"segments.arrow": schema.SEGMENTS_2, "documents.arrow": schema.DOCUMENTS_3},
+    "pyfast corpus 3": {"segments.arrow": schema.SEGMENTS_4, "documents.arrow": schema.DOCUMENTS_3},
+    "pyfast corpus 4": {"segments.arrow": schema.SEGMENTS_4, "documents.arrow": schema.DOCUMENTS_4},
     FORMAT: _FILES,
 }
 """The columns of each readable format"""
@@ -70,7 +72,7 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
         if not (folder / name).is_file():
             raise IndexFormatError(f"{folder}: not a corpus, or an incomplete one: it has no file {name}")
     segments, documents, triples = (
-        _read_batch(folder / name, expected, format_) for name, expected in _FORMATS[format_].items()
+        _read_batch(folder / name, {**_FILES, **_FORMATS[format_]}[name], format_) for name in _FILES
     )
     parts = (segments, documents, triples, memoryview(pa.memory_map(str(folder / _TEXT)).read_buffer()))
     for name, batch in zip(_FILES, parts, strict=False):
@@ -79,13 +81,15 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
                 f"{folder}: {name} does not go with the other files: one is truncated or foreign"
             )
     if format_ != FORMAT:
-        segments = pa.RecordBatch.from_arrays(segments.columns, schema=schema.SEGMENTS)
-        missing = [
-            pa.array([bytes(16)] * len(documents), pa.binary(16)),
-            pa.array(np.zeros(len(documents), np.int64)),
-        ]
-        documents = pa.RecordBatch.from_arrays([*documents.columns, *missing], schema=schema.DOCUMENTS)
-        parts = (segments, documents, triples, parts[3])
+        old = zip(schema.SEGMENTS_4.names, segments.columns, strict=True)
+        segments = schema.segments({name: column.to_numpy() for name, column in old}, len(parts[3]))
+        described = {
+            "digest": [bytes(16)] * len(documents),
+            "passages": np.zeros(len(documents), np.int64),
+            **{field.name: documents.column(field.name) for field in documents.schema},
+            "hash": hash_uris(documents.column("uri").to_pylist()),
+        }
+        parts = (segments, schema.record(schema.DOCUMENTS, described), triples, parts[3])
     if fault := _fault(parts):
         raise IndexFormatError(f"{folder}: the corpus is damaged: {fault}")
     return parts
@@ -107,7 +111,7 @@ def _read_batch(path: Path, expected: pa.Schema, format_: str) -> pa.RecordBatch
         metadata = reader.schema.metadata or {}
         if metadata.get(b"format") != format_.encode() or b"sizes" not in metadata:
             raise IndexFormatError(f"{path}: not a file of the format {format_!r}: build the index again")
-        if reader.num_record_batches != 1 or not reader.schema.equals(expected):
+        if reader.num_record_batches != 1 or not _is(reader.schema, expected):
             raise IndexFormatError(f"{path}: damaged: it does not have the columns of the format {format_!r}")
         batch = reader.get_batch(0)
         batch.validate(full=True)
@@ -116,6 +120,11 @@ def _read_batch(path: Path, expected: pa.Schema, format_: str) -> pa.RecordBatch
     if any(map(_nulls, batch.columns)):
         raise IndexFormatError(f"{path}: damaged: a column holds nulls")
     return batch
+
+
+def _is(found: pa.Schema, expected: pa.Schema) -> bool:
+    wide = expected is schema.SEGMENTS and found.equals(schema.WIDE_SEGMENTS)
+    return bool(wide or found.equals(expected))
 
 
 def _nulls(column: pa.Array) -> int:

@@ -75,6 +75,11 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
         return np.ascontiguousarray(given, dtype=wanted)
 
 
+def integers(name: str, value: Any) -> Int32 | Int64:
+    """A column of integers as the core reads it: int32 as it is, and all else as int64. Raises `ArrayError`."""
+    return array(name, value, np.int32 if getattr(value, "dtype", None) == np.int32 else np.int64)
+
+
 def as_numpy(value: Any) -> npt.NDArray[Any]:
     """NumPy's view of an array that has DLPack or the buffer protocol, or a copy of a sequence.
 

@@ -35,8 +35,8 @@ class TermCounts:
     """int64[columns + 1]: the entries of column c are those from `indptr[c]` to `indptr[c + 1]`"""
     documents: Int32
     """int32[entries]: rows, counted from the part's first document, ascending within a column"""
-    counts: Int32
-    """int32[entries]: how often the term occurs, at least 1"""
+    counts: Int32 | npt.NDArray[np.uint8]
+    """int32 or uint8 [entries]: how often the term occurs, at least 1"""
     lengths: Int32
     """int32[documents]: the sum of each document's counts"""
     columns: Int32 | None = None
@@ -53,6 +53,8 @@ class TermCounts:
     def __post_init__(self) -> None:
         """Convert arrays of other types, and add up the lengths. Raises `ArrayError`."""
         wanted: dict[str, type[np.generic]] = {"indptr": np.int64, "deleted": np.uint8}
+        if getattr(self.counts, "dtype", None) == np.uint8:
+            wanted["counts"] = np.uint8
         for name in ("indptr", "documents", "counts", "lengths", "columns", "deleted"):
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, array(name, given, wanted.get(name, np.int32)))
@@ -71,7 +73,9 @@ class TermCounts:
         by_term.sum_duplicates()  # and sorts
         lengths = np.asarray(counts.sum(axis=1)).ravel()
         indptr = by_term.indptr.astype(np.int64)
-        return cls(indptr, by_term.indices, by_term.data.astype(np.int32), lengths.astype(np.int32))
+        small = by_term.data.max(initial=0) <= np.iinfo(np.uint8).max
+        times = by_term.data.astype(np.uint8) if small else by_term.data.astype(np.int32)
+        return cls(indptr, by_term.indices, times, lengths.astype(np.int32))
 
 
 def bm25(

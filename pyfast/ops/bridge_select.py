@@ -11,16 +11,16 @@ import numpy.typing as npt
 
 from pyfast import _native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Csr, Float32, Int32, Int64, array, call, forward, pools
+from pyfast.ops.arrays import Csr, Float32, Int32, Int64, array, call, forward, integers, pools
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
     """The cell values of all documents as term ids: document -> values -> terms. Passages have no values."""
 
-    value_offsets: Int64
+    value_offsets: Int32 | Int64
     """[documents + 1] values of document d: value_offsets[d] to value_offsets[d + 1]"""
-    term_offsets: Int64
+    term_offsets: Int32 | Int64
     """[values + 1] terms of value v: term_offsets[v] to term_offsets[v + 1]"""
     term_ids: Int32
 
@@ -73,8 +73,8 @@ def bridge_select(
         doc_ids=documents,
         semantic=array("semantic", semantic, np.float32),
         is_table=array("is_table", is_table, np.uint8),
-        value_offsets=array("cells.value_offsets", cells.value_offsets, np.int64),
-        term_offsets=array("cells.term_offsets", cells.term_offsets, np.int64),
+        value_offsets=integers("cells.value_offsets", cells.value_offsets),
+        term_offsets=integers("cells.term_offsets", cells.term_offsets),
         term_ids=array("cells.term_ids", cells.term_ids, np.int32),
         beta=beta,
     )

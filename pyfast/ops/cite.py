@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pyfast import _native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Int32, Int64, array, call
+from pyfast.ops.arrays import Int32, Int64, array, call, integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,21 @@ class Segments:
     Content and uris are UTF-8. The head, relation and tail of a triplet are next to each other in the content.
     """
 
-    ids: npt.NDArray[np.uint64]
     level: npt.NDArray[np.uint8]
     source: Int32
-    start: Int64
-    end: Int64
-    byte_start: Int64
-    byte_end: Int64
+    start: Int32 | Int64
+    end: Int32 | Int64
+    byte_start: Int32 | Int64
+    byte_end: Int32 | Int64
     triplets: Int64
     """the numbers of the segments that are triplets, ascending"""
+    ordinal: Int64
+    """[triplets] the place of each in its document"""
     relation_start: Int64
     """[triplets] where the relation starts in the content"""
     tail_start: Int64
+    hashes: npt.NDArray[np.uint64]
+    """[documents] of their uris: `pyfast.corpus.segment_ids` makes ids of them"""
     uri_offsets: Int64
     """[documents + 1]"""
     uris: npt.NDArray[np.uint8]
@@ -40,13 +43,13 @@ class Segments:
 
 
 _DTYPES: dict[str, type[np.generic]] = {
-    "ids": np.uint64,
     "level": np.uint8,
     "source": np.int32,
-    **dict.fromkeys(("start", "end", "byte_start", "byte_end"), np.int64),
-    **dict.fromkeys(("triplets", "relation_start", "tail_start", "uri_offsets"), np.int64),
+    "hashes": np.uint64,
+    **dict.fromkeys(("triplets", "ordinal", "relation_start", "tail_start", "uri_offsets"), np.int64),
     **dict.fromkeys(("uris", "content"), np.uint8),
 }
+_INTEGERS = ("start", "end", "byte_start", "byte_end")
 
 
 def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, scores: npt.ArrayLike) -> list[bytes]:
@@ -79,7 +82,8 @@ def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, score
         raise ArrayError(f"segments: expected Segments, got {type(segments).__name__}")
     return call(
         _native.cite,
-        columns={name: array(f"segments.{name}", getattr(segments, name), of) for name, of in _DTYPES.items()},
+        columns={name: array(f"segments.{name}", getattr(segments, name), of) for name, of in _DTYPES.items()}
+        | {name: integers(f"segments.{name}", getattr(segments, name)) for name in _INTEGERS},
         offsets=array("offsets", offsets, np.int64),
         cited=array("cited", cited, np.int64),
         scores=array("scores", scores, np.float64),
@@ -90,12 +94,26 @@ def cite_reference(segments: Segments, i: int, score: float) -> dict[str, Any]:
     """The object of one segment."""
     first, last = segments.uri_offsets[segments.source[i] :][:2]
     return {
-        "segment": f"{segments.ids[i]:016x}",
+        "segment": f"{_id(segments, i):016x}",
         "uri": segments.uris[first:last].tobytes().decode(),
         "offsets": [int(segments.start[i]), int(segments.end[i])],
         "snippet": _content(segments, i),
         "score": round(score, 6),
     }
+
+
+def _id(s: Segments, i: int) -> int:
+    """The hash of the uri, mixed with the level and two numbers: splitmix64 in Python's integers."""
+    first, second = int(s.start[i]), int(s.end[i])
+    if s.level[i] in (_SUBGRAPH, _TRIPLET):
+        first, second = int(s.ordinal[np.searchsorted(s.triplets, i)]), -1
+    value = int(s.hashes[s.source[i]])
+    for number in (int(s.level[i]) + 1, first, second):
+        value = (value + number * 0x9E3779B97F4A7C15) % 2**64
+        value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        value = (value ^ (value >> 27)) * 0x94D049BB133111EB % 2**64
+        value ^= value >> 31
+    return value
 
 
 _DEPTH = np.array([0, 1, 2, 3, 0, 1, 2, 1, 2])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pyfast import _native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Int64, Ragged, array, call, thread_count
+from pyfast.ops.arrays import Int32, Int64, Ragged, array, call, integers, thread_count
 from pyfast.ops.backend import Backend, on_gpu, require_gpu
 
 UInt8 = npt.NDArray[np.uint8]
@@ -74,8 +74,8 @@ class Stream:
     """The segments that all cursors read. `hseq_stream` makes it. Several threads can use it at once."""
 
     level: UInt8
-    parent: Int64
-    subtree_end: Int64
+    parent: Int32 | Int64
+    subtree_end: Int32 | Int64
     order: Int64
     """the segments in the order rho"""
     starts: Int64
@@ -287,8 +287,9 @@ def hseq_stream(
 
     Args:
         level: uint8[segments], the numbers of `pyfast.corpus.Level`; segments in depth-first order.
-        parent: int64[segments], -1 for none.
-        subtree_end: int64[segments], the number after the last segment inside each. None: computed from `parent`.
+        parent: int32 or int64 [segments], -1 for none.
+        subtree_end: int32 or int64 [segments], the number after the last segment inside
+            each. None: computed from `parent`.
         priority: Levels, best first.
         tombstones: [segments], 1 for deleted segments. None: nothing is deleted.
         order: (order, starts) of an earlier stream over the same columns, to save time. Columns can be mapped
@@ -312,8 +313,8 @@ def hseq_stream(
         [2, 3]
     """
     levels = array("level", level, np.uint8)
-    parents = array("parent", parent, np.int64)
-    ends = subtree_ends(parents) if subtree_end is None else array("subtree_end", subtree_end, np.int64)
+    parents = integers("parent", parent)
+    ends = subtree_ends(parents) if subtree_end is None else integers("subtree_end", subtree_end)
     if not len(levels) == len(parents) == len(ends):
         raise ArrayError(
             f"level, parent, subtree_end: expected as many of each, got {len(levels)}, {len(parents)}, {len(ends)}"
@@ -338,15 +339,15 @@ def subtree_ends(parent: npt.ArrayLike) -> Int64:
 
     Raises `ArrayError` if they are not in that order.
     """
-    return call(_native.hseq_subtree_ends, parent=array("parent", parent, np.int64))
+    return call(_native.hseq_subtree_ends, parent=integers("parent", parent))
 
 
 def check_subtree_ends(parent: npt.ArrayLike, subtree_end: npt.ArrayLike) -> None:
     """Raise `ArrayError` unless `subtree_end` is what `subtree_ends` gives. Needs no additional memory."""
     call(
         _native.hseq_check_subtree_ends,
-        parent=array("parent", parent, np.int64),
-        subtree_end=array("subtree_end", subtree_end, np.int64),
+        parent=integers("parent", parent),
+        subtree_end=integers("subtree_end", subtree_end),
     )
 
 

@@ -70,7 +70,7 @@ class PassageFinder:
     def __init__(self, index: Index | None) -> None:
         self._index = index
         if index is not None:
-            ids = index.corpus.ids
+            ids = index.corpus.ids[:]
             self._order = np.argsort(ids)
             self._sorted = ids[self._order]
         self._sources: dict[str, int] = {}

@@ -34,8 +34,7 @@ def _best(index: Index, query: str, pool: Pool, k: int) -> ScoredSegments:
     segments = list(
         chain.from_iterable(index.corpus.evidence_items(i) for i in index.passages[pool.passages].tolist())
     )
-    starts, asked = index.XT.indptr, index.question_terms(query)
-    frequencies = {term: int(starts[term + 1] - starts[term]) for term in asked}  # stop words have none
+    frequencies = {term: index.frequency(term) for term in index.question_terms(query)}
     words = {
         word: frequencies[index.vocabulary[word]]
         for word in set(index.analysis.tokens(query)) & index.vocabulary.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -9,8 +10,8 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from scipy.sparse import csr_array
 
-from pyfast.ops import Cells
-from pyfast.ops.arrays import Int32
+from pyfast.ops import Cells, TermCounts
+from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval.analysis import Analysis
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
@@ -68,38 +69,49 @@ def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], ana
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     stop = analysis.stop(ENGLISH_STOP_WORDS)
-    value_offsets, term_offsets = [0], [0]
-    ids: list[int] = []
+    value_offsets, term_offsets, ids = array("q", [0]), array("q", [0]), array("i")
     for cells in rows:
         for cell in cells:
             ids.extend(vocabulary[word] for word in analysis.tokens(cell) if word not in stop)
             term_offsets.append(len(ids))
         value_offsets.append(len(term_offsets) - 1)
-    return Cells(
-        np.array(value_offsets, dtype=np.int64),
-        np.array(term_offsets, dtype=np.int64),
-        np.array(ids, dtype=np.int32),
-    )
+    values, terms = (narrow_offsets(np.frombuffer(some, np.int64)) for some in (value_offsets, term_offsets))
+    return Cells(values, terms, np.frombuffer(ids, np.int32) if ids else np.empty(0, np.int32))
 
 
-def save_weights(folder: Path, x: csr_array) -> None:
-    """Write X and X transposed, one file for each array."""
+def narrow_offsets(offsets: Int64) -> Int32 | Int64:
+    """Offsets in 32 bits if they fit."""
+    return offsets.astype(np.int32) if offsets[-1] <= np.iinfo(np.int32).max else offsets
+
+
+def transpose(x: csr_array, counts: TermCounts) -> csr_array:
+    """X transposed, in the structure of the counts that X is made of. Entries of stop words, which X does not
+    have, have the weight 0.
+    """
+    transposed = x.T.tocsr()
+    there = np.diff(transposed.indptr) > 0
+    weights = np.zeros(len(counts.documents), np.float32)
+    weights[np.repeat(there, np.diff(counts.indptr))] = transposed.data
+    return _csr(weights, counts.documents, counts.indptr, x.shape[0])
+
+
+def save_weights(folder: Path, x: csr_array, transposed: csr_array) -> None:
+    """Write X, and the weights of X transposed: its structure is that of the counts."""
     folder.mkdir()
-    for name, matrix in (("", x), ("transposed_", x.T.tocsr())):
-        np.save(folder / f"{name}indptr.npy", matrix.indptr.astype(np.int64))
-        np.save(folder / f"{name}indices.npy", matrix.indices.astype(np.int32))
-        np.save(folder / f"{name}weights.npy", matrix.data)
+    np.save(folder / "indptr.npy", x.indptr.astype(np.int64))
+    np.save(folder / "indices.npy", x.indices.astype(np.int32))
+    np.save(folder / "weights.npy", x.data)
+    np.save(folder / "transposed_weights.npy", transposed.data)
 
 
-def open_weights(folder: Path, terms: int) -> tuple[csr_array, csr_array]:
+def open_weights(folder: Path, counts: TermCounts) -> tuple[csr_array, csr_array]:
     """Map (X, X transposed). Data is read on first use."""
-
-    def matrix(name: str, columns: int) -> csr_array:
-        data, indices, indptr = (mapped(folder, f"{name}{array}") for array in ("weights", "indices", "indptr"))
-        return _csr(data, indices, indptr, columns)
-
-    x = matrix("", terms)
-    return x, matrix("transposed_", x.shape[0])
+    data, indices, indptr = (mapped(folder, name) for name in ("weights", "indices", "indptr"))
+    weights = mapped(folder, "transposed_weights")
+    return (
+        _csr(data, indices, indptr, len(counts.indptr) - 1),
+        _csr(weights, counts.documents, counts.indptr, len(counts.lengths)),
+    )
 
 
 def narrow(x: csr_array) -> csr_array:
@@ -142,4 +154,4 @@ def join_cells(cells: Sequence[Cells], live: Sequence[Mask], columns: Sequence[I
         ends.append(per_value[keep_value])
         ids.append(column[some.term_ids[np.repeat(keep_value, per_value)]])
     value_offsets, term_offsets = (np.concatenate([[0], np.cumsum(np.concatenate(it))]) for it in (values, ends))
-    return Cells(value_offsets, term_offsets, np.concatenate(ids))
+    return Cells(narrow_offsets(value_offsets), narrow_offsets(term_offsets), np.concatenate(ids))

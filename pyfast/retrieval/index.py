@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from pyfast.retrieval.forward_index import FORWARD, WORDS, Mask, narrow
 from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, read_manifest, write_manifest
 from pyfast.retrieval.parts import Part, columns_in, join_parts, make_part, open_part, save_part, weigh_part
 from pyfast.retrieval.passage_size import PassageSize
-from pyfast.retrieval.passage_vectors import describe_vectors, with_vectors
+from pyfast.retrieval.passage_vectors import PassageVectors, describe_vectors, with_vectors
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rendered_passages import RenderedPassages
 from pyfast.retrieval.reranker import OFF, Reranker, open_rerankers
@@ -88,18 +88,24 @@ def write_index(
     size: PassageSize,
     vectors: Mapping[str, Mapping[str, str]] | None = None,
     analysis: Analysis = WORDS,
+    commit: int = 1,
+    computed: Mapping[str, PassageVectors] | None = None,
 ) -> None:
-    """Fill an empty folder. Raises `InputError` if no document has anything to retrieve."""
+    """Fill an empty folder. `computed` are the passages' vectors, if they are known.
+
+    Raises `InputError` if no document has anything to retrieve.
+    """
     part = make_part(documents, size, analysis)
     if not part.terms:
         raise InputError("no usable document: nothing to retrieve in the sources given")
     if not part.counts.total_length:
         raise InputError("no usable document: the sources given hold nothing but stop words")
     facts = facts_of(part, size, vectors or {})
-    save_part(folder / PARTS / "1", with_vectors(part, facts["parameters"]), alone=True)
+    part = replace(part, vectors=computed) if computed else with_vectors(part, facts["parameters"])
+    save_part(folder / PARTS / "1", part, alone=True)
     parts = [{"name": "1", "documents": part.corpus.documents, "deleted": None}]
-    write_manifest(folder, {"commit": 1, "next_part": 2, "parts": parts, **facts})
-    keep_commit(folder, 1)
+    write_manifest(folder, {"commit": commit, "next_part": 2, "parts": parts, **facts})
+    keep_commit(folder, commit)
 
 
 def facts_of(part: Part, size: PassageSize, vectors: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
@@ -240,7 +246,7 @@ class Index:
 
     @property
     def XT(self) -> csr_array:
-        """The transpose of X."""
+        """The transpose of X. Rows of stop words can have zeros."""
         return self._weights[1]
 
     @cached_property
@@ -249,7 +255,7 @@ class Index:
         if self.whole.weights is not None and len(self.parts) == 1:
             return self.whole.weights
         x, transposed = weigh_part(self.whole)
-        return narrow(x), narrow(transposed)
+        return narrow(x), transposed
 
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
         """The `k` best passages for each query, best first, or fewer if fewer match. A string is one query."""
@@ -259,10 +265,15 @@ class Index:
         """The distinct term ids of a question, ascending. `bridge_rank` ignores these terms."""
         return sorted(set(self.analysis.term_ids(question, self.vocabulary)))
 
+    def frequency(self, term: int) -> int:
+        """The number of passages with a term; 0 for stop words."""
+        first, last = (int(place) for place in self.XT.indptr[term : term + 2])
+        return last - first if first < last and self.XT.data[first] else 0
+
     def idf(self, term: int) -> float:
         """The idf of a term: ln(1 + passages / passages with the term). 0 for stop words."""
-        passages = int(self.XT.indptr[term + 1] - self.XT.indptr[term])
-        return math.log(1 + len(self.passages) / passages) if passages else 0.0
+        frequency = self.frequency(term)
+        return math.log(1 + len(self.passages) / frequency) if frequency else 0.0
 
     def stream(self, priority: tuple[Level, ...]) -> ops.Stream:
         """The corpus as a stream of segments, best level first. It is made once."""

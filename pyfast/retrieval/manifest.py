@@ -15,7 +15,7 @@ from typing import Any
 from pyfast.errors import IndexFormatError
 from pyfast.files import link_file, sync_to_disk, written_aside
 
-VERSION = {"index": 6, "knowledge": 3}
+VERSION = {"index": 7, "knowledge": 3}
 OLDEST = {"index": 3, "knowledge": 1}
 """The first version of each format that `pyfast upgrade` converts"""
 _NAME = "manifest.json"

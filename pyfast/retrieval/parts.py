@@ -27,6 +27,7 @@ from pyfast.retrieval.forward_index import (
     open_weights,
     save_cells,
     save_weights,
+    transpose,
     weigh,
 )
 from pyfast.retrieval.passage_size import PassageSize, indexed_text, passage_line
@@ -140,7 +141,7 @@ def _by_passage(part: Part) -> csr_array:
 def weigh_part(part: Part) -> tuple[csr_array, csr_array]:
     """Compute X and its transpose for a part that is a whole index."""
     x = weigh(_by_passage(part).astype(np.float32), part.terms, part.analysis)
-    return x, x.T.tocsr()
+    return x, transpose(x, part.counts)
 
 
 def save_part(folder: Path, part: Part, alone: bool) -> None:
@@ -153,19 +154,20 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
     save_rendered(folder / RENDERED_FOLDER, part.rendered)
     save_vectors(folder, part.vectors)
     if alone:
-        save_weights(folder / _WEIGHTS, weigh_part(part)[0])
+        save_weights(folder / _WEIGHTS, *weigh_part(part))
 
 
 def open_part(folder: Path, analysis: Analysis = WORDS) -> Part:
     """Open a part, memory-mapped."""
     terms = json.loads((folder / _TERMS).read_text(encoding="utf-8"))
+    counts = open_term_counts(folder / BM25_FOLDER)
     return Part(
         Corpus.open(folder / "corpus"),
         terms,
-        open_term_counts(folder / BM25_FOLDER),
+        counts,
         open_cells(folder / _CELLS),
         open_rendered(folder / RENDERED_FOLDER),
-        open_weights(folder / _WEIGHTS, len(terms)) if (folder / _WEIGHTS).is_dir() else None,
+        open_weights(folder / _WEIGHTS, counts) if (folder / _WEIGHTS).is_dir() else None,
         open_vectors(folder),
         analysis,
     )

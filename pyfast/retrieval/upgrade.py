@@ -2,38 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyfast.corpus import Corpus, storage
 from pyfast.files import built_aside, link_file, link_folder
-from pyfast.retrieval.index import write_index
-from pyfast.retrieval.manifest import VERSION, format_version, read_manifest
+from pyfast.retrieval.analysis import Analysis
+from pyfast.retrieval.forward_index import Mask
+from pyfast.retrieval.index import live_documents, write_index
+from pyfast.retrieval.manifest import PARTS, VERSION, format_version, read_manifest
 from pyfast.retrieval.passage_size import PassageSize
+from pyfast.retrieval.passage_vectors import PassageVectors, join_vectors, open_vectors
 
-_CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3", 5: "pyfast corpus 3"}
-"""For each older format of an index, the format of its corpus"""
+_CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3", 5: "pyfast corpus 3", 6: "pyfast corpus 4"}
+"""The format of the corpus in each older format of an index"""
+_FIRST_WITH_PARTS = 6
 
 
 def upgrade_index(folder: Path) -> bool:
     """Build an index of an older format again, from its own documents. False if it has the current format.
 
-    The function builds the new folder beside the old one and renames it. Everything that the manifest does not
-    list, such as `knowledge`, is kept by hard links. It raises `IndexFormatError` if the folder is not an index,
-    is damaged, or has a format that is too old or too new. In that case nothing has changed.
+    The function builds the new folder beside the old one and renames it. It has the number of the old one's last
+    commit; earlier commits, and deleted documents, are left out. Everything that the manifest does not list, such
+    as `knowledge`, is kept, by hard links. Raises `IndexFormatError` if the folder is not an index, is damaged, or
+    has a format that is too old or too new; then nothing has changed.
     """
     folder = folder.resolve()  # a link is to stay one
     version = format_version(folder)
     if version == VERSION["index"]:
         return False
     manifest = read_manifest(folder, version=version)
-    corpus = Corpus(*storage.read(folder / "corpus", _CORPORA[version]))
-    covered = {name.split("/")[0] for name in manifest["files"]} | {"manifest.json"}
+    parameters = manifest.get("parameters", {})
+    entries = manifest["parts"] if version >= _FIRST_WITH_PARTS else []
+    places = [folder / PARTS / entry["name"] for entry in entries] or [folder]
+    corpora = [Corpus(*storage.read(place / "corpus", _CORPORA[version])) for place in places]
+    live = [live_documents(folder, entry) for entry in entries] or [corpora[0].level[corpora[0].roots] >= 0]
+    documents = (
+        corpus.document(source)
+        for corpus, some in zip(corpora, live, strict=True)
+        for source in some.nonzero()[0].tolist()
+    )
+    covered = {name.split("/")[0] for name in manifest["files"]} | {"manifest.json", "commits"}
     with built_aside(folder) as aside:
-        write_index(map(corpus.document, range(corpus.documents)), aside, PassageSize())
+        write_index(
+            documents,
+            aside,
+            PassageSize.of(parameters),
+            parameters.get("vectors"),
+            Analysis.of(parameters),
+            manifest.get("commit", 1),
+            _vectors(places, corpora, live),
+        )
         for path in folder.iterdir():
             if path.name not in covered:
                 _link(path, aside / path.name)
     return True
+
+
+def _vectors(places: Sequence[Path], corpora: Sequence[Corpus], live: Sequence[Mask]) -> dict[str, PassageVectors]:
+    """The vectors of the passages that stay: their texts stay as they are."""
+    kept = [some[corpus.source[corpus.passages()]] for corpus, some in zip(corpora, live, strict=True)]
+    return join_vectors([open_vectors(place) for place in places], kept)
 
 
 def _link(path: Path, target: Path) -> None:

@@ -20,6 +20,7 @@ from pyfast.corpus import (
     Triple,
     decode,
     encode,
+    schema,
 )
 from pyfast.errors import InputError
 
@@ -53,6 +54,42 @@ def test_decode_undoes_encode(given_documents: list[Document]) -> None:
     assert decode(encode(given_documents)) == given_documents
 
 
+def test_ids_stay_what_they_were() -> None:
+    """Evidence, runs and knowledge of older indexes name segments by these ids."""
+    facts = (Triple("h", "r", "t"), Triple("i", "r", "t"), Triple("h", "s", "u"))
+    corpus = encode(
+        [
+            TextDocument("titan", "Titan", "Titan is a moon. It orbits Saturn."),
+            Table("t", "", "", ("a",), (("1", "2"),)),
+            KnowledgeGraph("g", "", facts),
+        ]
+    )
+    assert [f"{one:016x}" for one in corpus.ids[:]] == [
+        *("625042008a0d2b6c", "14ae729e660a7485", "3b0165cad98d6f49", "972c6572e1695980"),
+        *("7f50b30651b83d12", "e475d79fa87795e5", "e662d0aaed2dcd47", "e625d65b92b5331b"),
+        *("7e8d31bb936621fa", "d65914272af31976", "9cdbbbcb65630794", "17c554dc4e3f0e2e"),
+        *("41a95925fca151fb", "251b005f80c30e92"),
+    ]
+
+
+def test_more_text_than_32_bits_can_number(tmp_path: Path) -> None:
+    corpus = encode(mixed())
+    segments = corpus._parts[0]
+    values = {name: segments.column(name).to_numpy() for name in segments.schema.names}
+    wide = schema.segments(values, 1 << 31)
+    assert wide.schema.equals(schema.WIDE_SEGMENTS)
+    other = Corpus(wide, *corpus._parts[1:])
+    other.save(tmp_path)
+    assert (
+        decode(Corpus.open(tmp_path)) == decode(other) == mixed()
+        and other.ids[:].tolist() == corpus.ids[:].tolist()
+    )
+    both = schema.join([segments, wide])
+    assert both.column("byte_end").to_pylist() == segments.column("byte_end").to_pylist() * 2
+    with pytest.raises(InputError, match="2,147,483,647"):
+        schema.segments({**values, "start": values["start"].astype(np.int64) + (1 << 31)}, 1)
+
+
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(documents)
 def test_invariants(given_documents: list[Document]) -> None:
@@ -60,7 +97,8 @@ def test_invariants(given_documents: list[Document]) -> None:
     texts = {document.uri: document.text for document in given_documents if isinstance(document, TextDocument)}
     roots = [i for i in range(len(corpus)) if corpus.parent[i] == -1]
     assert roots == corpus.roots.tolist() and len(roots) == corpus.documents == len(given_documents)
-    assert len(set(corpus.ids.tolist())) == len(corpus)
+    ids = corpus.ids[:].tolist()
+    assert len(set(ids)) == len(corpus) and ids == [corpus.ids[i] for i in range(len(corpus))]
 
     children: dict[int, list[int]] = {}
     for i in range(len(corpus)):

@@ -28,7 +28,7 @@ def test_round_trip(tmp_path: Path, given_documents: list[Document]) -> None:
     assert [opened.segment(i) for i in range(len(opened))] == [corpus.segment(i) for i in range(len(corpus))]
     opened.save(tmp_path)  # over the files it is mapped from
     assert decode(Corpus.open(tmp_path)) == decode(opened) == given_documents
-    assert not opened.ids.flags.writeable
+    assert not opened.level.flags.writeable
 
 
 @pytest.fixture

@@ -279,7 +279,7 @@ def test_a_new_document_costs_its_own_chunks(place: Callable[[], Index], example
     store = build(index, llm)
     assert llm.asked.total() == before + 1
     assert store.entity("Quaoar") is not None
-    gone = {int(i) for i in place().corpus.ids.tolist()} - {int(i) for i in index.corpus.ids.tolist()}
+    gone = {int(i) for i in place().corpus.ids[:].tolist()} - {int(i) for i in index.corpus.ids[:].tolist()}
     assert gone and not gone & {row[0] % (1 << 64) for row in store.rows("SELECT segment FROM statements")}
 
 

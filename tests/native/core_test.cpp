@@ -75,7 +75,7 @@ struct Problem {
     std::vector<std::int64_t> groups{0};  // pools to be fused
 
     [[nodiscard]] pyfast::Forward forward() const { return {indptr, {}, indices, weights, terms}; }
-    [[nodiscard]] pyfast::Cells cells() const { return {value_offsets, values.view()}; }
+    [[nodiscard]] pyfast::Cells cells() const { return {value_offsets, values.offsets, values.values}; }
 };
 
 Problem random_problem(const std::vector<int>& sizes, std::int32_t terms, int per_row, unsigned seed) {
@@ -355,15 +355,16 @@ struct Corpus {
         "One. Two \"2\"1\t2hrt"
         "irt";
     std::string uri_text = "u\nvw";
-    std::vector<std::uint64_t> ids = std::vector<std::uint64_t>(13, 0xAB);
     std::vector<std::uint8_t> level{0, 2, 3, 3, 4, 5, 6, 6, 5, 0, 7, 8, 8};
     std::vector<std::int32_t> source{0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2};
     std::vector<std::int64_t> start = std::vector<std::int64_t>(13, -1);
     std::vector<std::int64_t> byte_start{0, 0, 0, 5, 12, 12, 12, 13, 15, 15, 15, 15, 18};
     std::vector<std::int64_t> byte_end{12, 12, 4, 12, 15, 15, 13, 15, 15, 21, 21, 18, 21};
     std::vector<std::int64_t> triplets{11, 12};
+    std::vector<std::int64_t> ordinal{0, 1};
     std::vector<std::int64_t> relation_start{16, 19};
     std::vector<std::int64_t> tail_start{17, 20};
+    std::vector<std::uint64_t> hashes{0xAB, 0xCD, 0xEF};
     std::vector<std::int64_t> uri_offsets{0, 2, 3, 4};
 
     [[nodiscard]] static std::vector<std::uint8_t> bytes(const std::string& text) {
@@ -378,18 +379,9 @@ struct Corpus {
         every.push_back(extra);
         const std::vector<std::int64_t> offsets{0, 0, 4, static_cast<std::int64_t>(every.size())};
         const std::vector<double> scores(every.size(), 0.25);
-        const pyfast::Segments segments{ids,
-                                        level,
-                                        source,
-                                        start,
-                                        start,
-                                        byte_start,
-                                        byte_end,
-                                        triplets,
-                                        relation_start,
-                                        tail_start,
-                                        {uri_offsets, uris},
-                                        heap};
+        const pyfast::Segments segments{
+            level,   source,         start,      start,  byte_start,          byte_end, triplets,
+            ordinal, relation_start, tail_start, hashes, {uri_offsets, uris}, heap};
         return cite(segments, {offsets, every}, scores).bytes;
     }
 };
@@ -401,7 +393,7 @@ void check_texts() {
          {R"("One.")", R"("Two \"2\"")", R"("1\t\t2\n")", R"("h r t; i r t")", R"("i r t")"}) {
         CHECK(cited.find(std::string("\"snippet\":") + snippet + ",\"score\":0.25}") != std::string::npos);
     }
-    CHECK(cited.find(R"([][{"segment":"00000000000000ab","uri":"u\n","offsets":[-1,-1],)") == 0);
+    CHECK(cited.find(R"([][{"segment":"cd87deffc5a3d0fd","uri":"u\n","offsets":[-1,-1],)") == 0);
     const auto refuse = [&](const char* name, const std::function<void(Corpus&)>& change, std::int64_t extra = 0) {
         Corpus bad = good;
         change(bad);
@@ -410,7 +402,9 @@ void check_texts() {
     };
     refuse("segment 13", [](Corpus&) {}, 13);
     refuse("segment -1", [](Corpus&) {}, -1);
-    refuse("segments", [](Corpus& c) { c.ids.pop_back(); });
+    refuse("segments", [](Corpus& c) { c.start.pop_back(); });
+    refuse("hashes", [](Corpus& c) { c.hashes.pop_back(); });
+    refuse("ordinal", [](Corpus& c) { c.ordinal.pop_back(); });
     refuse("segments", [](Corpus& c) { c.byte_end.pop_back(); });
     refuse("triplets", [](Corpus& c) { c.tail_start.pop_back(); });
     refuse("triplets", [](Corpus& c) { c.triplets[1] = 99; });

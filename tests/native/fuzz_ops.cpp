@@ -220,8 +220,8 @@ void fuzz_bridge_select(Input& in) {
     const Problem q(in);
     const float beta = in.number();
     std::vector<float> boosted(in.one_in(32) ? 0 : q.nodes());
-    bridge_select(q.forward(), q.pools.view(), q.semantic, q.is_table, {q.cell_offsets, q.cells.view()}, beta,
-                  boosted);
+    bridge_select(q.forward(), q.pools.view(), q.semantic, q.is_table,
+                  {q.cell_offsets, q.cells.offsets, q.cells.values}, beta, boosted);
     for (std::size_t v = 0; v < boosted.size(); ++v) {
         REQUIRE(boosted[v] == q.semantic[v] || boosted[v] == q.semantic[v] + beta);
     }

@@ -35,19 +35,19 @@ std::int64_t characters_of(std::string_view text) {
 
 void fuzz_cite(Input& in) {
     const auto n = static_cast<std::size_t>(in.below(14));
-    std::vector<std::uint64_t> ids(n);
     std::vector<std::uint8_t> level(n);
     std::vector<std::int32_t> source(n);
     std::vector<std::int64_t> start(n), end(n), byte_start(n), byte_end(n);
-    std::vector<std::int64_t> triplets, relation_start, tail_start;
+    std::vector<std::int64_t> triplets, ordinal, relation_start, tail_start;
     std::vector<std::uint8_t> content = some_bytes(in, 40);
     Lists<std::uint8_t> uris;
     for (std::int64_t documents = in.below(4); documents > 0; --documents) {
         uris.push(some_bytes(in, 6));
     }
+    std::vector<std::uint64_t> hashes(uris.offsets.size() - 1);
+    std::generate(hashes.begin(), hashes.end(), [&] { return in.bits(8); });
     const auto place = [&] { return in.below(std::ssize(content) + 1); };
     for (std::size_t i = 0; i < n; ++i) {
-        ids[i] = in.bits(8);
         level[i] = static_cast<std::uint8_t>(in.below(9));
         source[i] = static_cast<std::int32_t>(in.below(std::ssize(uris.offsets) - 1));
         start[i] = in.setting(99);
@@ -58,6 +58,7 @@ void fuzz_cite(Input& in) {
         byte_end[i] = cuts[3];
         if (level[i] == static_cast<std::uint8_t>(pyfast::Level::triplet)) {
             triplets.push_back(static_cast<std::int64_t>(i));
+            ordinal.push_back(in.setting(99));
             relation_start.push_back(cuts[1]);
             tail_start.push_back(cuts[2]);
         }
@@ -72,7 +73,7 @@ void fuzz_cite(Input& in) {
     std::generate(scores.begin(), scores.end(), [&] { return static_cast<double>(in.number()); });
     for (std::int64_t times = in.below(5); times > 1; --times) {
         switch (in.below(12)) {
-            case 0: ids.resize(n + 1); break;
+            case 0: hashes.push_back(0); break;
             case 1: in.spoil(level); break;
             case 2: in.spoil(source); break;
             case 3: in.spoil(byte_start); break;
@@ -88,8 +89,8 @@ void fuzz_cite(Input& in) {
     }
     uris.values.shrink_to_fit();
     content.shrink_to_fit();
-    const pyfast::Segments segments{ids,      level,    source,         start,      end,         byte_start,
-                                    byte_end, triplets, relation_start, tail_start, uris.view(), content};
+    const pyfast::Segments segments{level,   source,         start,      end,    byte_start,  byte_end, triplets,
+                                    ordinal, relation_start, tail_start, hashes, uris.view(), content};
     const pyfast::Texts texts = cite(segments, cited.view(), scores);
     REQUIRE(texts.offsets.size() == cited.offsets.size() && well_formed(texts.offsets, texts.bytes.size()));
     for (std::size_t t = 0; t + 1 < texts.offsets.size(); ++t) {

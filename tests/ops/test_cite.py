@@ -87,12 +87,16 @@ def altered(name: str, place: int, value: Any) -> ops.Segments:
 @pytest.mark.parametrize(
     ("columns", "name"),
     [
-        *[(replace(GOOD, **{name: getattr(GOOD, name)[:-1]}), "segments") for name in ("ids", "level", "source")],
+        *[(replace(GOOD, **{name: getattr(GOOD, name)[:-1]}), "segments") for name in ("level", "source")],
         *[(replace(GOOD, **{name: getattr(GOOD, name)[:-1]}), "segments") for name in ("start", "byte_end")],
-        *[(replace(GOOD, **{n: getattr(GOOD, n)[:-1]}), "triplets") for n in ("relation_start", "tail_start")],
+        *[
+            (replace(GOOD, **{n: getattr(GOOD, n)[:-1]}), "triplets")
+            for n in ("ordinal", "relation_start", "tail_start")
+        ],
         (replace(GOOD, triplets=GOOD.triplets + 1), "triplets"),
         (replace(GOOD, level=GOOD.level.astype(np.float32)), "level"),
-        (replace(GOOD, ids=GOOD.ids[None]), "ids"),
+        (replace(GOOD, hashes=GOOD.hashes[:-1]), "hashes"),
+        (replace(GOOD, hashes=GOOD.hashes[None]), "hashes"),
         (altered("source", 0, 3), "source"),
         (altered("source", 0, -1), "source"),
         (altered("uri_offsets", 1, 10**6), "uri_offsets"),

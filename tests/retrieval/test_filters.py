@@ -103,7 +103,7 @@ def test_filters_over_an_index_that_has_changed(examples: Path, tmp_path: Path) 
         alone = build_index(chosen, tmp_path / "alone", overwrite=True)
         within = pyfast.open_index(tmp_path / "whole").within(kept[::-1])
         assert pools(some) == pools(alone) == pools(within)
-        assert within.corpus.ids.tolist() == alone.corpus.ids.tolist()
+        assert within.corpus.ids[:].tolist() == alone.corpus.ids[:].tolist()
 
 
 @pytest.mark.parametrize(

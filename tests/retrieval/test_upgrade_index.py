@@ -8,9 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyfast.corpus import read
+from pyfast.corpus import Corpus, TextDocument, read
 from pyfast.errors import IndexFormatError
 from pyfast.retrieval import Index, build_index, manifest, upgrade
+from pyfast.retrieval.changing import add_documents, delete_documents
+from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.upgrade import upgrade_index
 
 
@@ -25,31 +27,56 @@ def built(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-_CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3", 5: "pyfast corpus 3"}
+_CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3", 5: "pyfast corpus 3", 6: "pyfast corpus 4"}
 
 
 def make_old(folder: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What upgrading reads of an index of an older format: its corpus, and a manifest that covers all files."""
-    (folder / "parts" / "1" / "corpus").rename(folder / "corpus")
-    for name in ("parts", "commits"):
-        shutil.rmtree(folder / name)
-    for path in (folder / "corpus").glob("*.arrow"):
+    """What upgrading reads of an index of an older format: its corpora, and a manifest that covers all files."""
+    facts = manifest.read_manifest(folder)
+    for name in ("format", "version", "files"):
+        del facts[name]
+    corpora = list(folder.glob("parts/*/corpus"))
+    for corpus in corpora:
+        make_old_corpus(corpus, version)
+    shutil.rmtree(folder / "commits")
+    (folder / "manifest.json").unlink()
+    if version < 6:
+        corpora[0].rename(folder / "corpus")
+        shutil.rmtree(folder / "parts")
+        facts = {"documents": 5}
+    with monkeypatch.context() as patch:
+        patch.setitem(manifest.VERSION, "index", version)
+        manifest.write_manifest(folder, facts)
+        if version >= 6:
+            manifest.keep_commit(folder, facts["commit"])
+
+
+def make_old_corpus(folder: Path, version: int) -> None:
+    """Without the columns that are newer, and with wide numbers and the ids, which were stored."""
+    ids = Corpus.open(folder).ids[:]
+    for path in folder.glob("*.arrow"):
         with pa.ipc.open_file(path.read_bytes()) as reader:
             batch = reader.get_batch(0)
         told = {**batch.schema.metadata, b"format": _CORPORA[version].encode()}
-        batch = batch.select([name for name in batch.schema.names if name not in ("digest", "passages")])
+        newer = ("hash",) if version == 6 else ("hash", "digest", "passages")
+        batch = batch.select([name for name in batch.schema.names if name not in newer])
+        if path.name == "segments.arrow":
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            wide = {
+                name: it if name == "source" or it.type != pa.int32() else it.cast(pa.int64())
+                for name, it in columns.items()
+            }
+            values = {"ids": pa.array(ids), **wide}
+            fields = [pa.field(name, it.type, nullable=False) for name, it in values.items()]
+            batch = pa.RecordBatch.from_arrays(list(values.values()), schema=pa.schema(fields))
         names = {"passage": "unit"} if version == 3 else {}
         fields = [field.with_name(names.get(field.name, field.name)) for field in batch.schema]
         batch = pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields, told))
         with pa.ipc.new_file(path, batch.schema) as writer:
             writer.write_batch(batch)
-    (folder / "manifest.json").unlink()
-    with monkeypatch.context() as patch:
-        patch.setitem(manifest.VERSION, "index", version)
-        manifest.write_manifest(folder, {"documents": 5})
 
 
-@pytest.fixture(params=[3, 4, 5])
+@pytest.fixture(params=[3, 4, 5, 6])
 def old(built: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = Path(shutil.copytree(built, tmp_path / "old"))
     make_old(folder, request.param, monkeypatch)
@@ -57,11 +84,29 @@ def old(built: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch
 
 
 def test_it_is_the_index_built_anew(old: Path, built: Path) -> None:
-    assert files(old).keys() ^ files(built).keys()
     assert upgrade_index(old)
     assert files(old) == files(built)
     assert Index(old).corpus.fingerprint() == Index(old).manifest["corpus"] == Index(built).manifest["corpus"]
     assert list(old.parent.iterdir()) == [old]
+
+
+def test_one_that_was_changed_is_that_of_its_documents(
+    examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parts become one, without deleted documents; it stays at its commit, and at its passages' size."""
+    documents = list(read([examples / "corpus"]))
+    more = [TextDocument("more", "More", "Mimas is a moon of Saturn. " * 20), TextDocument("gone", "", "Gone.")]
+    size = PassageSize(200, 50)
+    changed, fresh = tmp_path / "changed", tmp_path / "fresh"
+    build_index(documents, changed, size=size)
+    add_documents(changed, more)
+    delete_documents(changed, ["gone"])
+    make_old(changed, 6, monkeypatch)
+    assert upgrade_index(changed)
+    build_index([*documents, more[0]], fresh, size=size)
+    assert Index(changed).commit == 3
+    parts = {name: data for name, data in files(fresh).items() if name.startswith("parts")}
+    assert {name: data for name, data in files(changed).items() if name.startswith("parts")} == parts
 
 
 def test_one_of_today_is_left_as_it_is(built: Path) -> None:
@@ -91,23 +136,23 @@ def test_what_the_manifest_does_not_cover_comes_along(old: Path, built: Path, tm
 def test_a_link_stays_a_link(old: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(old)
     assert upgrade_index(tmp_path / "link")
-    assert (tmp_path / "link").is_symlink() and Index(tmp_path / "link").manifest["version"] == 6
+    assert (tmp_path / "link").is_symlink() and Index(tmp_path / "link").manifest["version"] == 7
 
 
 def test_opening_it_says_what_to_do(old: Path) -> None:
-    with pytest.raises(IndexFormatError, match=rf"this pyfast reads 6; `pyfast upgrade {old}`") as error:
+    with pytest.raises(IndexFormatError, match=rf"this pyfast reads 7; `pyfast upgrade {old}`") as error:
         Index(old)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("version", "told"),
-    [(2, r"too old to be upgraded; .+`pyfast index SOURCE --out .+ --overwrite`"), (7, "use a newer pyfast")],
+    [(2, r"too old to be upgraded; .+`pyfast index SOURCE --out .+ --overwrite`"), (8, "use a newer pyfast")],
 )
 def test_too_old_or_too_new_is_told(built: Path, tmp_path: Path, version: int, told: str) -> None:
     folder = Path(shutil.copytree(built, tmp_path / "index"))
     text = (folder / "manifest.json").read_text()
-    (folder / "manifest.json").write_text(text.replace('"version": 6', f'"version": {version}'))
+    (folder / "manifest.json").write_text(text.replace('"version": 7', f'"version": {version}'))
     for does in (Index, upgrade_index):
         with pytest.raises(IndexFormatError, match=told) as error:
             does(folder)

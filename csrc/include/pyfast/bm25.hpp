@@ -20,6 +20,7 @@ struct TermCounts {
     std::span<const std::int32_t> lengths;    // [the part's documents] the sum of a document's counts
     std::span<const std::int32_t> columns{};  // [terms] where a term is, -1: not here; empty: term t is column t
     std::span<const std::uint8_t> deleted{};  // [the part's documents] not 0: deleted; empty: none is
+    std::span<const std::uint8_t> small_counts{};  // in place of `counts`, where all are below 256
 };
 
 struct Bm25Options {

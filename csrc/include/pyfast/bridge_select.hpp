@@ -5,15 +5,18 @@
 #include <span>
 
 #include "pyfast/api.hpp"
+#include "pyfast/integers.hpp"
 #include "pyfast/pools.hpp"
 
 namespace pyfast {
 
 // The cell values of every document as lists of term ids; a passage has none.
-// Document d has the values offsets[d] .. offsets[d + 1]; each of them is a list of `values`.
+// Document d has the values offsets[d] .. offsets[d + 1], and value v the terms term_offsets[v] .. term_offsets[v
+// + 1].
 struct Cells {
-    std::span<const std::int64_t> offsets;
-    Ragged<std::int32_t> values;
+    Integers offsets;
+    Integers term_offsets;
+    std::span<const std::int32_t> terms;
 };
 
 // boosted = semantic, plus beta for the top table row, and for the top passage too where the two are not

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "pyfast/api.hpp"
+#include "pyfast/integers.hpp"
 #include "pyfast/level.hpp"
 #include "pyfast/pools.hpp"
 #include "pyfast/texts.hpp"
@@ -14,24 +15,26 @@ namespace pyfast {
 // The columns of a corpus. Segments are in depth-first order: what is in a segment follows it.
 struct Segments {
     // One entry per segment.
-    std::span<const std::uint64_t> ids;
     std::span<const std::uint8_t> level;   // a Level
     std::span<const std::int32_t> source;  // its document
-    std::span<const std::int64_t> start;   // where it stands in its document
-    std::span<const std::int64_t> end;
-    std::span<const std::int64_t> byte_start;  // its content, in `content`
-    std::span<const std::int64_t> byte_end;
-    // One entry per segment that is a triplet, in order: where in `content` its relation and its tail start.
+    Integers start;                        // where it stands in its document
+    Integers end;
+    Integers byte_start;  // its content, in `content`
+    Integers byte_end;
+    // One entry per segment that is a triplet, in order: its place in its document, and where in `content` its
+    // relation and its tail start.
     std::span<const std::int64_t> triplets;
+    std::span<const std::int64_t> ordinal;
     std::span<const std::int64_t> relation_start;
     std::span<const std::int64_t> tail_start;
-    // UTF-8
-    Ragged<std::uint8_t> uris;  // of the documents
+    // One entry per document; texts are UTF-8.
+    std::span<const std::uint64_t> hashes;  // of the uris
+    Ragged<std::uint8_t> uris;
     std::span<const std::uint8_t> content;
 };
 
 // One text per list of segments: a JSON array of objects
-// {"segment": id in 16 hex digits, "uri", "offsets": [start, end], "snippet", "score": to six digits}.
+// {"segment": `segment_id` in 16 hex digits, "uri", "offsets": [start, end], "snippet", "score": to six digits}.
 //
 // The snippet is the segment's content: text and cells exactly; cells of a row joined with tabs, rows with line
 // ends; a triple as "head relation tail", several joined with "; ". Scores that are not finite become null.

@@ -8,9 +8,10 @@
 // cursors of whichever questions wait, on whichever thread, and a question that is run again has the same windows.
 // What a cursor has selected is bounded by its question's budget and is passed in full.
 //
-// All of it is 64 bits wide. Nothing but what says so below reads a whole column, and what a call reads of one is
-// checked where it is read: columns may be mapped files, larger than memory. All functions are thread-safe and
-// deterministic: a cursor is one thread's work. They throw Error on malformed input.
+// All of it is 64 bits wide, columns of the hierarchy 32 or 64. Nothing but what says so below reads a whole
+// column, and what a call reads of one is checked where it is read: columns may be mapped files, larger than
+// memory. All functions are thread-safe and deterministic: a cursor is one thread's work. They throw Error on
+// malformed input.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@
 
 #include "pyfast/api.hpp"
 #include "pyfast/buffer.hpp"
+#include "pyfast/integers.hpp"
 #include "pyfast/level.hpp"
 #include "pyfast/pools.hpp"
 
@@ -26,9 +28,9 @@ namespace pyfast {
 
 // One entry per segment, in depth-first order: a segment's children, and theirs, follow it.
 struct Hierarchy {
-    std::span<const std::uint8_t> level;        // a Level
-    std::span<const std::int64_t> parent;       // -1: none
-    std::span<const std::int64_t> subtree_end;  // one past the last segment in it
+    std::span<const std::uint8_t> level;  // a Level
+    Integers parent;                      // -1: none
+    Integers subtree_end;                 // one past the last segment in it
 };
 
 // Lists of segments, as an op gives them back.
@@ -38,11 +40,10 @@ struct SegmentLists {
 };
 
 // The column `subtree_end`. Throws Error unless `parent` is that of segments in depth-first order. O(segments).
-PYFAST_API Buffer<std::int64_t> subtree_ends(std::span<const std::int64_t> parent);
+PYFAST_API Buffer<std::int64_t> subtree_ends(const Integers& parent);
 
 // Throws Error unless `subtree_end` is the column that goes with `parent`. O(segments), in no memory to speak of.
-PYFAST_API void check_subtree_ends(std::span<const std::int64_t> parent,
-                                   std::span<const std::int64_t> subtree_end);
+PYFAST_API void check_subtree_ends(const Integers& parent, const Integers& subtree_end);
 
 // The order rho: the segments of level priority[k] are segments[starts[k] .. starts[k + 1]), ascending. Those of
 // levels that are not named are in no window, unless a prior has them.

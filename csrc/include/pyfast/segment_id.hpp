@@ -1,0 +1,25 @@
+// The id of a segment, from what distinguishes it; `pyfast.corpus.segment_ids` computes the same.
+#pragma once
+
+#include <cstdint>
+
+namespace pyfast {
+
+// splitmix64 (Steele, Lea, Flood 2014)
+constexpr std::uint64_t mixed(std::uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+    return x ^ (x >> 31);
+}
+
+// `document` is the hash of its uri; `first` and `second` are the segment's offsets, or the ordinal of its (first)
+// triple and -1.
+constexpr std::uint64_t segment_id(std::uint64_t document, std::uint8_t level, std::int64_t first,
+                                   std::int64_t second) {
+    constexpr std::uint64_t step = 0x9E3779B97F4A7C15U;
+    const std::uint64_t place =
+        mixed(mixed(document + (level + std::uint64_t{1}) * step) + static_cast<std::uint64_t>(first) * step);
+    return mixed(place + static_cast<std::uint64_t>(second) * step);
+}
+
+}  // namespace pyfast
