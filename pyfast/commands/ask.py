@@ -82,7 +82,7 @@ def _print_answer(record: Record, index: Index) -> None:
     if record.state == "answered":
         print(lines(record.answer or ""))
     elif record.state == "abstained":
-        print("no answer: the evidence does not tell")
+        print("no answer: the evidence has no answer")
     for number, item in enumerate(record.evidence, start=1):
         title, score = index.title(item.uri), "" if item.score is None else f", score {item.score:.3f}"
         place = f"{title} ({item.uri})" if title else item.uri

@@ -47,7 +47,7 @@ class Series:
         calls = sum(stage[0] for stage in of_llm)
         self.batches.append(sum(stage[3] for stage in of_llm) / calls if calls else 0.0)
         if row["state"] != "answered":
-            self.reasons[row["state"], row["reason"] or "the evidence does not tell"] += 1
+            self.reasons[row["state"], row["reason"] or "the evidence has no answer"] += 1
 
     def extremes(self) -> dict[str, list[tuple[str, float, str | None]]]:
         """The slowest, most expensive and most wrong questions: id, number, text."""

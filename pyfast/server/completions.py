@@ -8,7 +8,7 @@ from typing import Any
 from pyfast import Record
 from pyfast.server.errors import ApiError
 
-ABSTAINS = "The evidence does not tell."
+ABSTAINS = "The evidence has no answer."
 Titles = Callable[[str], str]
 """The titles of documents, by their uris"""
 

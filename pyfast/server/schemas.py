@@ -123,7 +123,7 @@ class ChatCompletion(BaseModel):
     model: str
     choices: list[Choice]
     usage: Usage
-    state: Literal["answered", "abstained"] = Field(description="abstained: the evidence does not tell")
+    state: Literal["answered", "abstained"] = Field(description="abstained: the evidence has no answer")
 
 
 class Model(BaseModel):

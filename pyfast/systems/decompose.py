@@ -13,7 +13,7 @@ from pyfast.systems.system import System
 class Settings(n2n.Settings):
     """The settings of n2n, except those of the graph."""
 
-    graph: Literal[False] = Field(default=False, description="Without the graph: with it, this is `n2n`.")
+    graph: Literal[False] = Field(default=False, description="Always off. With the graph, the system is `n2n`.")
 
 
 SYSTEM = System(

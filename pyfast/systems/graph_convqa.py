@@ -44,19 +44,20 @@ class Settings(system.Settings):
 
     trained: str = Field(
         default="",
-        description="The folder that `pyfast train graph-convqa` made; `--llm` is then its folder `model`, in"
-        " `vllm:` or `transformers:`. With `graph=on` it must be given.",
+        description="The folder that `pyfast train graph-convqa` made. It is required with `graph=on`. Use"
+        " its subfolder `model` as `--llm`, with `vllm:` or `transformers:`.",
     )
     graph: bool = Field(
         default=True,
-        description="Give the LLM the embeddings of the graph's nodes. Off: the evidence as text, to any LLM,"
-        " trained or not.",
+        description="Give the LLM the embeddings of the graph's nodes. Off: give the evidence as text to any"
+        " LLM, trained or not.",
         json_schema_extra={"paper": "sections 4.3 to 4.5; table 2"},
     )
     memory: Memory = Field(
         default="on",
-        description="What replaces the lowest part of the evidence: `on`, what earlier turns used and is nearest"
-        ' to the query; `random`, any of it ("Rand Memory"); `off`, nothing.',
+        description="The items that replace the lowest part of the evidence. `on`: items that earlier turns"
+        ' used, the nearest to the query. `random`: any of these items ("Rand Memory"). `off`:'
+        " none.",
         json_schema_extra={"paper": "section 4.2, equation 2; table 2"},
     )
     memory_share: float = Field(
@@ -74,27 +75,27 @@ class Settings(system.Settings):
     )
     history: Literal["predicted", "gold"] = Field(
         default="predicted",
-        description="The answers that stand for the earlier turns: the system's own, or those of the questions'"
-        " file.",
+        description="The answers of earlier turns that a turn sees. `predicted`: the system's own. `gold`:"
+        " those in the file of questions.",
     )
     passages: int = Field(
         default=50,
         ge=1,
         le=10_000,
-        description="Passages that a search finds, whose evidence items are then ranked.",
+        description="Number of passages that a search finds. Their evidence items are then ranked.",
     )
     k: int = Field(
         default=20,
         ge=0,
         le=10_000,
-        description="Evidence items of a turn: sentences, rows, infobox pairs, triples.",
+        description="Number of evidence items for a turn: sentences, rows, infobox pairs, triples.",
         json_schema_extra={"paper": "section 4.1"},
     )
     nodes: int = Field(
         default=4096,
         ge=0,
         le=1_000_000,
-        description="Maximum number of nodes of a graph; the LLM's context window may hold fewer.",
+        description="Maximum number of nodes of a graph. The LLM's context window may limit it further.",
     )
 
     @model_validator(mode="after")

@@ -55,48 +55,49 @@ class Settings(system.Abstaining):
     )
     graph: bool = Field(
         default=True,
-        description="Build and rank an evidence graph at each hop and at the end. Off: the retrieved list, cut"
-        " off at the maximum number of nodes.",
+        description="Build and rank an evidence graph at each hop and at the end. Off: use the retrieved"
+        " list, up to the maximum number of nodes.",
         json_schema_extra={"paper": "Evidence Graphs as Dynamic Knowledge Structures"},
     )
     ranking: Rank = Field(
         default="bridge_rank",
-        description="How the nodes of an evidence graph are ranked: `graph_rank` is the paper's, `bridge_rank` is"
-        " pyfast's own and finds more.",
+        description="The method that ranks the nodes of an evidence graph. `graph_rank` is the paper's."
+        " `bridge_rank` is pyfast's own and finds more.",
         json_schema_extra={"paper": "equation 1"},
     )
     expand: bool = Field(
         default=True,
-        description="Add to a pool what its best passages lead to in the whole corpus."
-        " With `ranking=graph_rank`, which could not lift it, it is off.",
+        description="Add to a pool the passages of the whole corpus to which its best passages lead. It is"
+        " off with `ranking=graph_rank`, which cannot use the added passages.",
     )
     alpha: float = Field(
         default=0.85,
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="GraphRank's balance between the semantic score and the structure; 1 leaves the structure out"
-        ' (the ablation "w/o GraphRank").',
+        description="GraphRank's balance between the semantic score and the structure. 1 leaves the structure"
+        ' out (the ablation "w/o GraphRank").',
         json_schema_extra={"paper": "equation 1; Hyperparameter Settings"},
     )
     centrality: Centrality = Field(
         default="degree",
-        description="GraphRank's structural score: `degree` (weighted) is the paper's, the others also build the"
-        " graph's edges.",
+        description="GraphRank's structural score. `degree` (weighted) is the paper's. The others also need"
+        " the edges of the graph.",
         json_schema_extra={"paper": "equation 1"},
     )
     beta: float = Field(
         default=0.2,
         ge=0,
         allow_inf_nan=False,
-        description="What the bridge-aware selector adds to a score in [0, 1]. The paper gives no value.",
+        description="The boost of the bridge-aware selector. It is added to a score in [0, 1]. The paper"
+        " gives no value.",
         json_schema_extra={"paper": "algorithm 1"},
     )
     hop_k: int = Field(
         default=20,
         ge=1,
         le=10_000,
-        description="Passages and rows retrieved for each query of a hop.",
+        description="Number of passages and rows retrieved for each query of a hop.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     hop_min: int = Field(
@@ -117,14 +118,15 @@ class Settings(system.Abstaining):
         default=100,
         ge=1,
         le=10_000,
-        description="Passages and rows retrieved for the final answer, beside those of the hops.",
+        description="Number of passages and rows retrieved for the final answer, in addition to those of the"
+        " hops.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_unique: int = Field(
         default=50,
         ge=1,
         le=10_000,
-        description="Candidates of the final graph, each once.",
+        description="Number of candidates of the final graph, without duplicates.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_min: int = Field(

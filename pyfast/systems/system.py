@@ -52,8 +52,8 @@ class Abstaining(Settings):
 
     abstain: bool = Field(
         default=True,
-        description="The answer may be that the evidence does not tell. Off: if the evidence does not tell, the"
-        " LLM must give its likeliest answer. Use this for benchmarks: scores count an abstention as wrong.",
+        description="Allow the answer that the evidence is not enough. Off: the LLM must always give its"
+        " likeliest answer. Use off for benchmarks, because scores count an abstention as wrong.",
     )
 
 
@@ -64,8 +64,8 @@ class Answering(Abstaining):
 
     long_answer: bool = Field(
         default=False,
-        description="The answer is a text of several paragraphs, for open questions. Off: the name, number or"
-        " phrase asked for.",
+        description="Answer with several paragraphs, for open questions. Off: answer with the name, number or"
+        " phrase that the question asks for.",
     )
 
 
@@ -74,7 +74,8 @@ class WithKnowledge(Abstaining):
 
     embedder: str = Field(
         default=DEFAULT,
-        description="The model of sentence-transformers that ranks what is known: its name or folder.",
+        description="The embedding model (sentence-transformers) that searches the knowledge graph: its name"
+        " or folder.",
     )
 
 

@@ -49,14 +49,14 @@ class Settings(system.Abstaining):
 
     iterator: Literal["llm", "lexical", "off"] = Field(
         default="llm",
-        description="Who picks segments: `llm`: the LLM. `lexical`: the question's words, without an LLM. `off`:"
-        " nobody, and the first window is the evidence (LLM-only).",
+        description="What picks segments. `llm`: the LLM. `lexical`: the question's words, without an LLM."
+        " `off`: nothing, and the first window is the evidence (LLM-only).",
         json_schema_extra={"paper": "algorithm 1; table 5"},
     )
     guidance: Literal["head", "template", "off"] = Field(
         default="head",
-        description="Who writes the guidance, the plan that the LLM follows when it picks: `head`: the head."
-        " `template`: a fixed text for each kind of question. `off`: nobody.",
+        description="What writes the guidance, the plan that the LLM follows when it picks. `head`: the head."
+        " `template`: a fixed text for each kind of question. `off`: no guidance.",
         json_schema_extra={"paper": "section 3.5, A.3.3; table 5"},
     )
     window: int = Field(
@@ -115,15 +115,15 @@ class Settings(system.Abstaining):
         default=240,
         ge=40,
         le=4000,
-        description="Maximum number of characters shown of a segment. Of a longer segment, its beginning and the"
-        " part with most of the question's words are shown.",
+        description="Maximum number of characters shown of a segment. For a longer segment, these are its"
+        " beginning and the part with most of the question's words.",
         json_schema_extra={"paper": "A.3.2"},
     )
     refine: int = Field(
         default=0,
         ge=0,
         le=1000,
-        description="The verifier may ask once for more steps: at most this many (Δ). 0: no verifier.",
+        description="Maximum number of steps (Δ) that the verifier may ask for, once. 0: no verifier.",
         json_schema_extra={"paper": "section 3.5, A.3.5"},
     )
 

@@ -31,70 +31,70 @@ class Settings(system.WithKnowledge):
         default=3,
         ge=1,
         le=20,
-        description="Thought nodes of a column of the matrix (m).",
+        description="Number of thought nodes in a column of the matrix (m).",
         json_schema_extra={"paper": "algorithm 1; figure 4"},
     )
     columns: int = Field(
         default=4,
         ge=1,
         le=20,
-        description="Columns of the matrix (n), each ended by a summary node.",
+        description="Number of columns of the matrix (n). Each ends with a summary node.",
         json_schema_extra={"paper": "algorithm 1; figure 4"},
     )
     weights: Annotated[str, BeforeValidator(_as_text)] = Field(
         default="vert&hor-0.1",
-        description="How much of a node the next in its column sees: `uniform`, `gaussian`, `const-C`, `vert-S`,"
-        " `hor-S` or `vert&hor-S` with C and S from 0 to 1, or (rows - 1) lists of one number per column, in"
-        " JSON.",
+        description="How much of a node the next node in its column sees: `uniform`, `gaussian`, `const-C`,"
+        " `vert-S`, `hor-S` or `vert&hor-S`, with C and S from 0 to 1. Or (rows - 1) lists in"
+        " JSON, each with one number for each column.",
         json_schema_extra={"paper": "equations 8 and 9; figure 3"},
     )
     weights_seed: int = Field(
         default=SEED,
         ge=0,
         le=2**31,
-        description="What the weights `uniform` and `gaussian` are drawn from.",
+        description="The seed of the random weights `uniform` and `gaussian`.",
         json_schema_extra={"paper": "figure 3"},
     )
     retrieval: bool = Field(
         default=True,
-        description='Retrieve knowledge units. Off: no knowledge at all ("-RAG").',
+        description='Retrieve knowledge units. Off: use no knowledge ("-RAG").',
         json_schema_extra={"paper": "equations 6 and 10; table 3"},
     )
     source_text: bool = Field(
         default=True,
-        description='Knowledge units hold source texts. Off: triples alone ("-origin").',
+        description='Put source texts into knowledge units. Off: only triples ("-origin").',
         json_schema_extra={"paper": "table 3"},
     )
     triples: bool = Field(
         default=True,
-        description='Knowledge units hold triples. Off: source texts alone ("-KG").',
+        description='Put triples into knowledge units. Off: only source texts ("-KG").',
         json_schema_extra={"paper": "table 3"},
     )
     communication: bool = Field(
         default=True,
-        description="Nodes of a column see parts of the one above them. Off: all weights are 0, a tree of thought"
-        ' ("-comm").',
+        description="Let a node see part of the node above it in its column. Off: all weights are 0, a tree"
+        ' of thought ("-comm").',
         json_schema_extra={"paper": "step 4; table 3"},
     )
     entities: int = Field(
         default=3,
         ge=1,
         le=100,
-        description="Entities matched with a detailed keyword.",
+        description="Number of entities matched with each detailed keyword.",
         json_schema_extra={"paper": "step 2"},
     )
     relations: int = Field(
         default=3,
         ge=1,
         le=100,
-        description="Relation keys matched with a general keyword.",
+        description="Number of relation keys matched with each general keyword.",
         json_schema_extra={"paper": "step 2"},
     )
     units: int = Field(
         default=10,
         ge=1,
         le=1000,
-        description="Knowledge units of a retrieval.",
+        description="Number of knowledge units in a retrieval.",
         json_schema_extra={"paper": "step 2"},
     )
     temperature: float = Field(
@@ -102,13 +102,13 @@ class Settings(system.WithKnowledge):
         ge=0,
         le=2,
         allow_inf_nan=False,
-        description="The LLM's temperature for thought nodes, each with a seed of its own; at 0, nodes that see"
-        " nothing of each other are all the same.",
+        description="The LLM's temperature for thought nodes. Each node has its own seed. At 0, nodes that do"
+        " not see each other are all the same.",
     )
     long_answer: bool = Field(
         default=False,
-        description="The answer is the whole last summary, for open questions. Off: the name, number or phrase"
-        " asked for.",
+        description="Answer with the whole last summary, for open questions. Off: answer with the name,"
+        " number or phrase that the question asks for.",
         json_schema_extra={"paper": "algorithm 1; table 2"},
     )
 

@@ -21,60 +21,61 @@ class Settings(system.WithKnowledge):
 
     decompose: bool = Field(
         default=True,
-        description='Split the question into sub-questions. Off: one, the question itself ("w/o Decomposition").',
+        description='Split the question into sub-questions. Off: the question itself is the only one ("w/o'
+        ' Decomposition").',
         json_schema_extra={"paper": "section 2.2.1; table 2"},
     )
     rewrite: bool = Field(
         default=True,
-        description="Rewrite sub-questions with earlier answers. Off: they are asked as they stand, with `#1` in"
+        description="Rewrite sub-questions with earlier answers. Off: they are asked unchanged, with `#1` in"
         ' them ("w/o Rewriting").',
         json_schema_extra={"paper": "section 2.2.2, equation 2; table 2"},
     )
     update: bool = Field(
         default=True,
-        description="Learn triples from the documents that had to be read where the graph did not tell. Off:"
+        description="If the graph has no answer, learn triples from the documents that are read instead. Off:"
         ' "w/o Update".',
         json_schema_extra={"paper": "section 2.3, equation 4; table 2"},
     )
     shared_updates: bool = Field(
         default=False,
-        description="What a question learns the others see at once, as in the paper; answers then depend on what"
-        " runs beside them.",
+        description="Let other questions see at once what a question learns, as in the paper. Answers then"
+        " depend on the order in which questions run.",
         json_schema_extra={"paper": "section 2.3"},
     )
     k: int = Field(
         default=5,
         ge=1,
         le=100,
-        description="Facts retrieved for a sub-question.",
+        description="Number of facts retrieved for a sub-question.",
         json_schema_extra={"paper": "equation 3; section 3.4"},
     )
     documents: int = Field(
         default=5,
         ge=1,
         le=100,
-        description="Passages retrieved for a sub-question that the graph does not answer.",
+        description="Number of passages retrieved for a sub-question that the graph does not answer.",
         json_schema_extra={"paper": "section 2.3"},
     )
     named: int = Field(
         default=4,
         ge=0,
         le=100,
-        description="Of the `k` facts, how many may be there because the sub-question names what they are about;"
-        " 0, cosines alone, is the paper's.",
+        description="Maximum number of the `k` facts that are chosen because the sub-question names their"
+        " entity. 0: all are chosen by cosine, as in the paper.",
         json_schema_extra={"paper": "equation 3"},
     )
     branches: int = Field(
         default=4,
         ge=1,
         le=10_000,
-        description="Maximum number of questions that one sub-question becomes where it refers to several answers;"
-        " the trace counts what is left out. 1 is the paper's; knowledge graphs, whose questions have dozens of"
-        " answers, need more.",
+        description="Maximum number of questions that one sub-question becomes if it refers to several"
+        " answers. The trace counts the others. 1 is the paper's. Knowledge graphs need more,"
+        " because their questions have dozens of answers.",
         json_schema_extra={"paper": "section 2.2.2"},
     )
     sufficient: bool = Field(
         default=False,
-        description="Ask whether the facts suffice before they are answered from; for larger models.",
+        description="Ask the LLM whether the facts suffice before it answers from them. For larger models.",
         json_schema_extra={"paper": "section 2.3"},
     )
