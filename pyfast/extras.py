@@ -25,6 +25,7 @@ EXTRAS = {
     "llamaindex": ("llama_index",),
     "mcp": ("mcp",),
     "metrics": ("bert_score", "rouge_score"),
+    "ray": ("ray",),
     "server": ("fastapi", "httptools", "multipart", "prometheus_client", "starlette", "uvicorn"),
     "train": ("accelerate", "peft", "safetensors", "torch", "transformers"),
 }

@@ -150,6 +150,14 @@ SUITES: Mapping[str, Suite] = {
             "docs/howto/integrations.md",
         ),
     ),
+    # Runs by workers of a Ray cluster that are killed, in an environment that the suite makes.
+    "ray": Suite(
+        300,
+        (
+            *("pyfast/distributed/", "pyfast/api/distributing.py", "pyfast/engine/run_folder.py"),
+            *("pyfast/engine/journal.py", "tests/distributed/"),
+        ),
+    ),
     # vLLM's engines: how they start, end and die, and what they say beside transformers. A test has both cores.
     "vllm": Suite(
         480,

@@ -41,10 +41,10 @@ STOREYS = [
     {"engine"},
     {"knowledge", "conversation"},
     {"systems"},
-    {"training", "evaluation"},
+    {"training", "evaluation", "distributed"},
     {"api"},
     {"pyfast"},  # the public API's names, loaded when they are used; below it only `__version__` is asked for
-    {"conformance", "experiments", "reports", "server", "distributed", "integrations"},
+    {"conformance", "experiments", "reports", "server", "integrations"},
     {"commands"},
     {"cli"},
     {"__main__"},

@@ -38,6 +38,7 @@ from pyfast.engine.events import ignore
 from pyfast.engine.outages import PATIENCE_S
 from pyfast.engine.question_files import as_path
 from pyfast.engine.questions import sampled, unrestricted
+from pyfast.engine.run_folder import BLOCKS
 from pyfast.errors import InputError
 from pyfast.llm import FullLLM, Role
 from pyfast.llm.collecting import collecting
@@ -85,6 +86,9 @@ def answer(
     on_event: OnEvent = ignore,
     on_step: OnStep | None = None,
     stop: threading.Event | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
+    worker_resources: Mapping[str, float] | None = None,
 ) -> Run:
     """Answer questions with one of the systems, and wait until all are answered.
 
@@ -139,6 +143,11 @@ def answer(
         on_step: Called with each `pyfast.engine.Step`, from another thread. A step is one call of a question, to
             the model or to a search. It comes twice: when it begins and when it ends.
         stop: Once it is set, no new question starts. Questions in progress finish, and the run can be resumed.
+        ray: Answer by workers of a Ray cluster. `local`: processes of this machine. `auto`: the cluster that this
+            machine belongs to. Or its address, `HOST:PORT`. The answers are the same. `run` must be a folder that
+            all machines share. Give the model and the system as text, because each worker opens its own.
+        workers: How many workers; None: as many as the cluster has room for.
+        worker_resources: What each worker needs, by Ray's names, such as `{"GPU": 1}`. The default is one `CPU`.
 
     Returns:
         The run. `run.records` are in the order of the questions, `run.status` counts them.
@@ -159,34 +168,46 @@ def answer(
         >>> for record in run.records:
         ...     print(record.state, record.answer, record.evidence[0].snippet)
     """
-    job, used = job_of(
-        questions,
-        index=index,
-        llm=llm,
-        llm_options=llm_options,
-        system=system,
-        settings=settings,
-        prompts=prompts,
-        follow_ups=follow_ups,
-        run=run,
-        limit=limit,
-        sample=sample,
-        documents=documents,
-        temperature=temperature,
-        seed=seed,
-        concurrency=concurrency,
-        budget=budget,
-        outage=outage,
-        strict=strict,
-        max_failures=max_failures,
-        response_cache=response_cache,
-        sync=sync,
-        keep_prompts=keep_prompts,
-        restart=restart,
-        accept_code=accept_code,
-        retry_failed=retry_failed,
-    )
-    return carry_out(job, used, on_event=on_event, on_step=on_step, stop=stop)
+    given: dict[str, Any] = {
+        "index": index,
+        "llm": llm,
+        "llm_options": llm_options,
+        "system": system,
+        "settings": settings,
+        "prompts": prompts,
+        "follow_ups": follow_ups,
+        "temperature": temperature,
+        "seed": seed,
+        "concurrency": concurrency,
+        "budget": budget,
+        "outage": outage,
+        "strict": strict,
+        "response_cache": response_cache,
+        "sync": sync,
+        "keep_prompts": keep_prompts,
+        "accept_code": accept_code,
+        "retry_failed": retry_failed,
+    }
+    of_run: dict[str, Any] = {
+        "run": run,
+        "limit": limit,
+        "sample": sample,
+        "documents": documents,
+        "max_failures": max_failures,
+        "restart": restart,
+    }
+    if ray is None:
+        if workers is not None or worker_resources:
+            raise InputError("workers and worker_resources go with ray")
+        job, used = job_of(questions, **given, **of_run)
+        return carry_out(job, used, on_event=on_event, on_step=on_step, stop=stop)
+    if on_step is not None:
+        raise InputError("on_step: not with ray: the steps are in other processes")
+    from pyfast.api.distributing import answer_by_workers
+    from pyfast.distributed import Cluster
+
+    cluster = Cluster(ray, workers, worker_resources or {})
+    return answer_by_workers(questions, given, of_run, cluster, on_event, stop or threading.Event())
 
 
 def job_of(
@@ -216,10 +237,14 @@ def job_of(
     restart: bool = False,
     accept_code: bool = False,
     retry_failed: bool = False,
+    by_workers: bool = False,
+    joins: bool = False,
 ) -> tuple[Job, OpenedModels]:
     """Make the `Job` that `answer` carries out, with its models. The arguments are those of `answer`.
 
-    It checks the run's folder and writes the questions into it. Raises `InputError`, as `answer` does.
+    It checks the run's folder and writes the questions into it. With `joins`, another process has started the run,
+    and its folder is only read. Raises `InputError`, as `answer` does. It also raises it if workers of a cluster
+    have started the run, unless `by_workers`.
     """
     # What is given is checked before anything is made.
     configured = configure(
@@ -269,7 +294,11 @@ def job_of(
         keep_prompts=keep_prompts,
         retry_failed=retry_failed,
     )
-    if folder is not None:
+    if folder is not None and not joins:
+        if not by_workers and not restart and (folder / BLOCKS).exists():
+            raise InputError(
+                f"{folder}: workers of a cluster have started this run: resume it with ray (--ray local)"
+            )
         begin(job, restart)
         if job.index is not None:
             job = replace(job, index=job.index.keeping_scores(folder / RERANK_SCORES))

@@ -95,6 +95,17 @@ def answer(
         bool,
         typer.Option("--strict", help="Fail a question whose system would go on without an answer."),
     ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Answer by workers of a Ray cluster: local, auto, or its address HOST:PORT."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="With --ray: how many; as many as there is room for by default.")
+    ] = None,
+    worker_resources: Annotated[
+        list[str] | None,
+        typer.Option(help="With --ray: what each worker takes, such as GPU=1; repeatable."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Answer nothing: estimate LLM calls, tokens and price.")
     ] = False,
@@ -157,6 +168,9 @@ def answer(
             retry_failed=retry_failed,
             on_event=on_event,
             stop=stop,
+            ray=ray,
+            workers=workers,
+            worker_resources=values(pairs("--worker-resources", worker_resources)) or None,
         ),
     )
     tell(done)

@@ -14,10 +14,10 @@ from pyfast.engine.record import Record
 class Event:
     """One thing that happened in a run."""
 
-    kind: Literal["starting", "started", "answered", "waiting", "answering"]
+    kind: Literal["starting", "started", "answered", "waiting", "answering", "progress"]
     """`starting`: the LLM is loaded or probed. `started`: questions are being answered. `answered`: one more
     question has its record. `waiting`: the LLM answers no call, and the run waits. `answering`: the LLM answers
-    again
+    again. `progress`: workers of a cluster have answered more questions; comes once a second, without records
     """
     done: int
     """How many questions have their records, including those of earlier sessions"""

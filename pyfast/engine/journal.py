@@ -18,7 +18,15 @@ from zlib import crc32
 import orjson
 
 from pyfast.engine.batch_journal import BATCHES_SCHEMA, REQUEST_OF_ENTRY
-from pyfast.engine.kept_prompts import PROMPTS_SCHEMA, Asked, DamagedError, KeptPrompts, LLMCall, add_prompts
+from pyfast.engine.kept_prompts import (
+    PROMPTS_SCHEMA,
+    Asked,
+    DamagedError,
+    KeptPrompts,
+    LLMCall,
+    add_prompts,
+    take_prompts,
+)
 from pyfast.engine.ledger import Ledger
 from pyfast.errors import AnswerError, CallError, InputError, RunError, TransportError
 from pyfast.files import free_name
@@ -129,6 +137,13 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
     return ((digest, nth), outcome) if sound else None
 
 
+def _renumbered(entry: str, number: int) -> str:
+    """A sound entry as that of another question."""
+    fields = orjson.loads(entry)
+    renumbered = orjson.dumps((number, *fields[1:-1]))
+    return (b"%b,%d]" % (renumbered[:-1], crc32(renumbered))).decode()
+
+
 class Journal:
     """An open journal. Only one process at a time can open it. Any method can raise `RunError`."""
 
@@ -236,6 +251,11 @@ class Journal:
             rows = self._database.execute(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL")
             return int(rows.fetchone()[0])
 
+    def last_question(self) -> int:
+        """The highest number of a question that has a call; -1 if there is none."""
+        with self._explained():
+            return int(self._database.execute("SELECT coalesce(max(question), -1) FROM completions").fetchone()[0])
+
     def is_empty(self) -> bool:
         """Whether no LLM call is recorded yet."""
         with self._explained():
@@ -251,6 +271,46 @@ class Journal:
                     return work(self._database)
             finally:
                 self._database.execute(f"PRAGMA synchronous = {level}")
+
+    def take_in(self, other: Path, first: int, last: int, shift: int) -> None:
+        """Take questions, calls and prompts over from another run's journal, in place of what is here for them.
+
+        One transaction, which no power cut undoes. What is damaged there is left out.
+
+        Args:
+            other: The other journal.
+            first: The first question to take, by its number there.
+            last: The last one.
+            shift: What is added to a number there to get the number here.
+        """
+        of_range = (first, last)
+
+        def numbered(rows: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+            for number, entry in rows:
+                if sound(entry, number):
+                    yield number + shift, _renumbered(entry, number + shift)
+
+        def take(here: sqlite3.Connection) -> None:
+            replaced = (first + shift, last + shift)
+            for table, column in (("completions", "question"), ("questions", "number")):
+                if here.execute(
+                    f"SELECT 1 FROM {table} WHERE {column} BETWEEN ? AND ? LIMIT 1", replaced
+                ).fetchone():
+                    here.execute(f"DELETE FROM {table} WHERE {column} BETWEEN ? AND ?", replaced)
+            calls = there.execute(
+                "SELECT question, entry FROM completions WHERE question BETWEEN ? AND ? ORDER BY rowid", of_range
+            )
+            here.executemany("INSERT INTO completions VALUES (?, ?)", numbered(calls))
+            ended = there.execute(
+                "SELECT number + ?, id, state, reason, ledger, line, trace FROM questions"
+                " WHERE number BETWEEN ? AND ? ORDER BY number",
+                (shift, *of_range),
+            )
+            here.executemany("INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?)", ended)
+            take_prompts(here, there)
+
+        with self._explained(), contextlib.closing(open_to_read(other)) as there:
+            self.change(take)
 
     def start_session(self) -> None:
         """Record that a process starts to work on the run."""

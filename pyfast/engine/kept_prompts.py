@@ -76,6 +76,23 @@ def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> Non
     )
 
 
+def take_prompts(here: sqlite3.Connection, there: sqlite3.Connection) -> None:
+    """Take over the prompts of another journal, within the open transaction. Raises `sqlite3.Error`."""
+    frames = there.execute("SELECT id, content FROM frames ORDER BY id")
+    numbers = {
+        number: here.execute("INSERT INTO frames (content) VALUES (?)", (content,)).lastrowid
+        for number, content in frames
+    }
+    messages = there.execute("SELECT digest, frame, place FROM messages")
+    here.executemany(
+        "INSERT OR IGNORE INTO messages VALUES (?, ?, ?)",
+        ((digest, numbers[frame], place) for digest, frame, place in messages if frame in numbers),
+    )
+    here.executemany(
+        "INSERT OR IGNORE INTO prompts VALUES (?, ?)", there.execute("SELECT request, entry FROM prompts")
+    )
+
+
 class KeptPrompts:
     """Reads the prompts of a journal. Its methods raise `DamagedError`."""
 

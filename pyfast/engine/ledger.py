@@ -60,6 +60,20 @@ class StageTotals:
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
+    def merge(self, other: StageTotals) -> None:
+        """Add the stage of other questions."""
+        for name in (
+            "calls",
+            "questions",
+            "queued_us",
+            "running_us",
+            "batches",
+            "prompt_tokens",
+            "completion_tokens",
+        ):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.role = other.role
+
     def add(self, stage: Stage) -> None:
         """Add one question's stage."""
         self.calls += len(stage.batches)

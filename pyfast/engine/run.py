@@ -51,6 +51,17 @@ class Summary(UsageTotals):
     """The failed questions, by reason"""
     stages: dict[str, StageTotals] = field(default_factory=dict)
 
+    def merge(self, other: Summary) -> None:
+        """Add the counts of other questions."""
+        self.states.update(other.states)
+        self.add(other)
+        self.seconds += other.seconds
+        self.left += other.left
+        self.first_failure = self.first_failure or other.first_failure
+        self.failures.update(other.failures)
+        for name, stage in other.stages.items():
+            self.stages.setdefault(name, StageTotals()).merge(stage)
+
     def count(self, record: Record, ledger: Ledger) -> None:
         """Count one more question that has ended."""
         self.states[record.state] += 1

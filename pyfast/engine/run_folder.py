@@ -49,7 +49,7 @@ from pyfast.engine.ledger import Ledger
 from pyfast.engine.outages import Waiting
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Record, digest
-from pyfast.engine.traces import TRACES, TraceWriter, count_traces, read_traces
+from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, read_traces
 from pyfast.errors import InputError, RunError
 from pyfast.files import free_name, refuse_links, write_atomically
 from pyfast.llm import Message
@@ -57,6 +57,8 @@ from pyfast.llm import Message
 GROWN = ("questions.count", "questions.digest")
 """The values that differ if a run is resumed with more questions"""
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
+BLOCKS = "blocks"
+"""The folder of what workers of a cluster have answered, until it is merged (`pyfast.distributed`)"""
 OUTAGE = "outage.json"  # there while the run waits for its LLM
 _LOG = logging.getLogger("pyfast")
 
@@ -313,6 +315,38 @@ class RunFolder:
         line, trace = self._lines.pop(id(record))
         self._group.lines.append(line)
         self._group.traces.append(trace)
+
+    def take_in(self, block: Path, first: int, count: int, done: int) -> None:
+        """Append the questions of a block: a finished run of some of this run's questions, in a folder of its own.
+
+        What it returns from survives a power cut: the block can be deleted. It can be called again after a kill.
+
+        Args:
+            block: The folder.
+            first: The number of its first question in this run.
+            count: How many questions it has.
+            done: How many answers this run has; the block's first ones are among them after a kill.
+
+        Raises:
+            RunError: The block has not as many answers, or the disk is full.
+        """
+        self.journal.take_in(block / JOURNAL, 0, count - 1, first)
+        written = done
+        try:
+            with (block / ANSWERS).open("rb") as answers:
+                both = islice(zip(answers, read_traces(block / TRACES), strict=False), done - first, None)
+                while lines := list(islice(both, LINES)):
+                    self._traces.write([trace for _, trace in lines])
+                    self._answers.write(b"".join(line for line, _ in lines))
+                    written += len(lines)
+            self._answers.flush()
+            os.fsync(self._answers.fileno())
+            self._traces.sync()
+        except OSError as error:
+            raise RunError(f"{self._path / ANSWERS}: {error.strerror}") from None
+        if written != first + count:
+            raise RunError(f"{block}: damaged: it has {written - first} of {count} answers")
+        self._check_place()
 
     def flush(self) -> None:
         """Return when everything is written. Raises `RunError`."""

@@ -8,12 +8,13 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
+from pydantic import TypeAdapter
 
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
 from pyfast.engine.journal import digests, open_to_read
@@ -22,8 +23,12 @@ from pyfast.engine.outages import THE_LLM, Waiting
 from pyfast.engine.run import Summary
 from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, is_running
 from pyfast.errors import InputError
+from pyfast.files import write_atomically
 from pyfast.sqlite_files import fault
 
+PROGRESS = "progress.json"
+"""In the folder of a run that workers of a cluster have started and not finished"""
+_FRESH_S = 15.0
 _LOG = logging.getLogger("pyfast")
 
 
@@ -197,6 +202,42 @@ def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
                 yield None
 
 
+def totals_of(folder: Path) -> Summary:
+    """What all questions of a run that have ended used, from its journal. Raises `InputError`."""
+    total = Summary()
+    with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
+        try:
+            used, total.stages, _ = _add_up(database.execute(_LEDGERS), folder / JOURNAL)
+            total.add(used)
+            total.states.update(dict(database.execute(_STATES)))
+            total.failures.update(dict(database.execute(_FAILURES)))
+        except sqlite3.Error as error:
+            raise InputError(f"{folder / JOURNAL}: {fault(error)}") from None
+    return total
+
+
+def write_progress(folder: Path, status: Status) -> None:
+    """Tell readers of a run's folder how far the workers of a cluster are. Raises `OSError`."""
+    fields = {"written": time.time(), "status": status}
+    write_atomically(folder / PROGRESS, orjson.dumps(fields, option=orjson.OPT_NON_STR_KEYS))
+
+
+def _read_progress(folder: Path) -> Status | None:
+    """What the process that has the workers told last; None if no cluster works on the run."""
+    try:
+        fields = orjson.loads((folder / PROGRESS).read_bytes())
+        status = TypeAdapter(Status).validate_python(fields["status"])
+        fresh = abs(time.time() - float(fields["written"])) < _FRESH_S
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        raise InputError(f"{folder / PROGRESS}: damaged: {type(error).__name__}; resume the run") from None
+    # Locks of files may not reach the machine that reads.
+    if is_running(folder) or fresh:
+        return status
+    return replace(status, running=False, seconds_left=None, waiting=None)
+
+
 def check_folder(folder: Path) -> int:
     """The number of questions of a run. Raises `InputError` if the folder has no run."""
     if not (folder / CONFIGURATION).is_file():
@@ -212,6 +253,8 @@ def check_folder(folder: Path) -> int:
 def read_status(folder: Path) -> Status:
     """Read the status of a run from its folder. Raises `InputError` if the folder has no run."""
     total = check_folder(folder)
+    if (progress := _read_progress(folder)) is not None:
+        return progress
     running = is_running(folder)
     altered, states = 0, Counter[str]()
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:

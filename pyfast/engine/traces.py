@@ -65,6 +65,10 @@ class TraceWriter:
         self._file.write(b"".join(written))
         self._file.flush()
 
+    def sync(self) -> None:
+        """Return when what was written survives a power cut. Raises `OSError`."""
+        os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """Finish the frame and sync the file. Raises `OSError`."""
         with self._file:

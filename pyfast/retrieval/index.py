@@ -207,6 +207,18 @@ class Index:
         """The number of the commit that is open."""
         return int(self.manifest["commit"])
 
+    @property
+    def opened_with(self) -> tuple[str, str, list[str]]:
+        """The texts that open the same index in another process: retriever, rerank, filter.
+
+        Raises `InputError` if one was given as a function.
+        """
+        if not isinstance(self._retriever, str) or not isinstance(self._rerank, str):
+            raise InputError(
+                f"{self.folder}: other processes cannot open it as it is: name retriever and rerank by text"
+            )
+        return self._retriever, self._rerank, [str(one) for one in self.filter]
+
     def at(self, commit: int) -> Index:
         """The same index as it was at another commit. Raises `IndexFormatError` if it was erased."""
         if commit == self.commit:

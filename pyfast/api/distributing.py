@@ -1,0 +1,129 @@
+"""`pyfast.answer` by the workers of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyfast.api.answering import ManyQuestions, begin, carry_out, job_of
+from pyfast.api.blocking import blocking_loop, run_blocking
+from pyfast.api.indexing import open_index
+from pyfast.api.models import OpenedModels
+from pyfast.api.run import Run
+from pyfast.distributed import Cluster, work_on_blocks
+from pyfast.distributed.blocks import QUESTIONS
+from pyfast.engine import Configuration, Job, OnEvent, Summary, questions_in, read_prompts
+from pyfast.errors import InputError
+from pyfast.extras import explained
+from pyfast.llm import by_role
+from pyfast.retrieval import Index
+from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
+
+_OF_RUN = ("run_tokens", "run_seconds")
+"""Limits that the process with the workers keeps itself"""
+
+
+@explained()
+def answer_by_workers(
+    questions: ManyQuestions,
+    given: Mapping[str, Any],
+    of_run: Mapping[str, Any],
+    cluster: Cluster,
+    on_event: OnEvent,
+    stop: threading.Event,
+) -> Run:
+    """Answer questions by the workers of a cluster, or resume.
+
+    Args:
+        questions: As in `answer`.
+        given: The arguments of `answer` that each worker needs too.
+        of_run: Those that only this process needs.
+        cluster: Where the workers are.
+        on_event: Called with each event.
+        stop: Once set, no question starts.
+
+    Raises:
+        InputError: An argument cannot be handed to another process.
+        MissingPackageError: Ray is not installed.
+    """
+    import ray  # noqa: F401
+
+    if of_run["run"] is None:
+        raise InputError("ray needs the folder of a run, on a file system that all machines share")
+    handed = _handed(given)
+    job, _ = job_of(questions, **given, **of_run, by_workers=True)
+    if job.settings.get("shared_updates"):
+        raise InputError("shared_updates: not with ray: workers do not see what the others learn")
+    assert job.folder is not None
+    opens = partial(Answering, str(job.folder.resolve()), handed)
+    session = work_on_blocks(job, opens, cluster, on_event, stop)
+    return Run.finished(job.folder, job.questions.count, session, [])
+
+
+def _handed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as they travel: texts and numbers. Raises `InputError` for one that cannot."""
+    handed = dict(given)
+    for role, llm in by_role(given["llm"]).items():
+        if not isinstance(llm, str):
+            raise InputError(f"llm {role}: with ray, give the text that names it: each worker opens its own")
+        if llm.startswith("batch:"):
+            raise InputError("batch: not with ray: one process collects the calls of a run")
+    if not isinstance(given["system"], str):
+        raise InputError("system: with ray, give its name or MODULE:NAME: each worker loads its own")
+    index = given["index"]
+    if isinstance(index, Index):
+        handed["index"] = str(index.folder.resolve()), *index.opened_with
+    elif index is not None:
+        handed["index"] = str(Path(index).resolve()), "bm25", "off", []
+    if isinstance(given["prompts"], str | Path):
+        handed["prompts"] = read_prompts(Path(given["prompts"]))
+    if given["response_cache"] is not None:
+        handed["response_cache"] = str(Path(given["response_cache"]).resolve())
+    handed["budget"] = {name: value for name, value in (given["budget"] or {}).items() if name not in _OF_RUN}
+    return handed
+
+
+@dataclass(slots=True)
+class Answering:
+    """What a worker does: it answers blocks of a run of `answer`."""
+
+    run: str
+    given: Mapping[str, Any]
+    job: Job | None = None
+    models: OpenedModels | None = None
+
+    def start(self) -> Configuration:
+        """Open index, system and models as the run has them, and load the models."""
+        if self.job is None or self.models is None:
+            given = dict(self.given)
+            if given["index"] is not None:
+                given["index"] = open_index(*given["index"])
+            self.job, used = job_of(["-"], **given, run=self.run, joins=True)
+            self.models = OpenedModels(used.by_role, frozenset(used.by_role))
+        run_blocking(_loaded(self.models))
+        return self.job.describe()
+
+    def answer(self, block: Path, on_event: OnEvent, stop: threading.Event) -> Summary:
+        """Answer the questions of a block."""
+        assert self.job is not None and self.models is not None
+        index = None if self.job.index is None else self.job.index.keeping_scores(block / RERANK_SCORES)
+        job = replace(self.job, folder=block, questions=questions_in(block / QUESTIONS), index=index)
+        begin(job)
+        session = carry_out(job, self.models, on_event=on_event, stop=stop).session
+        assert session is not None
+        return session
+
+    def turn(self) -> Future[None]:
+        """A future of the event loop's next turn."""
+        return asyncio.run_coroutine_threadsafe(asyncio.sleep(0), blocking_loop())
+
+
+async def _loaded(models: OpenedModels) -> None:
+    async with models.started():
+        pass

@@ -1,0 +1,120 @@
+"""The blocks of a run: folders in its folder, each an ordinary run of some neighbouring questions.
+
+A folder's name says which: `blocks/000000001-000000128` has the first 128. It appears with its questions in it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from pyfast.engine import Question, questions_from, write_questions
+from pyfast.engine.journal import Journal
+from pyfast.engine.run_folder import BLOCKS, JOURNAL
+from pyfast.files import built_aside, free_name
+
+QUESTIONS = "questions.jsonl"
+_NAME = re.compile(r"(\d{9,})-(\d{9,})")
+_LARGEST, _SMALLEST = 4096, 8
+"""Questions of a block: the journal of a large one is worth its folder, a small one holds nobody up"""
+_SHARES = 4
+"""A block is at most this part of what a worker has left to do: the last ones are the smallest"""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Block:
+    """Neighbouring questions of a run."""
+
+    first: int
+    """The number of its first question"""
+    count: int
+    folder: Path
+
+    @property
+    def end(self) -> int:
+        """The number of the first question behind it."""
+        return self.first + self.count
+
+
+def blocks_in(run: Path) -> list[Block]:
+    """The blocks of a run that were started and are not merged, in the order of their questions."""
+    found = []
+    if (run / BLOCKS).is_dir():
+        for folder in (run / BLOCKS).iterdir():
+            if match := _NAME.fullmatch(folder.name):
+                first, last = int(match[1]) - 1, int(match[2])
+                found.append(Block(first, last - first, folder))
+    return sorted(found)
+
+
+def cut(
+    run: Path,
+    questions: Iterator[Question],
+    done: int,
+    total: int,
+    existing: Sequence[Block],
+    workers: int,
+    asked: int,
+) -> Iterator[Block]:
+    """Yield the blocks of the questions that are not merged, in order. New ones are made when they are due.
+
+    Conversations stay whole. Memory holds the questions of one block.
+
+    Args:
+        run: The folder of the run.
+        questions: All questions of the run.
+        done: How many are merged.
+        total: How many there are.
+        existing: Blocks that were started before. The first of them may be merged in part.
+        workers: How many workers answer them.
+        asked: Questions below this number may have calls in the run's journal, which their block gets.
+    """
+    place = min([done, *(block.first for block in existing)])
+    left = islice(questions, place, None)
+    ahead: list[Question] = []
+    for known in [*existing, Block(total, 0, run)]:
+        while place < known.first:
+            size = max(_SMALLEST, min(_LARGEST, (total - place) // (_SHARES * workers)))
+            taken, ahead = _taken(ahead, left, min(size, known.first - place))
+            block = Block(place, len(taken), run / BLOCKS / f"{place + 1:09}-{place + len(taken):09}")
+            _make(run, block, taken, place < asked)
+            place = block.end
+            yield block
+        if known.count:
+            taken, ahead = [*ahead, *islice(left, known.count - len(ahead))], []
+            place = known.end
+            yield known
+
+
+def _taken(
+    ahead: list[Question], questions: Iterator[Question], size: int
+) -> tuple[list[Question], list[Question]]:
+    """Return (`size` questions, or more until a conversation ends; the question that was read after them)."""
+    taken = [*ahead, *islice(questions, max(size - len(ahead), 0))]
+    for question in questions:
+        if question.conversation is None or question.conversation != taken[-1].conversation:
+            return taken, [question]
+        taken.append(question)
+    return taken, []
+
+
+def _make(run: Path, block: Block, questions: Sequence[Question], was_asked: bool) -> None:
+    block.folder.parent.mkdir(mode=0o700, exist_ok=True)
+    with built_aside(block.folder) as aside:
+        aside.chmod(0o700)
+        write_questions(questions_from(questions), aside / QUESTIONS)
+        if was_asked:
+            journal = Journal(aside / JOURNAL)
+            journal.take_in(run / JOURNAL, block.first, block.end - 1, -block.first)
+            journal.close()
+
+
+def remove(block: Path) -> None:
+    """Delete a block's folder. What a process that is killed leaves of it has no block's name."""
+    aside = free_name(block, "merged")
+    block.rename(aside)
+    shutil.rmtree(aside)

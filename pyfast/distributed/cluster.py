@@ -1,0 +1,151 @@
+"""The workers of a run as actors of a Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyfast.distributed.worker import Told, Work, Worker
+from pyfast.errors import InputError, RunError
+
+LOCAL = "local"
+AT_ONCE = 2
+"""Blocks that a worker has in progress: while the last questions of one finish, the next one begins"""
+_STORE = 100 << 20  # bytes of Ray's object store on this machine: blocks go through the run's folder
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where a run is answered."""
+
+    address: str
+    """`local`: processes of this machine. Else the address of a Ray cluster that this machine belongs to"""
+    workers: int | None = None
+    """None: as many as there is room for"""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """What each worker takes, by Ray's names: `CPU` (1 if it is not given), `GPU`, and others"""
+
+    def __post_init__(self) -> None:
+        """Check. Raises `InputError`."""
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"workers: expected a number of at least 1, got {self.workers}")
+        for name, amount in self.resources.items():
+            if not isinstance(amount, int | float) or not 0 <= amount < math.inf:
+                raise InputError(f"worker_resources {name}: expected a number of at least 0, got {amount}")
+
+    @property
+    def needs(self) -> dict[str, float]:
+        """What each worker takes, with its processor."""
+        return {"CPU": 1.0, **self.resources}
+
+
+@contextlib.contextmanager
+def connected(cluster: Cluster) -> Iterator[Pool]:
+    """Connect to the cluster, or start one on this machine. What was started here ends here.
+
+    Raises `InputError` if nobody answers at the address, or a local cluster has no room for a worker.
+    """
+    import ray
+
+    begun_here = not ray.is_initialized()
+    if begun_here:
+        _connect(cluster)
+    try:
+        yield Pool(cluster)
+    finally:
+        if begun_here:
+            ray.shutdown()
+
+
+def _connect(cluster: Cluster) -> None:
+    import ray
+
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        if cluster.address == LOCAL:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 is for what runs beside other work
+            cores = max(os.cpu_count() or 1, math.ceil((cluster.workers or 1) * cluster.needs["CPU"]))
+            ray.init(LOCAL, num_cpus=cores, include_dashboard=False, object_store_memory=_STORE, **quiet)
+        else:
+            ray.init(cluster.address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"ray {cluster.address}: {first}") from None
+    finally:
+        for number, handler in handlers.items():  # Ray takes them
+            signal.signal(number, handler)
+
+
+class Pool:
+    """Actors of a cluster that is connected."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        import ray
+
+        self._needs = cluster.needs
+        there = ray.cluster_resources()
+        fits = min(
+            (math.floor(there.get(name, 0) / amount) for name, amount in self._needs.items() if amount), default=1
+        )
+        if not fits and cluster.address == LOCAL:
+            lacks = ", ".join(f"{name}={amount:g}" for name, amount in self._needs.items())
+            raise InputError(f"worker_resources: this machine has not {lacks}")
+        self.size = cluster.workers or max(fits, 1)
+        """How many workers there are to be"""
+
+    def new(self, opens: Callable[[], Work], run: Path) -> Any:
+        """An actor with a `Worker`. It starts when the cluster has room for it."""
+        import ray
+
+        others = {name: amount for name, amount in self._needs.items() if name not in ("CPU", "GPU")}
+        actor = ray.remote(Worker).options(
+            num_cpus=self._needs["CPU"],
+            num_gpus=self._needs.get("GPU", 0),
+            resources=others,
+            max_restarts=0,
+            max_concurrency=AT_ONCE + 2,
+        )
+        return actor.remote(opens, str(run), os.getcwd())
+
+    def ready(self, calls: list[Any], seconds: float) -> list[Any]:
+        """The calls that have ended; waits for one, `seconds` at most."""
+        import ray
+
+        if not calls:
+            threading.Event().wait(seconds)
+            return []
+        ray.wait(calls, num_returns=1, timeout=seconds)
+        return list(ray.wait(calls, num_returns=len(calls), timeout=0)[0])
+
+    def result(self, call: Any) -> Told | None:
+        """What a call has come to; None if its worker cannot be reached.
+
+        Raises `RunError` if the call failed in a way that pyfast does not expect.
+        """
+        import ray
+
+        try:
+            told: Told = ray.get(call)
+        except ray.exceptions.RayTaskError as error:
+            raise RunError(f"a worker failed: {error.cause!r}") from None
+        except ray.exceptions.RayError:
+            return None
+        return told
+
+    def end(self, actor: Any) -> None:
+        """Kill a worker."""
+        import ray
+
+        with contextlib.suppress(Exception):
+            ray.kill(actor)

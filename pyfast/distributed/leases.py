@@ -1,0 +1,157 @@
+"""Who works on a block: a file in its folder, written again every second.
+
+A block is one worker's at a time, over any file system that renames at once. Locks of files may not reach from
+one machine to another, and a stopped process keeps them. So a worker that has lost its block is locked out by a
+rename: the next one continues in a new folder of the same name, with a copy of what is there, and the first one
+ends when it finds another's lease in its place, or the engine finds its files moved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from pyfast.engine import Event, Summary, Waiting
+from pyfast.engine.run_folder import JOURNAL, is_running
+from pyfast.engine.status import totals_of
+from pyfast.files import built_aside, free_name, write_atomically
+
+LEASE = "lease.json"
+BEAT_S = 1.0
+LEASE_S = 12 * BEAT_S
+"""A lease that has not changed for so long is nobody's"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What the file says."""
+
+    holder: str
+    """Machine, process, and a number by chance; empty: given back"""
+    machine: str
+    beat: int = 0
+    states: Mapping[str, int] = field(default_factory=dict)
+    llm_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    waiting: Waiting | None = None
+    """The outage that it waits for"""
+
+
+_READ = TypeAdapter(Lease)
+
+
+def machine() -> str:
+    """What names this machine since it was started: on it, a lock that is free says that its holder is gone."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def read_lease(block: Path) -> Lease | None:
+    """The lease of a block; None if it has none, or one that cannot be read."""
+    try:
+        return _READ.validate_json((block / LEASE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def is_given_back(block: Path, lease: Lease | None) -> bool:
+    """Whether it is sure that nobody works on the block."""
+    return lease is None or not lease.holder or (lease.machine == machine() and not is_running(block))
+
+
+def take(block: Path) -> Holding:
+    """Take a block that was given back, or whose lease has not changed for `LEASE_S`.
+
+    Raises `OSError`, and `InputError` if its journal cannot be read.
+    """
+    if not is_given_back(block, read_lease(block)):
+        left = free_name(block, "left")
+        block.rename(left)
+        with built_aside(block) as new:
+            new.chmod(0o700)
+            for path in left.iterdir():
+                if path.is_file() and path.name != LEASE and not path.name.endswith("-shm"):
+                    shutil.copyfile(path, new / path.name)
+    return Holding(block, totals_of(block) if (block / JOURNAL).exists() else Summary())
+
+
+class Holding:
+    """A lease that this process holds; it tells in it how far the block is."""
+
+    def __init__(self, block: Path, totals: Summary) -> None:
+        """Write the lease. `totals` is what the block's questions used so far."""
+        self._block = block
+        self._name = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
+        self._machine = machine()
+        self._beats = 0
+        self._states = Counter(totals.states)
+        self._used = [totals.llm_calls, totals.prompt_tokens, totals.completion_tokens]
+        self._waiting: Waiting | None = None
+        self._over = threading.Event()
+        self._renewing: threading.Thread | None = None
+        self._write(self._name)
+
+    def hear(self, event: Event) -> None:
+        """Count an event of the block's run."""
+        self._waiting = event.waiting
+        if event.record is not None:
+            usage = event.record.usage
+            self._states[event.record.state] += 1
+            for place, value in enumerate((usage.llm_calls, usage.prompt_tokens, usage.completion_tokens)):
+                self._used[place] += value
+
+    def keep(self, is_alive: Callable[[], bool], lost: Callable[[], None]) -> None:
+        """Renew the lease in a thread until it is given back.
+
+        Args:
+            is_alive: Whether the work goes on; if not, the lease is not renewed.
+            lost: Called once if another has the block.
+        """
+
+        def renew() -> None:
+            while not self._over.wait(BEAT_S):
+                lease = read_lease(self._block)
+                if lease is None or lease.holder != self._name:
+                    time.sleep(BEAT_S)  # a file system may be slow to show a file that was just written
+                    lease = read_lease(self._block)
+                if lease is None or lease.holder != self._name:
+                    if not self._over.is_set():
+                        lost()
+                    return
+                if is_alive():
+                    with contextlib.suppress(OSError):
+                        self._write(self._name)
+
+        self._renewing = threading.Thread(target=renew, name="pyfast-lease", daemon=True)
+        self._renewing.start()
+
+    def give_back(self) -> None:
+        """Let others take the block."""
+        self._over.set()
+        if self._renewing is not None:
+            self._renewing.join()
+        lease = read_lease(self._block)
+        if lease is not None and lease.holder == self._name:
+            with contextlib.suppress(OSError):
+                self._write("")
+
+    def _write(self, holder: str) -> None:
+        self._beats += 1
+        calls, into, out = self._used
+        lease = Lease(holder, self._machine, self._beats, dict(self._states), calls, into, out, self._waiting)
+        write_atomically(self._block / LEASE, orjson.dumps(lease))

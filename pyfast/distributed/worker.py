@@ -1,0 +1,120 @@
+"""A worker: one process on a machine of the cluster, with an engine of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pyfast.distributed.leases import take
+from pyfast.engine import Configuration, OnEvent, Summary, dedicate_process
+from pyfast.engine.status import totals_of
+from pyfast.errors import PyfastError
+
+
+class Work(Protocol):
+    """What a worker does: it answers blocks of one run, with models that stay loaded."""
+
+    def start(self) -> Configuration:
+        """Load the models and return the configuration of the whole run. Raises `PyfastError`."""
+        ...
+
+    def answer(self, block: Path, on_event: OnEvent, stop: threading.Event) -> Summary:
+        """Answer the questions in a block's folder, or resume. Raises `PyfastError`."""
+        ...
+
+    def turn(self) -> Future[None]:
+        """A future of the event loop's next turn: it is never done if the loop hangs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a call of a worker comes to. Errors of pyfast travel as values: their class may have any signature."""
+
+    configuration: Configuration | None = None
+    totals: Summary | None = None
+    """What all ended questions of the block used, in all sessions"""
+    session: Summary | None = None
+    """What this call did"""
+    error: tuple[str, str] | None = None
+    """Its class and its text"""
+
+
+class Worker:
+    """Runs in a Ray actor. Its methods are called from several threads."""
+
+    def __init__(self, opens: Callable[[], Work], run: str, place: str) -> None:
+        """Prepare.
+
+        Args:
+            opens: Makes the work; called in the actor.
+            run: The run's folder.
+            place: The working directory, for relative paths in what the work opens.
+        """
+        self._opens, self._run, self._place = opens, Path(run), place
+        self._work: Work | None = None
+        self._stop = threading.Event()
+
+    def start(self) -> Told:
+        """Open what the work needs."""
+        with contextlib.suppress(OSError):
+            os.chdir(self._place)
+        try:
+            if not self._run.is_dir():
+                raise PyfastError(
+                    f"{os.uname().nodename}: {self._run} is not there: a run's folder has to be on a file system"
+                    " that all machines of the cluster share, under one path"
+                )
+            self._work = self._work or self._opens()
+            described = self._work.start()
+        except PyfastError as error:
+            return _failed(error)
+        dedicate_process()
+        return Told(described)
+
+    def answer(self, name: str) -> Told:
+        """Answer a block."""
+        assert self._work is not None
+        block = Path(name)
+        try:
+            holding = take(block)
+        except PyfastError as error:
+            return _failed(error)
+        except OSError as error:
+            return Told(error=("RunError", f"{block}: {error.strerror}"))
+        turns = [self._work.turn()]
+
+        def is_alive() -> bool:
+            if not turns[0].done():
+                return False
+            assert self._work is not None
+            turns[0] = self._work.turn()
+            return True
+
+        holding.keep(is_alive, _leave)
+        try:
+            session = self._work.answer(block, holding.hear, self._stop)
+            return Told(totals=totals_of(block), session=session)
+        except PyfastError as error:
+            return _failed(error)
+        finally:
+            holding.give_back()
+
+    def stop(self) -> None:
+        """Start no more questions; those in progress finish."""
+        self._stop.set()
+
+
+def _failed(error: PyfastError) -> Told:
+    return Told(error=(type(error).__name__, str(error)))
+
+
+def _leave() -> None:
+    """End the process: its blocks are others' by now."""
+    os._exit(1)

@@ -1,0 +1,202 @@
+"""`pyfast answer --ray local` as real processes that are killed, stopped and resumed.
+
+Run by test_ray.py in an environment that has Ray.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from hostile_server import allow, counts, hostile  # noqa: E402
+from runs import answers, traces  # noqa: E402
+
+import pyfast  # noqa: E402
+from pyfast.distributed.leases import read_lease  # noqa: E402
+
+QUESTIONS, CONCURRENCY, WORKERS = 240, 4, 2
+IN_FLIGHT = 2 * CONCURRENCY  # of a worker: it has two blocks in progress
+PATIENCE_S = 240.0
+TOKEN = "PYFAST_TEST_RUN"
+
+
+class Command:
+    """`pyfast answer`, perhaps with workers. Its processes carry the run's name in their environment."""
+
+    def __init__(self, run: Path, *arguments: object, ray: bool = True) -> None:
+        self.run = run
+        self.log = run.with_suffix(".log")
+        given = ["answer", run.parent / "q.jsonl", "--run", run, *arguments]
+        given += ["--ray", "local", "--workers", WORKERS] if ray else []
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "pyfast", *map(str, given)],
+                env={**os.environ, TOKEN: str(run)},
+                stdout=log,
+                stderr=log,
+            )
+
+    def ended(self) -> int:
+        try:
+            return self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(self.log.read_text()) from None
+
+    def kill(self) -> None:
+        """Kill the process that has the workers, and wait until none of the others is left."""
+        self.process.kill()
+        self.process.wait()
+        until(lambda: not self.processes(), self)
+
+    def processes(self) -> set[int]:
+        found = set()
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                alive = path.with_name("stat").read_text().rpartition(")")[2].split()[0] != "Z"
+                if alive and f"{TOKEN}={self.run}\0".encode() in path.read_bytes():
+                    found.add(int(path.parent.name))
+            except OSError:
+                pass
+        return found
+
+    def workers(self) -> list[int]:
+        """The processes that have blocks."""
+        leases = map(read_lease, (self.run / "blocks").glob("*-*"))
+        return sorted({int(lease.holder.split()[1]) for lease in leases if lease is not None and lease.holder})
+
+
+def until(reached: Callable[[], object], command: Command) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline, command.log.read_text()
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Questions, single and in conversations, about an index; answered by one process."""
+    folder = tmp_path_factory.mktemp("ray")
+    examples = HERE.parents[1] / "examples"
+    pyfast.build_index(examples / "corpus", folder / "index")
+    asked = [json.loads(line)["question"] for line in (examples / "questions.jsonl").read_text().splitlines()]
+    lines, number = [], 0
+    while number < QUESTIONS:
+        turns = [
+            {"id": f"q{i}", "question": f"{asked[i % len(asked)]} ({i})"}
+            for i in range(number, number + (3 if number % 5 == 0 else 1))
+        ]
+        lines.append(json.dumps(turns[0] if len(turns) == 1 else {"id": f"c{number}", "turns": turns}))
+        number += len(turns)
+    (folder / "q.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def options(place: Path) -> list[object]:
+    return ["--index", place / "index", "--system", "n2n", "--follow-ups", "resolve", "--concurrency", CONCURRENCY]
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path, options: list[object]) -> tuple[Path, int]:
+    """What one process writes, and how many calls it makes."""
+    with hostile() as url:
+        command = Command(place / "whole", *options, "--llm", f"openai:hostile@{url}", ray=False)
+        assert command.ended() == 0, command.log.read_text()
+        return place / "whole", counts(url)["requests"]
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with hostile() as url:
+        yield url
+
+
+def check(command: Command, whole: Path) -> None:
+    """The run is the one of a single process, and nothing of its blocks is left."""
+    assert answers(command.run) == answers(whole) and traces(command.run) == traces(whole)
+    assert pyfast.verify(command.run).passed
+    ours, theirs = pyfast.Run(command.run), pyfast.Run(whole)
+    assert ours.status.states == theirs.status.states
+    assert (ours.status.llm_calls, ours.status.running) == (theirs.status.llm_calls, False)
+    for record in ours.records[::29]:
+        calls = [sorted(run.prompts(record.id), key=str) for run in (ours, theirs)]
+        assert calls[0] == calls[1] and calls[0]
+    assert not (command.run / "blocks").exists() and not (command.run / "progress.json").exists()
+
+
+def test_two_workers_write_what_one_process_writes(place, options, whole, server) -> None:  # type: ignore[no-untyped-def]
+    command = Command(place / "two", *options, "--llm", f"openai:hostile@{server}")
+    until(lambda: (command.run / "progress.json").exists() or command.process.poll() is not None, command)
+    if command.process.poll() is None:
+        status = pyfast.Run(command.run).status
+        assert status.running and status.questions == QUESTIONS
+    assert command.ended() == 0, command.log.read_text()
+    check(command, whole[0])
+    assert counts(server)["requests"] == whole[1]
+    assert command.processes() == set()
+
+
+def test_workers_that_are_killed_or_hang_lose_nothing(place, options, whole, server) -> None:  # type: ignore[no-untyped-def]
+    """What is asked again is at most what the two had in progress."""
+    allow(server, whole[1] // 4)
+    command = Command(place / "workers", *options, "--llm", f"openai:hostile@{server}")
+    until(lambda: counts(server)["requests"] > whole[1] // 4, command)
+    until(lambda: len(command.workers()) == WORKERS, command)
+    os.kill(command.workers()[0], signal.SIGKILL)
+    allow(server, whole[1] // 2)
+    until(lambda: counts(server)["requests"] > whole[1] // 2, command)
+    stopped = command.workers()[0]
+    os.kill(stopped, signal.SIGSTOP)
+    allow(server, 10**9)
+    assert command.ended() == 0, command.log.read_text()
+    check(command, whole[0])
+    assert 0 <= counts(server)["requests"] - whole[1] <= 2 * IN_FLIGHT
+    until(lambda: not command.processes(), command)
+
+
+def test_the_same_command_resumes_a_run_whose_cluster_was_killed(place, options, whole, server) -> None:  # type: ignore[no-untyped-def]
+    given = [*options, "--llm", f"openai:hostile@{server}"]
+    asked = 0
+    for part in (5, 2):
+        allow(server, asked := whole[1] // part)
+        command = Command(place / "driver", *given)
+        until(lambda asked=asked: counts(server)["requests"] > asked, command)
+        command.kill()
+        status = pyfast.Run(command.run).status
+        assert status.questions == QUESTIONS
+    allow(server, 10**9)
+    command = Command(place / "driver", *given)
+    assert command.ended() == 0, command.log.read_text()
+    check(command, whole[0])
+    assert 0 <= counts(server)["requests"] - whole[1] <= 2 * WORKERS * IN_FLIGHT
+
+
+def test_ctrl_c_finishes_the_questions_in_progress(place, options, whole, server) -> None:  # type: ignore[no-untyped-def]
+    allow(server, whole[1] // 3)
+    command = Command(place / "stopped", *options, "--llm", f"openai:hostile@{server}")
+    until(lambda: counts(server)["requests"] > whole[1] // 3, command)
+    command.process.send_signal(signal.SIGINT)
+    until(lambda: "finishing the questions in progress" in command.log.read_text(), command)
+    allow(server, 10**9)
+    assert command.ended() == 130, command.log.read_text()
+    assert counts(server)["requests"] < whole[1]
+    again = Command(place / "stopped", *options, "--llm", f"openai:hostile@{server}")
+    assert again.ended() == 0, again.log.read_text()
+    check(again, whole[0])
+    assert counts(server)["requests"] == whole[1]
+
+
+def test_a_worker_that_this_machine_has_no_room_for_is_refused(place) -> None:  # type: ignore[no-untyped-def]
+    command = Command(place / "gpus", "--system", "direct", "--llm", "instant", "--worker-resources", "GPU=9")
+    assert command.ended() == 1
+    assert "worker_resources: this machine has not CPU=1, GPU=9" in command.log.read_text()

@@ -1,0 +1,215 @@
+"""Blocks of a run: how questions are cut, who may work on a block, and what a merged run holds."""
+
+import fcntl
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runs import answers, traces
+
+import pyfast
+from pyfast.distributed import leases
+from pyfast.distributed.blocks import QUESTIONS, Block, blocks_in, cut, remove
+from pyfast.distributed.leases import LEASE, Lease, is_given_back, read_lease, take
+from pyfast.engine import Question, RunFolder, read_questions
+from pyfast.engine.configuration import read_configuration
+from pyfast.engine.run_folder import ANSWERS, BLOCKS, CONFIGURATION
+from pyfast.engine.status import totals_of
+from pyfast.errors import InputError
+
+
+def asked(sizes: list[int]) -> list[Question]:
+    """A question for each 0, a conversation of so many turns for any other number."""
+    questions = []
+    for number, size in enumerate(sizes):
+        name = f"c{number}" if size else None
+        questions += [Question(f"q{number}.{turn}", "Who?", name) for turn in range(max(size, 1))]
+    return questions
+
+
+@given(
+    sizes=st.lists(st.sampled_from([0, 0, 0, 2, 7, 30]), min_size=1, max_size=60),
+    workers=st.integers(1, 5),
+    done=st.floats(0, 1),
+    kept=st.randoms(use_true_random=False),
+)
+def test_every_question_is_in_one_block_and_conversations_stay_whole(sizes, workers, done, kept) -> None:  # type: ignore[no-untyped-def]
+    questions = asked(sizes)
+    with TemporaryDirectory() as folder:
+        run = Path(folder)
+
+        def blocks(merged: int) -> list[Block]:
+            begun = [block for block in blocks_in(run) if block.end > merged]
+            return list(cut(run, iter(questions), merged, len(questions), begun, workers, 0))
+
+        first = blocks(0)
+        assert blocks_in(run) == first
+        assert [block.first for block in first] + [len(questions)] == [0] + [block.end for block in first]
+        for block in first:
+            assert list(read_questions(block.folder / QUESTIONS)) == questions[block.first : block.end]
+        groups = groupby(questions, key=lambda question: question.conversation or question.id)
+        ends = {0}
+        for _, turns in groups:
+            ends.add(max(ends) + len(list(turns)))
+        assert {block.end for block in first} <= ends
+
+        # Resumed: what was begun stays as it is, and what is missing is cut anew.
+        for block in first:
+            if kept.random() < 0.5:
+                remove(block.folder)
+        there = blocks_in(run)
+        merged = min(there[0].end - 1, there[0].first + int(done * there[0].count)) if there else 0
+        merged = merged if not there or there[0].first == 0 else 0
+        again = blocks(merged)
+        assert set(there) <= set(again)
+        place = min(merged, again[0].first)
+        for block in again:
+            assert block.first == place
+            assert list(read_questions(block.folder / QUESTIONS)) == questions[block.first : block.end]
+            place = block.end
+        assert place == len(questions)
+
+
+def test_the_last_blocks_are_the_smallest(tmp_path: Path) -> None:
+    questions = asked([0] * 3000)
+    sizes = [block.count for block in cut(tmp_path, iter(questions), 0, 3000, [], 2, 0)]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] == 375 and sizes[-2] == 8
+
+
+@pytest.fixture
+def whole(examples: Path, tmp_path: Path) -> Path:
+    """A run of 40 questions in one process."""
+    lines = (json.dumps({"id": f"q{i}", "question": f"Who discovered moon {i}?"}) for i in range(40))
+    (tmp_path / "q.jsonl").write_text("\n".join(lines))
+    pyfast.answer(tmp_path / "q.jsonl", llm="instant", system="cot", run=tmp_path / "whole")
+    return tmp_path / "whole"
+
+
+def divided(whole: Path) -> tuple[Path, list[Block]]:
+    """The same questions, answered in blocks."""
+    run = whole.with_name("divided")
+    run.mkdir()
+    questions = list(read_questions(whole.parent / "q.jsonl"))
+    blocks = list(cut(run, iter(questions), 0, 40, [], 1, 0))
+    for block in blocks:
+        pyfast.answer(block.folder / QUESTIONS, llm="instant", system="cot", run=block.folder)
+    return run, blocks
+
+
+@pytest.mark.parametrize("killed", [0, 5, 8])
+def test_merged_blocks_are_the_run_of_one_process(whole: Path, killed: int) -> None:
+    """A process that is killed while it merges has written the journal, and some of the answers."""
+    run, blocks = divided(whole)
+    described = read_configuration(whole / CONFIGURATION)
+    questions = list(read_questions(whole.parent / "q.jsonl"))
+    folder = RunFolder(run, described)
+    done = folder.answered(iter(questions))
+    for number, block in enumerate(blocks):
+        folder.take_in(block.folder, block.first, block.count, done)
+        if number == 1 and killed:
+            folder.close()
+            lines = answers(run).splitlines(keepends=True)
+            (run / ANSWERS).write_bytes(b"".join(lines[: block.first + killed]) + b'{"torn')
+            folder = RunFolder(run, described)
+            done = folder.answered(iter(questions))
+            assert done == block.first + killed
+            folder.take_in(block.folder, block.first, block.count, done)
+        done = block.end
+    folder.close()
+    assert answers(run) == answers(whole) and traces(run) == traces(whole)
+    assert pyfast.verify(run).passed
+    ours, theirs = pyfast.Run(run), pyfast.Run(whole)
+    assert ours.status.states == theirs.status.states and ours.status.llm_calls == 40
+    assert [ours.prompts(f"q{i}") for i in range(40)] == [theirs.prompts(f"q{i}") for i in range(40)]
+
+
+def test_a_block_that_is_not_done_is_refused(whole: Path) -> None:
+    run, blocks = divided(whole)
+    lines = answers(blocks[0].folder).splitlines(keepends=True)
+    (blocks[0].folder / ANSWERS).write_bytes(b"".join(lines[:-1]))
+    folder = RunFolder(run, read_configuration(whole / CONFIGURATION))
+    folder.answered(iter(()))
+    with pytest.raises(pyfast.errors.RunError, match="damaged: it has 9 of 10 answers"):
+        folder.take_in(blocks[0].folder, 0, 10, 0)
+    folder.close()
+
+
+@pytest.fixture
+def block(whole: Path) -> Iterator[Path]:
+    yield divided(whole)[1][0].folder
+
+
+def test_a_block_of_a_process_that_is_gone_is_taken_as_it_is(block: Path) -> None:
+    take(block)
+    before = (block / ANSWERS).stat().st_ino
+    assert is_given_back(block, read_lease(block))  # its lock is free on this machine
+    holding = take(block)
+    assert (block / ANSWERS).stat().st_ino == before
+    holding.give_back()
+    assert read_lease(block).holder == ""  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["a lock that is held", "another machine"])
+def test_a_block_that_somebody_may_still_write_to_is_taken_as_a_copy(
+    block: Path, elsewhere: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one who had it finds its files moved, and another's lease."""
+    if elsewhere:
+        monkeypatch.setattr(leases, "machine", lambda: "another")
+    first = take(block)
+    monkeypatch.undo()
+    with (block / ANSWERS).open("rb") as held:
+        if not elsewhere:
+            fcntl.flock(held, fcntl.LOCK_EX)
+        before, was = (block / ANSWERS).stat().st_ino, answers(block)
+        lost = []
+        monkeypatch.setattr(leases, "BEAT_S", 0.02)
+        first.keep(lambda: True, lambda: lost.append(True))
+        second = take(block)
+        assert (block / ANSWERS).stat().st_ino != before and answers(block) == was
+        first._renewing.join(10)  # type: ignore[union-attr]
+    assert lost == [True]
+    second.give_back()
+    assert totals_of(block).states["answered"] == 10
+    pyfast.answer(block / QUESTIONS, llm="instant", system="cot", run=block)  # nothing is left to do
+    assert sorted(path.name for path in block.parent.iterdir())[:2] == [block.name, f"{block.name}.left-1"]
+
+
+def test_a_lease_that_says_nothing_is_none(block: Path) -> None:
+    (block / LEASE).write_text('{"holder": 3')
+    assert read_lease(block) is None
+    (block / LEASE).write_text(json.dumps({"holder": "", "machine": "m"}))
+    assert read_lease(block) == Lease("", "m")
+
+
+def test_one_process_does_not_resume_what_workers_have_begun(whole: Path) -> None:
+    run, _ = divided(whole)
+    with pytest.raises(InputError, match="workers of a cluster have started this run"):
+        pyfast.answer(whole.parent / "q.jsonl", llm="instant", system="cot", run=run)
+    assert (run / BLOCKS).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"llm": pyfast.open_llm("instant")}, "llm default: with ray, give the text"),
+        ({"llm": "batch:m@http://127.0.0.1:1"}, "batch: not with ray"),
+        ({"system": pyfast.systems.load_system("direct")}, "system: with ray, give its name"),
+        ({"on_step": print}, "on_step: not with ray"),
+        ({"run": None}, "ray needs the folder of a run"),
+        ({"workers": 0}, "workers: expected a number of at least 1"),
+        ({"worker_resources": {"GPU": -1}}, "worker_resources GPU: expected"),
+        ({"ray": None, "workers": 2}, "workers and worker_resources go with ray"),
+    ],
+)
+def test_what_workers_cannot_do_is_refused(given, fault: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setitem(__import__("sys").modules, "ray", __import__("types").ModuleType("ray"))
+    arguments = {"llm": "instant", "system": "direct", "run": tmp_path / "run", "ray": "local", **given}
+    with pytest.raises(InputError, match=fault):
+        pyfast.answer(["Who?"], **arguments)
+    assert not (tmp_path / "run").exists()
