@@ -35,7 +35,7 @@ def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"
 
 
 def fit_last(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Sequence[T]:
-    """The last items that fit together."""
+    """The last items that fit together into the budget."""
     return next((items[first:] for first in range(len(items)) if fits(items[first:])), items[len(items) :])
 
 

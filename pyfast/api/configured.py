@@ -42,13 +42,14 @@ class ConfiguredSystem:
         return roles
 
     def described(self) -> dict[str, Any]:
-        """The settings, as run.toml records them."""
+        """The settings in the form that run.toml records."""
         settings = self.settings.model_dump(mode="json")
         return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
 
     def open(self, run: Path | None) -> Any:
-        """Open everything that the system needs except the index. `run` is the folder of a run that may be
-        resumed.
+        """Open everything that the system needs except the index.
+
+        `run` is the folder of a run that may be resumed.
         """
         if self.index is None or self.system.opens is None:
             return None

@@ -31,13 +31,13 @@ class RetrievalSetting:
     """One way to retrieve."""
 
     retriever: str = "bm25"
-    """As in `pyfast.open_index`"""
+    """The retriever, as in `pyfast.open_index`"""
     ranking: Ranking = "list"
     """The order of the list: as the retriever gives it, by `graph_rank`, or by `bridge_rank`"""
     expand: bool = False
     """Whether to add the passages to which the best ones lead, for `bridge_rank`"""
     rerank: str = "off"
-    """As in `pyfast.open_index`"""
+    """The reranker, as in `pyfast.open_index`"""
     pool: int = 100
     """The number of passages in a list"""
 

@@ -146,7 +146,7 @@ def prune_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Kn
         embedder: A model of sentence-transformers, its name or folder, as in `pyfast.build_knowledge`.
 
     Returns:
-        The graph as it is now.
+        The graph after the change.
 
     Raises:
         IndexFormatError: There is no graph, or a damaged one.

@@ -39,7 +39,7 @@ def _escaped(letter: str) -> str:
 
 
 def tokens(used: Summary | Status) -> str:
-    """Counts of tokens, as every command shows them."""
+    """Token counts as text, in the form that every command shows."""
     share = f" ({used.cached_tokens / used.prompt_tokens:.1%} cached)" if used.cached_tokens else ""
     reasoning = f" ({used.reasoning_tokens} of reasoning)" if used.reasoning_tokens else ""
     return f"{used.prompt_tokens} tokens in{share}, {used.completion_tokens} out{reasoning}"
@@ -65,7 +65,7 @@ def clock(seconds: float) -> str:
 
 
 def pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """NAME=VALUE texts as a mapping."""
+    """Read NAME=VALUE texts as a mapping."""
     named = {}
     for text in given or ():
         name, equals, value = text.partition("=")
@@ -76,7 +76,7 @@ def pairs(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def numbers(option: str, given: str) -> list[float]:
-    """Numbers with commas between them, from text."""
+    """Read numbers with commas between them."""
     try:
         return [float(number) for number in given.split(",")] if given else []
     except ValueError:

@@ -27,7 +27,7 @@ class TokenGraph:
     tokens: Int32
     """[nodes] the LLM's token ids"""
     indptr: Int64
-    """[nodes + 1]"""
+    """[nodes + 1] where the edges of each node start"""
     indices: Int32
     """[edges] the sources of node i, ascending: `indices[indptr[i]:indptr[i + 1]]`"""
     items: int

@@ -19,7 +19,7 @@ def outline_json(outline: Outline) -> str:
 
 
 def parse_outline(stored: str) -> Outline:
-    """Read a stored outline."""
+    """Read an outline in its stored form."""
     if not stored:
         return NO_OUTLINE
     fields = json.loads(stored)

@@ -49,15 +49,15 @@ class SegmentIds:
     """The ids of a corpus's segments, computed when they are read: `ids[i]`, `ids[array]`, `ids[:]`."""
 
     hashes: NDArray[np.uint64]
-    """[documents] of the uris"""
+    """[documents] the hash of each uri"""
     level: NDArray[np.uint8]
     source: NDArray[np.int32]
     start: NDArray[Any]
     end: NDArray[Any]
     triplets: NDArray[np.int64]
-    """which segments are triplets, ascending"""
+    """the numbers of the segments that are triplets, ascending"""
     ordinal: NDArray[np.int64]
-    """[triplets] the place of each in its document"""
+    """[triplets] the position of each triplet in its document"""
 
     def __len__(self) -> int:
         """The number of segments."""

@@ -53,7 +53,7 @@ class Corpus:
 
     The columns have one entry for each segment (read-only NumPy arrays, memory-mapped in an opened corpus):
 
-    - `level` uint8: a `Level`;
+    - `level` uint8: the `Level` of the segment;
     - `parent` int32: position of the parent, -1 for roots;
     - `subtree_end` int32: the position after the last segment inside it;
     - `source` int32: the number of its document, from 0;
@@ -327,7 +327,7 @@ class Corpus:
 
     @property
     def document_table(self) -> pa.RecordBatch:
-        """The columns of `schema.DOCUMENTS`."""
+        """A table of the documents, with the columns of `schema.DOCUMENTS`."""
         return self._parts[1]
 
     @classmethod

@@ -13,7 +13,7 @@ class Admission:
 
     Waiting calls start in sweeps. When one sweep ends, all calls that wait form the next one, sorted by prompt. So
     calls whose prompts begin alike follow each other, and the LLM finds the common beginning in its prefix cache.
-    A call waits at most for the rest of the current sweep and for the calls before it in its own.
+    A call waits at most for the rest of the current sweep, and for earlier calls of the next one.
     """
 
     def __init__(self, limit: int) -> None:

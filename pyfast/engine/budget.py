@@ -23,7 +23,7 @@ class Budget(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     calls: int | None = Field(default=None, ge=1)
-    """LLM calls of one question"""
+    """The maximum number of LLM calls of one question"""
     tokens: int | None = Field(default=None, ge=1)
     """Tokens of one question, prompts and completions, cached or not. A running call is not cut off"""
     steps: int | None = Field(default=None, ge=1)
@@ -41,11 +41,11 @@ class Budget(BaseModel):
     call_seconds: float | None = Field(default=None, gt=0)
     """The time of one call from the moment that the LLM gets it. The LLM's own timeout may be shorter"""
     seconds: float | None = Field(default=None, gt=0)
-    """The time of one question, from its admission"""
+    """The maximum time of one question, from its admission"""
     run_tokens: int | None = Field(default=None, ge=1)
     """For the run so far, in all sessions. Checked before a question starts"""
     run_seconds: float | None = Field(default=None, gt=0)
-    """For this session"""
+    """The maximum time of this session"""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Budget:

@@ -150,7 +150,7 @@ def _shown(value: object) -> str:
 
 
 def write_configuration(path: Path, described: Configuration) -> None:
-    """Write run.toml, whole or not at all."""
+    """Write run.toml completely or not at all."""
     write_atomically(path, tomli_w.dumps({_FORMAT: {"version": FORMAT}, **described}))
 
 

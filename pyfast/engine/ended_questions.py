@@ -24,7 +24,7 @@ Ended = tuple[str, dict[str, Any], list[LLMCall]]
 
 
 def ended_questions(journal: Path, first: int = 0) -> Iterator[Ended]:
-    """The questions from a place on, in the order of the run. The journal is read as it is at the first question.
+    """The ended questions from a given number on, in the order of the run. All come from one state of the journal.
 
     Raises `InputError` if the journal cannot be read or is damaged.
     """

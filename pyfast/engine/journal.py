@@ -245,7 +245,7 @@ class Journal:
             return digests(self._database)
 
     def tokens(self) -> int:
-        """Tokens, in and out, of all completions."""
+        """The tokens of all completions, in and out."""
         total = "coalesce(sum((entry ->> 6) + (entry ->> 8)), 0)"
         with self._explained():
             rows = self._database.execute(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL")

@@ -105,7 +105,7 @@ class UsageTotals:
     """How many passages did not fit into a prompt, by the name of the prompt"""
 
     def add(self, other: UsageTotals) -> None:
-        """Add another total."""
+        """Add the numbers of another total."""
         self.llm_calls += other.llm_calls
         self.replayed += other.replayed
         self.prompt_tokens += other.prompt_tokens
@@ -124,7 +124,7 @@ class Ledger(UsageTotals):
 
     steps: int = 0
     began: float = field(default_factory=perf_counter)
-    """The same moment, by `perf_counter`"""
+    """When work on the question began, by `perf_counter`"""
     started: float = 0.0
     """When work on the question began, in seconds since the epoch"""
     seconds: float = 0.0
@@ -140,7 +140,7 @@ class Ledger(UsageTotals):
 
     @property
     def tokens(self) -> int:
-        """Tokens in and out."""
+        """The tokens of the question, in and out."""
         return self.prompt_tokens + self.completion_tokens
 
     def count(self, completion: Completion, stage: Stage) -> None:

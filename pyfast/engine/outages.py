@@ -46,7 +46,7 @@ class Waiting:
     """An outage that a run waits for."""
 
     since: float
-    """Seconds since the epoch"""
+    """When the outage began, in seconds since the epoch"""
     reason: str
     llm: str = THE_LLM
     """The name of the LLM, if a run has several"""

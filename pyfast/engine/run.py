@@ -31,7 +31,7 @@ from pyfast.llm.collecting import NoLog
 from pyfast.retrieval import Index, ScoredSegments, cite
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
-"""A system with its settings."""
+"""A system with its settings"""
 
 _LOG = logging.getLogger("pyfast")
 
@@ -40,7 +40,7 @@ _AHEAD = 4096  # answers that may wait for an earlier one
 
 @dataclass(slots=True)
 class Summary(UsageTotals):
-    """The counts of a session."""
+    """The counts of questions in one session."""
 
     states: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0

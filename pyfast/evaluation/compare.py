@@ -23,7 +23,7 @@ class Difference:
 
     a: str
     b: str
-    """The runs"""
+    """The names of the two runs"""
     figure: str
     of_a: float
     of_b: float

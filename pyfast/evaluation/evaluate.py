@@ -62,7 +62,7 @@ class Scored:
     groups: Mapping[str, str]
     conversation: str | None
     shares: Mapping[str, Share] = field(repr=False)
-    """(numerator, denominator) of each figure"""
+    """Each figure as (numerator, denominator)"""
 
     @property
     def figures(self) -> dict[str, float | None]:
@@ -204,7 +204,7 @@ def _by_id(answers: Answers) -> dict[str, Record]:
 
 
 def name_of_answers(answers: Answers) -> str:
-    """The name of the answers in a message."""
+    """A name for the answers, for messages."""
     return str(answers) if isinstance(answers, Path) else "the run"
 
 

@@ -54,5 +54,5 @@ def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (li
 
 
 def name_of(source: Lines) -> str:
-    """The name of a source in a message."""
+    """A name for a source, for messages."""
     return str(source) if isinstance(source, Path) else "gold"

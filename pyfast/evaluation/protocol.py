@@ -29,7 +29,7 @@ Values = Mapping[str, float | Share]
 
 
 class Metric(Protocol):
-    """A function of questions."""
+    """A function that scores questions."""
 
     def __call__(self, questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | None]:
         """The values of each question; None leaves it out."""

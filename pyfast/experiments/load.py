@@ -20,9 +20,9 @@ RETRIEVAL = frozenset(
         *("retrieve_facts", "encode_statements", "knowledge_units"),
     }
 )
-"""Batched functions that count as retrieval"""
+"""The batched functions that count as retrieval"""
 GRAPH = frozenset({"rerank_pools", "bridge_select", "build_graph", "encode_graph", "apply_memory"})
-"""Batched functions that count as graph work"""
+"""The batched functions that count as graph work"""
 _KINDS = dict.fromkeys(RETRIEVAL, "retrieval") | dict.fromkeys(GRAPH, "graph") | {JOURNALLING: "journal"}
 STAGES = ("queue", "retrieval", "graph", "llm", "journal", "other")
 

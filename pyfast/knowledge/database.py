@@ -47,8 +47,9 @@ CREATE INDEX IF NOT EXISTS mentions_by_chunk ON mentions (chunk);
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Open a new database for writing. Nobody else sees the file yet, so a torn file is deleted with
-    its folder.
+    """Open a new database for writing.
+
+    Nobody else sees the file yet, so a torn file is deleted with its folder.
     """
     database = open_database(path, isolation_level=None)
     database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA)
@@ -67,10 +68,10 @@ def integer_rows(database: sqlite3.Connection, query: str) -> Int32:
 
 
 def signed(segment: int) -> int:
-    """A segment id (uint64) as SQLite's signed integer."""
+    """Convert a segment id (uint64) to SQLite's signed integer."""
     return segment - (1 << 64) if segment >= 1 << 63 else segment
 
 
 def unsigned(segment: int) -> int:
-    """SQLite's signed integer as a segment id (uint64)."""
+    """Convert SQLite's signed integer to a segment id (uint64)."""
     return segment % (1 << 64)

@@ -31,7 +31,7 @@ class RetrievedFact:
 
     @classmethod
     def of_statement(cls, statement: Statement) -> RetrievedFact:
-        """A fact of a learned statement."""
+        """Make a fact of a learned statement."""
         triple = statement.head, relation_name(statement.relation), statement.tail
         return cls((triple,), (), statement.segment)
 

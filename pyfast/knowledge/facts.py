@@ -26,7 +26,7 @@ class Facts:
     offsets: Int64
     """[facts + 1] where each fact starts in `triples`"""
     triples: Int32
-    """the numbers of triples, by fact"""
+    """the numbers of the triples, fact by fact"""
     by_tail: npt.NDArray[np.bool_]
     """[facts] whether the triples of a fact share the tail, and not the head"""
     about_offsets: Int64
@@ -58,7 +58,10 @@ class Facts:
 
 
 def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Facts:
-    """Group triples into facts, forward ones first. Within a fact, triples keep their order."""
+    """Group triples into facts: first by head and relation, then by relation and tail.
+
+    Triples keep their order.
+    """
     forward, forward_ends = _runs(head, relation)
     backward, backward_ends = _runs(tail, relation)
     sizes = np.diff(backward_ends)

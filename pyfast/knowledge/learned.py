@@ -23,7 +23,7 @@ from pyfast.retrieval.vectors import Vectors
 class Learned:
     """Statements that are not in the store, in the order in which they were learned.
 
-    One thread adds; others may search meanwhile.
+    One thread adds statements. Others may search at the same time.
     """
 
     statements: list[Statement] = field(default_factory=list)

@@ -49,7 +49,7 @@ def keep_extraction(folder: Path) -> None:
 
 
 def in_words(extraction: dict[str, Any]) -> list[str]:
-    """The description in words, as lines."""
+    """Describe an extraction in words, as lines."""
     count = "{calls} calls, {prompt_tokens} tokens in, {completion_tokens} out".format_map(extraction)
     lines = [
         f"extracted by {extraction['model']} on {extraction['date']}: {extraction['chunks']} chunks,"

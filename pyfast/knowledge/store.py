@@ -290,7 +290,7 @@ class Knowledge:
         return self.texts_at(kind, range(len(self.facts))) if kind == "facts" else self._names(kind)
 
     def texts_at(self, kind: str, places: Iterable[int]) -> list[str]:
-        """The texts at these positions."""
+        """The texts at these positions of the list."""
         if kind == "facts":
             return [self._fact_text(place) for place in places]
         names = self._names(kind)

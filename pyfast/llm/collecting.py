@@ -38,7 +38,7 @@ class LoggedBatch:
     """A batch that an earlier session of the run has submitted, or was about to submit."""
 
     key: str
-    """128 random bits in hexadecimal"""
+    """The key of the batch: 128 random bits in hexadecimal"""
     id: str | None
     """The provider's id. None: the provider's reply did not arrive"""
     made: float
@@ -71,17 +71,17 @@ class NoLog:
     """A log for runs without a folder. It stores nothing, because such runs cannot be resumed."""
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
-        """Nothing."""
+        """Return nothing."""
         return ()
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
     async def identify(self, key: str, id: str) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
     async def remove(self, key: str) -> None:
-        """Keep nothing."""
+        """Remove nothing."""
 
 
 class CollectingLLM(LLM, Protocol):

@@ -211,6 +211,6 @@ def settle_in() -> None:
 
 
 def settle_early() -> logging.Handler:
-    """`settle_in` as a callable for a logging configuration."""
+    """`settle_in` in the form of a callable for a logging configuration."""
     settle_in()
     return logging.NullHandler()

@@ -25,7 +25,7 @@ from pyfast.ops.arrays import P, T, array, unreadable
 
 Backend: TypeAlias = Literal["auto", "cpu", "cuda"]
 Memory: TypeAlias = tuple[int, int]
-"""Where a device array begins, and its length."""
+"""The address and the length of an array on the device"""
 
 GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "pagerank", "weighted_degree")
 
@@ -191,8 +191,9 @@ class Gpu:
 
     @contextmanager
     def queue(self, workspace: int) -> Iterator[tuple[int, int, Memory]]:
-        """What the native ops of one call need: stream, status word, workspace. At the end of the block, it raises
-        their errors.
+        """What the native ops of one call need: stream, status word, workspace.
+
+        At the end of the block, it raises their errors.
         """
         status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
         yield self.stream(), self.memory(status)[0], self.memory(memory)
@@ -231,7 +232,7 @@ def errors_at_end() -> Iterator[None]:
 
 
 def errors_pending() -> _Pending | None:
-    """The argument for `errors_wait_for`."""
+    """The argument that `errors_wait_for` needs in another thread."""
     return _PENDING.get()
 
 

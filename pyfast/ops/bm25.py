@@ -48,7 +48,7 @@ class TermCounts:
     live: int = field(init=False)
     """The number of documents that are not deleted"""
     total_length: int = field(init=False)
-    """The sum of their lengths"""
+    """The sum of the lengths of these documents"""
 
     def __post_init__(self) -> None:
         """Convert arrays of other types, and add up the lengths. Raises `ArrayError`."""

@@ -30,14 +30,14 @@ class Segments:
     triplets: Int64
     """the numbers of the segments that are triplets, ascending"""
     ordinal: Int64
-    """[triplets] the place of each in its document"""
+    """[triplets] the position of each triplet in its document"""
     relation_start: Int64
     """[triplets] where the relation starts in the content"""
     tail_start: Int64
     hashes: npt.NDArray[np.uint64]
     """[documents] of their uris: `pyfast.corpus.segment_ids` makes ids of them"""
     uri_offsets: Int64
-    """[documents + 1]"""
+    """[documents + 1] where the uri of each document starts"""
     uris: npt.NDArray[np.uint8]
     content: npt.NDArray[np.uint8]
 

@@ -37,8 +37,9 @@ Idf = Literal["corpus", "pool"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceGraph:
-    """The graphs of P pools with N nodes and E edges together. One CSR matrix holds them, and each pool is a block
-    of it.
+    """The graphs of P pools with N nodes and E edges together.
+
+    One CSR matrix holds them, and each pool is a block of it.
 
     Edges lead from a row to its indices. The arrays are NumPy's. If an op made them on a GPU, they are CuPy's or
     torch's. Two graphs are equal if all four arrays hold the same numbers. Graphs have no hash.
@@ -56,9 +57,9 @@ class EvidenceGraph:
     indptr: Int64
     """[N + 1] edges of node v: indptr[v] to indptr[v + 1]"""
     indices: Int32
-    """[E] neighbour, as its position in the pool"""
+    """[E] the neighbour, as its position in the pool"""
     weights: Float32
-    """[E] weight of the edge"""
+    """[E] the weight of the edge"""
 
     def pool(self, p: int) -> csr_array:
         """The adjacency matrix of one pool, documents x documents.
@@ -286,8 +287,9 @@ def _row(indices: npt.NDArray[Any], weights: npt.NDArray[Any], entries: slice) -
 
 
 def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
-    """A weight in the form that the core takes: its name, or the address of a compiled function. Raises
-    `ArrayError`.
+    """A weight in the form that the core takes: its name, or the address of a compiled function.
+
+    Raises `ArrayError`.
     """
     if isinstance(weight, str):
         if weight not in get_args(EdgeWeight):

@@ -27,10 +27,10 @@ def prune(
         score: float32[N], such as `graph_rank` gives it.
         is_table: [N], 1 for table rows, 0 for passages.
         pool_offsets: int64[P + 1], where each pool begins.
-        min_nodes: Minimum number of nodes that a pool keeps, if it has so many.
+        min_nodes: Minimum number of nodes that a pool keeps, if it has enough.
         max_nodes: Maximum number of nodes that a pool keeps. Nodes that come earlier in the order above have
             priority.
-        per_kind: Minimum number of passages, and of table rows, that a pool keeps, if it has so many.
+        per_kind: Minimum number of passages, and of table rows, that a pool keeps, if it has enough.
 
     Returns:
         (offsets int64[P + 1], nodes int32): of each pool, best first, by position in the pool.

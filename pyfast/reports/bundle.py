@@ -26,13 +26,13 @@ from pyfast.reports.scores import Scores, scores_of, wrongness
 from pyfast.reports.summary import Series, summary_of
 
 VERSION = 1
-"""Of the data's format"""
+"""The version of the data's format"""
 CHUNK = 256
-"""Questions whose details are in one file"""
+"""The number of questions whose details are in one file"""
 LISTED = 4096
-"""Questions of one file of the list, at most"""
+"""The maximum number of questions in one file of the list"""
 SHOWN = 160
-"""Characters of a text in the list"""
+"""The maximum number of characters of a text in the list"""
 _LEVEL = 2  # of gzip: higher ones take twice the time and give a tenth
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from pyfast.corpus import Corpus, Level
 
 TEXT = 20_000
-"""Characters of a part"""
+"""The number of characters in a part"""
 AROUND = 2_000
-"""Characters shown before and after them"""
+"""The number of characters shown before and after them"""
 ROWS = 50
 TRIPLES = 128
 """And as many as a segment may have beyond the last"""
@@ -26,12 +26,12 @@ class Part(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name in the data of a page."""
+        """The name of the part in the data of a page."""
         return f"{self.source}-{self.number}"
 
 
 def part_of(corpus: Corpus, segment: int) -> tuple[Part, list[int]]:
-    """The part that a segment stands in, and the half-open range of its characters, rows or triples."""
+    """The part that contains a segment, and the half-open range of the segment's characters, rows or triples."""
     source = int(corpus.source[segment])
     start, end = int(corpus.start[segment]), int(corpus.end[segment])
     size = TEXT

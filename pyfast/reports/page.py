@@ -27,7 +27,7 @@ SCRIPTS = (
         "main",
     ),
 )
-"""Parts of app.js, in their order"""
+"""The files that make up app.js, in their order"""
 VENDOR = ("cytoscape.min.js", "d3.min.js", "plot.umd.min.js")
 LICENCES = ("cytoscape.LICENSE", "d3.LICENSE", "plot.LICENSE")
 # Digests of the styles that Plot and Cytoscape add to the page, in the versions of `vendor`; a browser names those
@@ -75,13 +75,13 @@ def is_single_page(path: Path) -> bool:
 
 
 def script() -> str:
-    """All of app.js."""
+    """Join the parts of app.js."""
     parts = [(STATIC / "app" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
     return '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
 
 
 def style() -> str:
-    """The style sheet."""
+    """Read the style sheet."""
     return (STATIC / "style.css").read_text(encoding="utf-8")
 
 

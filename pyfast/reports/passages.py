@@ -104,7 +104,7 @@ class PassageFinder:
         return self._sources.get(uri)
 
     def segments(self, ids: Iterable[str]) -> dict[str, int]:
-        """The positions in the corpus of the ids that it has."""
+        """The positions of segments in the corpus, by their ids. Unknown ids are left out."""
         numbers = {id: int(id, 16) for id in ids if _is_id(id)}
         if self._index is None or not numbers or not len(self._sorted):
             return {}

@@ -26,7 +26,7 @@ class Step:
     name: str
     query: str
     lists: tuple[Listed, ...]
-    """In order"""
+    """The lists of the step, in order"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class GoldPath:
     ranks: tuple[tuple[str, str, int | None, int], ...]
     """(step, list, rank from 1 or None, length of the list) in the order of the path"""
     outcome: str
-    """One sentence"""
+    """A sentence that says what happened to it"""
     reached: bool
     """Whether it is in the evidence of the answer"""
     lost: int | None = None

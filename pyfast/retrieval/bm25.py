@@ -42,7 +42,7 @@ def term_counts(counts: csr_array, terms: Sequence[str], analysis: Analysis = WO
 
 
 def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
-    """Write the arrays, one file each."""
+    """Write the term counts, each array into a file."""
     folder.mkdir()
     for name in _ARRAYS:
         np.save(folder / f"{name}.npy", getattr(counts, name))

@@ -80,13 +80,14 @@ def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], ana
 
 
 def narrow_offsets(offsets: Int64) -> Int32 | Int64:
-    """Offsets in 32 bits if they fit."""
+    """Offsets in 32 bits, if they fit."""
     return offsets.astype(np.int32) if offsets[-1] <= np.iinfo(np.int32).max else offsets
 
 
 def transpose(x: csr_array, counts: TermCounts) -> csr_array:
-    """X transposed, in the structure of the counts that X is made of. Entries of stop words, which X does not
-    have, have the weight 0.
+    """X transposed, in the structure of the counts that X is made of.
+
+    Entries of stop words, which X does not have, have the weight 0.
     """
     transposed = x.T.tocsr()
     there = np.diff(transposed.indptr) > 0
@@ -133,14 +134,14 @@ def mapped(folder: Path, name: str) -> Any:
 
 
 def save_cells(folder: Path, cells: Cells) -> None:
-    """Write the arrays, one file each."""
+    """Write the arrays of the cell values, each into a file."""
     folder.mkdir()
     for name in _CELLS:
         np.save(folder / f"{name}.npy", getattr(cells, name))
 
 
 def open_cells(folder: Path) -> Cells:
-    """Map the arrays."""
+    """Open the cell values in a folder, memory-mapped."""
     return Cells(*(mapped(folder, name) for name in _CELLS))
 
 

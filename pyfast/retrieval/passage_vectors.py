@@ -134,7 +134,7 @@ def save_vectors(folder: Path, vectors: Mapping[str, PassageVectors]) -> None:
 
 
 def open_vectors(folder: Path) -> dict[str, PassageVectors]:
-    """Map what `save_vectors` wrote."""
+    """Open what `save_vectors` wrote, memory-mapped."""
     vectors: dict[str, PassageVectors] = {}
     for kind in KINDS:
         if (folder / kind / "vectors.npy").is_file():

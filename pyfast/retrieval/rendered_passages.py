@@ -14,7 +14,7 @@ from pyfast.retrieval.forward_index import Mask
 FOLDER = "rendered_passages"
 """The name of the file in an index"""
 RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
-"""(offsets [passages + 1], UTF-8)"""
+"""(offsets [passages + 1], the texts in UTF-8)"""
 
 
 def render_passages(lines: Iterable[str]) -> RenderedPassages:
@@ -32,7 +32,7 @@ def join_rendered(parts: Sequence[RenderedPassages], live: Sequence[Mask]) -> Re
 
 
 def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
-    """Write the texts and their starts."""
+    """Write the texts and the offsets where they start."""
     folder.mkdir()
     offsets, text = rendered
     text.tofile(folder / "text.bin")

@@ -40,7 +40,7 @@ class Vectors:
     """
 
     matrix: Float32
-    """[rows, dimensions]"""
+    """[rows, dimensions] the vectors"""
     codes: Any = None
     """faiss's index of them, by codes of four bits for four numbers. None if all vectors are compared"""
     late: Float32 | None = None

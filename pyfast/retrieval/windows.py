@@ -31,7 +31,7 @@ class Candidate:
     level: Level
     text: str
     id: str = ""
-    """16 hexadecimal digits"""
+    """its id, 16 hexadecimal digits"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

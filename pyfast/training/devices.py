@@ -42,7 +42,7 @@ class Devices:
     def add_gradients(self, parameters: Iterable[torch.Tensor], value: float) -> float:
         """Give each parameter the sum of the processes' gradients, and return the sum of their values.
 
-        A parameter without a gradient in any process stays without one.
+        A parameter without a gradient in any process gets none.
         """
         if self.count == 1:
             return value
@@ -60,7 +60,9 @@ ALONE = Devices()
 
 
 def open_devices() -> Devices:
-    """The devices of the processes that were started together: a GPU for each if there are GPUs, else the CPU."""
+    """The devices of the processes that were started together: a GPU for each if there are GPUs, otherwise the
+    CPU.
+    """
     from accelerate import PartialState
     from accelerate.utils import parse_flag_from_env
 

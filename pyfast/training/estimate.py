@@ -15,7 +15,7 @@ from pyfast.training.devices import Devices
 
 E = TypeVar("E")
 _ADAM = 8
-"""Bytes that Adam keeps of a number that learns"""
+"""The bytes that Adam stores for each trained number"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class Estimate:
 
     steps: int
     tokens: int
-    """Of all processes, those that fill batches up among them"""
+    """The tokens of all processes, including padding"""
     longest: int
     """Tokens of the largest batch"""
     memory: int
-    """Bytes, at most: of the GPU, or of the process where it learns on the CPU"""
+    """The maximum bytes: of the GPU, or of the process if it trains on the CPU"""
     seconds: float
 
     def __str__(self) -> str:
@@ -46,6 +46,7 @@ def estimated(
     devices: Devices,
 ) -> Estimate:
     """Estimate steps from trials: compute the gradients of the largest and of a middle batch, and drop them.
+
     Raises torch's error if the largest batch does not fit into memory.
     """
     batches = sorted((batch for step in steps for batch in step), key=lambda batch: tokens_of(batch, size))

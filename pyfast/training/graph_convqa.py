@@ -34,26 +34,26 @@ _INERT: Mapping[str, tuple[str, object]] = {
     **dict.fromkeys(("layers", "heads", "dropout", "residual"), ("graph", False)),
     "memory_share": ("memory", "off"),
 }
-"""What changes nothing beside which value of another"""
+"""For a setting, the value of another setting beside which it has no effect"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The data and the model of a training. The `Schedule` says how long it takes."""
+    """The data and the model of a training. The `Schedule` has its length."""
 
     graph: bool = True
-    """Off: the text-only fine-tune that the paper compares with"""
+    """Whether to train with the graph. Off: the text-only fine-tune with which the paper compares"""
     passages: int = 50
     k: int = 20
     memory: Memory = "on"
     memory_share: float = SHARE
     embedder: str = DEFAULT
     max_prompt_tokens: int = 1024
-    """Tokens of a prompt, at most"""
+    """The maximum number of tokens in a prompt"""
     layers: int = 2
     heads: int = 2
     dropout: float = 0.5
-    """Of the encoder's attention"""
+    """The dropout of the encoder's attention"""
     residual: bool = True
     lora_rank: int = 128
     lora_alpha: int = 32
@@ -75,7 +75,7 @@ class Example:
     prompt: Framed | tuple[int, ...]
     answer: tuple[int, ...]
     dropped: int = 0
-    """Items of evidence that the prompt had no room for"""
+    """The number of evidence items that did not fit into the prompt"""
 
 
 def train(
@@ -91,8 +91,8 @@ def train(
     """Train on the conversations' gold answers, or resume. Returns the curve.
 
     `out` gets the checkpoint and the curve. At the end, or when `stop` ends it, it also gets `model` (the LLM with
-    the updates merged), `encoder.safetensors` with its JSON, and `recipe.json`. Raises what `fit` and `open_model`
-    raise.
+    the updates merged), `encoder.safetensors` with its JSON, and `recipe.json`. Raises the errors of `fit` and
+    `open_model`.
     """
     devices = open_devices()
     if devices.count > 1:
@@ -161,7 +161,7 @@ def _digest(examples: Sequence[Example]) -> str:
 
 
 def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor:
-    """Cross-entropy on the answer's tokens alone (equation 8)."""
+    """The cross-entropy of only the answer's tokens (equation 8)."""
     table = model.get_input_embeddings().weight
     if isinstance(example.prompt, Framed):
         prompt = embedded(example.prompt, table, encoder)
@@ -202,8 +202,9 @@ def _prepared(turns: Sequence[Question]) -> Iterator[tuple[Question, History]]:
 def _with_memory(
     index: Index, prepared: Sequence[tuple[Question, History]], pools: Sequence[ScoredSegments], recipe: Recipe
 ) -> list[ScoredSegments]:
-    """The evidence of each turn. `apply_memory` runs once for all first turns, once for all second turns, and so
-    on.
+    """The evidence of each turn.
+
+    `apply_memory` runs once for all first turns, once for all second turns, and so on.
     """
     evidence = list(pools)
     if recipe.memory == "off":

@@ -36,26 +36,27 @@ _SUFFICIENCY = '"sufficiency": '  # what stands behind it is s_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The data and the model of a training (A.3.4, table 7). The `Schedule` says how long it takes."""
+    """The data and the model of a training (A.3.4, table 7). The `Schedule` has its length."""
 
     settings: Settings
-    """Of the system that the iterator is for: window, k, steps, guidance, characters"""
+    """The settings of the system that will use the iterator: window, k, steps, guidance, characters"""
     max_positives: int = 4
-    """u: positives of a question, at most"""
+    """u: the maximum number of positives for a question"""
     lexical_weight: float = 0.3
-    """Weight of a positive that only shares words with the question; 0 leaves them out"""
+    """The weight of a positive that only shares words with the question. 0 leaves such positives out"""
     verdict_weight: float = 1.0
-    """lambda: weight of the tokens that say whether the evidence suffices; 1 is the plain next-token loss"""
+    """lambda: the weight of the tokens that say whether the evidence is sufficient. 1 is the plain next-token loss
+    """
     size: int = 512
-    """Steps in the mixture"""
+    """The number of steps in the mixture"""
     weights: tuple[float, ...] = ()
-    """Of the sources, in the mixture; none: all alike"""
+    """The weight of each source in the mixture. Empty: all equal"""
     lora_rank: int = 16
     lora_alpha: int = 32
     dropout: float = 0.05
 
     guidance: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The head's, by question, where the settings have `guidance=head`"""
+    """The head's guidance for each question, if the settings have `guidance=head`"""
 
     def as_json(self) -> dict[str, Any]:
         """The recipe in JSON types."""
@@ -65,15 +66,16 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """How the training is computed. It changes results only through rounding and dropout, so a training can
-    resume with other values.
+    """How the training is computed.
+
+    It changes results only through rounding and dropout, so a training can resume with other values.
     """
 
     batch: int = 1
-    """Examples that go through the model together, at most"""
+    """The maximum number of examples that go through the model together"""
     precision: Precision = "float32"
     checkpointing: bool = False
-    """Forget what layers made, and make it again for the gradient: less memory, a third more time"""
+    """Compute the layers' outputs again for the gradient: less memory, about a third more time"""
 
 
 PLAIN = Compute()
@@ -94,7 +96,7 @@ class Example:
 
 
 Sources = Sequence[tuple[Index, Sequence[Gold]]]
-"""Indexes, with the questions that are learnt from there"""
+"""Indexes, each with the questions to train on"""
 
 
 def train(
@@ -113,7 +115,7 @@ def train(
 
     With `accelerate launch`, each process trains on its share, on its own device. `out` gets the checkpoint, the
     curve, `adapter` in peft's format and `recipe.json`. The examples are in the order of the curriculum, for any
-    `order` of the schedule. Raises what `fit` and `open_model` raise.
+    `order` of the schedule. Raises the errors of `fit` and `open_model`.
     """
     schedule = replace(schedule, order="given")
     devices = open_devices()
@@ -144,7 +146,7 @@ def train(
 def estimate(
     sources: Sources, model_folder: Path, recipe: Recipe, schedule: Schedule, compute: Compute = PLAIN
 ) -> Estimate:
-    """Estimate by trial what `train` needs on this device. Nothing is trained. Raises what `train` raises."""
+    """Estimate by trial what `train` needs on this device. Nothing is trained. Raises the errors of `train`."""
     schedule, devices = replace(schedule, order="given"), open_devices()
     model, examples = prepared(sources, model_folder, recipe, compute, schedule.seed, devices)
     batches: Batches[Example] = Batches(lambda it: it.tokens, compute.batch)
@@ -155,7 +157,7 @@ def estimate(
 def prepared(
     sources: Sources, model_folder: Path, recipe: Recipe, compute: Compute, seed: int, devices: Devices
 ) -> tuple[Any, list[Example]]:
-    """Return (the model with new updates, on the device; the examples)."""
+    """Return (the model with new low-rank updates, on the device; the training examples)."""
     torch.manual_seed(seed)
     model, tokenizer = open_model(model_folder, compute.precision)
     targets = mixed(
@@ -197,7 +199,7 @@ def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
 
 
 def losses_of(batch: Sequence[Example], model: Any) -> torch.Tensor:
-    """The weighted cross-entropy of each example, over the action's tokens alone (A.3.2)."""
+    """The weighted cross-entropy of each example, over only the action's tokens (A.3.2)."""
     table = model.get_input_embeddings().weight
     prompts = [torch.nn.functional.embedding(it.prompt.to(table.device), table) for it in batch]
     answers = [it.answer.to(table.device) for it in batch]

@@ -1,6 +1,6 @@
 """The loop of every training: accumulation, clipping, checkpoints, resume, curve. The caller gives the loss.
 
-Random numbers of a step depend on the seed and the step alone, so a training that was stopped and resumed ends
+The random numbers of a step depend only on the seed and the step. So a training that was stopped and resumed ends
 with the same weights as one that was not.
 """
 
@@ -27,39 +27,40 @@ from pyfast.training.estimate import Estimate, estimated
 
 CHECKPOINT, CURVE = "checkpoint.safetensors", "curve.jsonl"
 _STATE = ("step", "exp_avg", "exp_avg_sq")
-"""What Adam keeps of a parameter; its steps are those in which the parameter had a gradient"""
+"""What Adam stores for a parameter. It counts only the steps in which the parameter had a gradient"""
 
 E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Length and learning rate of a training with Adam. The defaults are those of the graph_convqa paper's table
-    4.
+    """Length and learning rate of a training with Adam.
+
+    The defaults are those of the graph_convqa paper's table 4.
     """
 
     epochs: int = 1
     accumulation: int = 4
-    """Examples of a step, in all processes together"""
+    """The number of examples in a step, in all processes together"""
     learning_rate: float = 5e-5
     rate: Literal["constant", "cosine"] = "constant"
-    """The cosine's half wave leads from the learning rate to zero"""
+    """`cosine`: half a cosine wave leads from `learning_rate` to zero"""
     warmup: float = 0.0
-    """Share of the steps in which the rate rises to that"""
+    """The share of the steps in which the rate rises to `learning_rate`"""
     order: Literal["shuffled", "given"] = "shuffled"
-    """Each epoch has its own order, or that of the examples: a curriculum"""
+    """`shuffled`: each epoch has its own order. `given`: the order of the examples stays, for a curriculum"""
     clip: float = 1.0
-    """Largest norm of a step's gradient"""
+    """The largest norm of a step's gradient"""
     seed: int = 0
     save_every: int = 50
-    """Steps between checkpoints; the last step is always kept"""
+    """The number of steps between checkpoints. The last step always has one"""
 
     def steps(self, examples: int) -> int:
         """The steps of the whole training. The last step of an epoch may have fewer examples."""
         return self.epochs * math.ceil(examples / self.accumulation)
 
     def learning_rate_of(self, step: int, total: int) -> float:
-        """The rate of a step of `total`, counted from 0."""
+        """The learning rate of a step of `total`, counted from 0."""
         rising = math.ceil(self.warmup * total)
         if step < rising:
             return self.learning_rate * (step + 1) / rising
@@ -73,7 +74,7 @@ class Batches(Generic[E]):
     """How a step's examples form batches: examples of similar size go through the model together."""
 
     size: Callable[[E], int]
-    """Tokens of an example"""
+    """The function that gives the tokens of an example"""
     most: int = 1
 
     def of(self, examples: Sequence[E]) -> list[list[int]]:
@@ -91,9 +92,9 @@ class Point:
     step: int
     epoch: int
     loss: float
-    """Mean over the step's examples"""
+    """The mean loss of the step's examples"""
     gradient: float
-    """Norm before clipping"""
+    """The norm of the gradient before clipping"""
     seconds: float
 
 
@@ -113,13 +114,16 @@ def fit(
 ) -> list[Point]:
     """Train, or resume from the folder's checkpoint. Changes `parameters` in place, and returns the curve.
 
-    `loss(examples)` is the sum of a batch's losses. `described` is everything beside the schedule that the
-    training depends on (data, model). `stop` is called before each step; work so far is kept. `on_step` is called
-    with each step and the number of steps. Without `batches`, each example is a batch. With several `devices`,
-    each process does its share of a step's batches; the first one writes the files and calls `on_step` and
-    `on_estimate`, which gets the estimate of the remaining steps, if there are any. Raises `InputError` if the
-    checkpoint belongs to another training, and `RunError` if the loss is not finite or the processes have
-    different checkpoints.
+    - `loss(examples)` is the sum of a batch's losses.
+    - `described` is everything on which the training depends besides the schedule (data, model).
+    - `stop` is called before each step. If it returns true, the training ends, and its work is kept.
+    - `on_step` is called with each step and the number of steps.
+    - Without `batches`, each example is a batch.
+    - With several `devices`, each process does its share of a step's batches. The first one writes the files and
+      calls `on_step` and `on_estimate`. `on_estimate` gets the estimate of the remaining steps, if there are any.
+
+    Raises `InputError` if the checkpoint belongs to another training, and `RunError` if the loss is not finite or
+    the processes have different checkpoints.
     """
     if not examples:
         raise InputError("nothing to learn from: there is no example")

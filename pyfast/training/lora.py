@@ -11,10 +11,10 @@ import torch
 from pyfast.errors import InputError, ModelNotFoundError
 
 Precision = Literal["float32", "bfloat16"]
-"""Of the weights that stay as they are; what learns is always in float32"""
+"""The precision of the weights that do not change. Trained weights are always in float32"""
 TARGETS = ("q_proj", "k_proj", "v_proj")
 ALL_PROJECTIONS = (*TARGETS, "o_proj", "gate_proj", "up_proj", "down_proj")
-"""Of attention and MLP (HSEQ, A.3.4)"""
+"""The projections of attention and MLP (HSEQ, A.3.4)"""
 
 
 def open_model(folder: Path, precision: Precision = "float32") -> tuple[Any, Any]:
@@ -37,7 +37,7 @@ def open_model(folder: Path, precision: Precision = "float32") -> tuple[Any, Any
 def with_lora(
     model: Any, *, rank: int = 128, alpha: int = 32, dropout: float = 0.05, targets: Sequence[str] = TARGETS
 ) -> Any:
-    """Add new low-rank updates to the `targets` of a model. Nothing else of it is trained.
+    """Add new low-rank updates to the `targets` of a model. Nothing else in it is trained.
 
     Raises `InputError` for a model that changes the embedding of a token after the look-up (some scale it),
     because prompts here are rows of the embedding table.
@@ -77,9 +77,9 @@ def completion_losses(
     completions: Sequence[torch.Tensor],
     weights: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """`completion_loss` of each of several examples, which go through the model together.
+    """`completion_loss` of several examples, which go through the model together.
 
-    Shorter examples are padded at the end: no token of a causal model sees what comes after it.
+    Shorter examples are padded at the end, because no token of a causal model sees what comes after it.
     """
     table = model.get_input_embeddings()
     inputs = torch.nn.utils.rnn.pad_sequence(
@@ -101,7 +101,7 @@ def completion_losses(
 
 
 def save_adapter(model: Any, folder: Path) -> None:
-    """Write the updates alone, in peft's format. vLLM can serve them with the original model."""
+    """Write only the updates, in peft's format. vLLM can serve them with the original model."""
     model.save_pretrained(folder)
 
 
@@ -127,8 +127,9 @@ def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
 
 
 def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write the model with its updates merged, as transformers and vLLM load it. `model` cannot be used
-    afterwards.
+    """Write the model with its updates merged, in the form that transformers and vLLM load.
+
+    `model` cannot be used afterwards.
     """
     model.merge_and_unload().save_pretrained(folder)
     tokenizer.save_pretrained(folder)

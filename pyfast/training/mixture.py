@@ -11,7 +11,7 @@ from pyfast.training.trajectories import Target
 
 
 def quotas(weights: Sequence[float], size: int) -> list[int]:
-    """Divide `size` in proportion to the weights; the rest goes to the largest remainders.
+    """Divide `size` in proportion to the weights. The rest goes to the largest remainders.
 
     Raises `InputError` if a weight is negative or none is positive.
     """
@@ -26,7 +26,7 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
 def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int) -> list[Target]:
     """Draw `size` steps from all sources, in the order of `curriculum`.
 
-    Each source gives its quota, drawn without repetition until all of its steps are used, then again. Raises
+    Each source gives its quota. Steps are drawn without repetition until all are used, then again. Raises
     `InputError` if a source with a weight has no step, or if the numbers of weights and sources differ.
     """
     generator = np.random.default_rng(seed)
@@ -45,11 +45,12 @@ def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: i
 
 
 def curriculum(chosen: Sequence[Target], generator: np.random.Generator) -> list[Target]:
-    """Order the steps by a random time for each. The t-th step of a trajectory of T steps comes after (t - 1) / T
-    of all.
+    """Order the steps by a random time for each.
 
-    So the longest trained prefix grows, and short trajectories appear until the end. If all first steps came at
-    the beginning, the model would end with late steps only.
+    The t-th step of a trajectory of T steps comes after (t - 1) / T of all.
+
+    So the longest trained prefix grows, and short trajectories occur until the end. If all first steps came at the
+    beginning, the model would end with late steps only.
     """
     longest = max((target.t for target in chosen), default=1)
     first = np.array([(target.t - 1) / longest for target in chosen])

@@ -21,17 +21,17 @@ class Target:
     """One step of a trajectory: (state_t, a_t*, s_t*)."""
 
     question: str
-    """Its id"""
+    """The question's id"""
     t: int
-    """Counted from 1"""
+    """The number of the step, from 1"""
     state: State
     labels: tuple[int, ...]
     sufficient: bool
     weight: float
-    """The mean of the picked positives' weights; 1 where nothing is to be picked"""
+    """The mean weight of the picked positives. 1 if nothing is to be picked"""
 
     def prompt(self, settings: Settings) -> tuple[Prompt[Action], dict[str, str]]:
-        """The prompt of this state, as the system makes it."""
+        """The prompt of this state, made by the system's functions."""
         fields = prompt_fields(self.state, settings.k, settings.characters)
         return select_prompt(len(self.state.window), settings.k), fields
 
@@ -41,7 +41,7 @@ class Target:
 
 
 def target(question: str, t: int, state: State, positives: Positives, k: int) -> Target:
-    """Up to `k` positives of the window, those with the highest weight first. Sufficient once all are picked."""
+    """Up to `k` positives of the window, those of the highest weight first. Sufficient when all are picked."""
     places = [it.position for it in state.window]
     new = sorted((it for it in places if it in positives), key=lambda it: -positives[it])[:k]
     have = {it.position for it in state.selected} | set(new)
@@ -57,10 +57,12 @@ def trajectories(
     settings: Settings,
     head: Mapping[str, str] = MappingProxyType({}),
 ) -> list[list[Target]]:
-    """The steps of each question; empty for questions without positives. All questions advance together, window by
-    window, until their positives are picked, T_max is reached, or the stream ends.
+    """The steps of each question; empty for questions without positives.
 
-    With `guidance=head` the guidance is the head's, or the template's if the head gave none.
+    All questions advance together, window by window, until their positives are picked, T_max is reached, or the
+    stream ends.
+
+    With `guidance=head`, the guidance comes from the head, or from the template if the head gave none.
     """
     limits = settings.limits()
     texts = [gold.question for gold in golds]

@@ -1,4 +1,4 @@
-"""The positive segments of a question, from its gold answers and documents alone (HSEQ, A.2)."""
+"""The positive segments of a question, from its gold answers and documents (HSEQ, A.2)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _VERDICTS = {" yes ", " no "}
 
 
 class Gold(BaseModel):
-    """A line of a file of questions with gold answers."""
+    """A question with its gold answers, as in a line of a file."""
 
     id: str
     question: str = Field(min_length=1)
     answers: tuple[str, ...] = ()
     supporting: tuple[str, ...] = ()
-    """Uris of the gold documents, where they are known"""
+    """The uris of the gold documents, if they are known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class Candidate:
     position: int
     text: str
     uri: str
-    """Of its document"""
+    """The uri of its document"""
     alone: bool
-    """Its document has no other passage"""
+    """Whether its document has no other passage"""
 
 
 Positives = Mapping[int, float]
-"""P*: the weight of each, by position: 1 where the answer or the document tells, less where only words do"""
+"""P*: the weight of each positive, by position: 1 if the answer or the document marks it, less if only words do"""
 
 
 def read_gold(path: Path) -> list[Gold]:
@@ -76,12 +76,13 @@ def candidate_passages(index: Index, questions: Sequence[str], prior: int) -> li
 def weak_positives(
     gold: Gold, passages: Iterable[Candidate], max_positives: int, lexical_weight: float
 ) -> Positives:
-    """P*, at most `max_positives` segments: those marked by a gold answer or document, else the best word overlap.
+    """P*, at most `max_positives` segments: those with a gold answer or document, else the best word overlap.
 
-    A passage that is a whole gold document is positive. Of a longer gold document, such as a table, the passages
+    A passage that is a whole gold document is positive. For a longer gold document, such as a table, the passages
     that contain an answer are positive. The same holds for all passages if no gold document is named, or more than
-    five are. If nothing is marked, one passage of the gold documents (or of all candidates) is positive with the
-    weight `lexical_weight`: the one with the greatest Jaccard overlap with the question. With weight 0, none is.
+    five are. If no passage is positive by these rules, one passage of the gold documents (or of all candidates)
+    is, with the weight `lexical_weight`: the one with the greatest Jaccard overlap with the question. With weight
+    0, none is.
     """
     candidates = list(passages)
     near = partial(jaccard, words(gold.question))
@@ -103,8 +104,9 @@ def words(text: str) -> str:
 
 
 def holds(text: str, answers: Iterable[str], named: bool) -> bool:
-    """Whether the text contains one of the answers, as `words`. Yes and no never count; short answers only if
-    `named`.
+    """Whether the text contains one of the answers, as `words`.
+
+    Yes and no never count. Short answers count only if `named`.
     """
     present = words(text)
     telling = (it for it in answers if it.strip() and it not in _VERDICTS)

@@ -4,5 +4,5 @@ from pathlib import Path
 
 
 def title_of(path: Path) -> str:
-    """The name of a file as words."""
+    """Make a title from a file name: its words, without the suffix."""
     return path.stem.replace("-", " ").replace("_", " ")

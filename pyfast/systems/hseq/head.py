@@ -105,5 +105,5 @@ def affordable(ctx: Context, left: Remaining, characters: int) -> int | None:
 
 
 def numbered(lines: Sequence[str]) -> str:
-    """The lines with their labels."""
+    """The lines, each with its number."""
     return "".join(f"[{label}] {text}\n" for label, text in enumerate(lines, start=1))

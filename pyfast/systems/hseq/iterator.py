@@ -19,7 +19,7 @@ STEP_COST = 3
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """(a_t, s_t) of a step."""
+    """The decision of a step: (a_t, s_t)."""
 
     labels: tuple[int, ...]
     """The picked segments, best first. At most k count"""
@@ -27,13 +27,13 @@ class Decision:
     """How sufficient the evidence seems with them, 0 to 1"""
     expand: Neighbors | None = None
     note: str | None = None
-    """Anything unusual"""
+    """A note if something unusual happened"""
     last: bool = False
     """Whether the budget allows no further call"""
 
 
 Policy = Callable[[State], Awaitable[Decision]]
-"""pi_theta"""
+"""The policy pi_theta, as a function"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Polic
 
 
 def decision_of(action: Action) -> Decision:
-    """An action as a decision."""
+    """Turn an action into a decision."""
     strategy = action.args.strategy
     expand = None if action.type == "select" or strategy == "guided_topk" else strategy
     return Decision(tuple(action.args.segment_ids), float(action.sufficiency), expand)

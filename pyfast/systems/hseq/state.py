@@ -13,11 +13,11 @@ _WORD = re.compile(r"\w{4,}")  # most of the shorter ones tell nothing
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """(q, g, M_t, C_t) of section 3.4."""
+    """The state (q, g, M_t, C_t) of section 3.4."""
 
     question: str
     guidance: str
-    """"" for none"""
+    """The guidance, or "" if there is none"""
     selected: tuple[Candidate, ...]
     window: tuple[Candidate, ...]
     """Label j means the j-th candidate, counted from 1"""

@@ -27,7 +27,7 @@ class Column:
     correcting: list[KnowledgeUnit] = field(default_factory=list)
     """KU', the knowledge units before its summary"""
     summary: list[str] = field(default_factory=list)
-    """Paragraphs (Sn)"""
+    """The paragraphs of the summary (Sn)"""
     answer: str = ""
     shown: dict[KnowledgeUnit, None] = field(default_factory=dict)
     """The units that were in prompts"""
