@@ -81,11 +81,19 @@ class Measure:
         if self.refcheck:
             compare()
 
-    def op(self, op: str, threads: int, run: Callable[[], object], rounds: int = 200, moved: int = 0) -> None:
+    def op(
+        self,
+        op: str,
+        threads: int,
+        run: Callable[[], object],
+        rounds: int = 200,
+        moved: int = 0,
+        batch: int = POOLS,
+    ) -> None:
         """`moved`: bytes that the batch must read and write, for the roofline."""
         self.benchmark.group = op
         self.benchmark.pedantic(run, rounds=rounds, warmup_rounds=min(rounds, 5))
-        self._note(op, f"pyfast, {threads} thread{'s' if threads > 1 else ''}", POOLS, None, moved)
+        self._note(op, f"pyfast, {threads} thread{'s' if threads > 1 else ''}", batch, None, moved)
 
     def peer_on_batch(self, op: str, who: str, goal: float, run: Callable[[], object]) -> None:
         """For a peer that takes the whole batch too."""

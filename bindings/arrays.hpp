@@ -131,6 +131,7 @@ void bind_fuse(py::module_& m);
 void bind_gatv2(py::module_& m);
 void bind_graph_rank(py::module_& m);
 void bind_hseq_stream(py::module_& m);
+void bind_maxsim(py::module_& m);
 void bind_narrate(py::module_& m);
 void bind_pagerank(py::module_& m);
 void bind_prune(py::module_& m);

@@ -16,6 +16,7 @@ PYBIND11_MODULE(_native, m) {
     python::bind_gatv2(m);
     python::bind_graph_rank(m);
     python::bind_hseq_stream(m);
+    python::bind_maxsim(m);
     python::bind_narrate(m);
     python::bind_pagerank(m);
     python::bind_prune(m);

@@ -16,6 +16,7 @@ set(PYFAST_CUDA_SOURCES
   csrc/cuda/evidence_graph.cu
   csrc/cuda/graph_rank.cu
   csrc/cuda/hseq_stream.cu
+  csrc/cuda/maxsim.cu
   csrc/cuda/pagerank.cu
   csrc/cuda/pools.cu
   csrc/cuda/scan.cu

@@ -145,6 +145,18 @@ def hseq_refresh(
 ) -> tuple[_Int64, _Lists]: ...  # place, selected
 def hseq_subtree_ends(parent: _Integers) -> _Int64: ...
 def hseq_window(size: int, stream: _Stream, cursors: _Cursors, width: int, threads: int) -> _Lists: ...
+def maxsim(
+    queries: _Float32,
+    query_offsets: _Int64,
+    tokens: npt.NDArray[np.float32 | np.int8],
+    scales: _Float32,
+    token_offsets: _Int64,
+    pairs: _Int64,
+    dimensions: int,
+    threads: int,
+    level: str,
+) -> _Float32: ...
+def maxsim_level() -> str: ...
 def narrate(
     line_offsets: _Int64, text: _UInt8, pool_offsets: _Int64, doc_ids: _Int32, characters: int
 ) -> list[str]: ...
@@ -267,6 +279,20 @@ class cuda:
         place: _Memory,
         offsets: _Memory,
         segments: _Memory,
+        queue: _Queue,
+    ) -> None: ...
+    @staticmethod
+    def maxsim_workspace(query_tokens: int, dimensions: int) -> int: ...
+    @staticmethod
+    def maxsim(
+        queries: _Memory,
+        query_offsets: _Memory,
+        tokens: _Memory,
+        scales: _Memory | None,  # with them tokens are int8
+        token_offsets: _Memory,
+        pairs: _Memory,
+        dimensions: int,
+        scores: _Memory,
         queue: _Queue,
     ) -> None: ...
     @staticmethod

@@ -18,6 +18,7 @@ void bind_cuda(py::module_& parent) {
     cuda::bind_gatv2(m);
     cuda::bind_graph_rank(m);
     cuda::bind_hseq_stream(m);
+    cuda::bind_maxsim(m);
     cuda::bind_pagerank(m);
     cuda::bind_weighted_degree(m);
 }

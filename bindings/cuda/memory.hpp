@@ -69,6 +69,7 @@ void bind_evidence_graph(py::module_& m);
 void bind_gatv2(py::module_& m);
 void bind_graph_rank(py::module_& m);
 void bind_hseq_stream(py::module_& m);
+void bind_maxsim(py::module_& m);
 void bind_pagerank(py::module_& m);
 void bind_weighted_degree(py::module_& m);
 

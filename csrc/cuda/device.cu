@@ -27,6 +27,7 @@ constexpr Meaning meanings[] = {
     {Fault::places, "place: a cursor is outside its stream"},
     {Fault::tombstones, "tombstones: the words above do not go with those below"},
     {Fault::sources, "indices: an edge's source is not one of x_src"},
+    {Fault::pairs, "pairs: there is no such query or document"},
 };
 
 }  // namespace

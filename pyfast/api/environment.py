@@ -43,6 +43,8 @@ class Environment:
     machine: str
     cores: int
     """The cores that this process may use"""
+    instructions: str
+    """What `maxsim` takes of the processor: portable, avx2, avx512 or avx512_vnni"""
     has_gpu_ops: bool
     """Whether this pyfast was built with GPU ops"""
     gpus: tuple[str, ...]
@@ -71,6 +73,7 @@ def describe_environment() -> Environment:
         python=platform.python_version(),
         machine=platform.machine(),
         cores=available_cores(),
+        instructions=_native.maxsim_level(),
         has_gpu_ops=hasattr(_native, "cuda"),
         gpus=tuple(gpu_name(_native.cuda, number)[0] for number in devices),
         gpu_problem=problem,

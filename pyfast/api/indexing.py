@@ -61,8 +61,10 @@ def build_index(
             Empty: words stay unchanged.
         stop_words: `english`, or `none` for texts in other languages.
         vectors: The encoders of the passages, for retrievers other than BM25: `"dense"` or `"dense:MODEL"`
-            (sentence embeddings), `"sparse:MODEL"` (learned sparse vectors); one or several. A model is a folder
-            or a name of the hub. The index keeps the encoders for documents that are added later.
+            (sentence embeddings), `"sparse:MODEL"` (learned sparse vectors), `"late"`, `"late:MODEL"` or
+            `"late:MODEL#96"` (a vector for each token, of so many dimensions, 128 unless given); one or several. A
+            model is a folder or a name of the hub. The index keeps the encoders for documents that are added
+            later. If a build with `late` is killed, the same call goes on where it was.
         strict: Stop at the first file that cannot be read. Then no index is made.
         on_unread: Called at the end with each file that was left out, and the reason. None: a warning is logged
             for each.
@@ -100,7 +102,8 @@ def open_index(
 
     Args:
         path: A folder that `build_index` made.
-        retriever: What `search` uses. `bm25`, `dense` or `sparse` (if the index has such vectors). `hybrid`: BM25
+        retriever: What `search` uses. `bm25`; `dense`, `sparse` or `late` (if the index has such vectors; `late`
+            scores BM25's best passages token by token, `late:dense` those of another retriever). `hybrid`: BM25
             and dense, fused by reciprocal ranks. `hybrid:bm25+sparse` fuses others, and
             `hybrid:bm25*0.3+dense*0.7` fuses weighted scores. Or `MODULE:NAME`, or a function of the index that
             returns a retriever.

@@ -12,7 +12,7 @@ def doctor() -> None:
     from pyfast.api.environment import describe_environment
 
     environment, screen = describe_environment(), console(stderr=False)
-    machine = f"{environment.machine}, {environment.cores} cores"
+    machine = f"{environment.machine}, {environment.cores} cores, {environment.instructions}"
     print(f"pyfast {environment.pyfast}, Python {environment.python}, {machine}")
     print(f"GPU ops: {'built' if environment.has_gpu_ops else 'not built'}")
     print(f"GPU: {environment.gpu_problem or '; '.join(environment.gpus)}")

@@ -49,7 +49,7 @@ def index(
     ] = "english",
     vectors: Annotated[
         list[str] | None,
-        typer.Option(help="Encode the passages too: dense, dense:MODEL or sparse:MODEL; repeatable."),
+        typer.Option(help="Encode the passages too: dense, late, sparse:MODEL, KIND:MODEL; repeatable."),
     ] = None,
     strict: Strict = False,
 ) -> None:

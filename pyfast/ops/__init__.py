@@ -13,8 +13,9 @@ These rules hold for every op:
 - `threads=None` takes PYFAST_THREADS, then OMP_NUM_THREADS, then torch's setting, then the cores of this process.
 - `OP_reference`, in the file of the op, computes the same slowly in NumPy; the tests compare the two.
 
-`narrate` and `cite` write pools as text and as evidence. `hseq_stream` moves questions through the segments of a
-corpus. `gatv2` takes any graph, as NumPy arrays or torch tensors.
+`maxsim` compares queries with documents token by token. `narrate` and `cite` write pools as text and as evidence.
+`hseq_stream` moves questions through the segments of a corpus. `gatv2` takes any graph, as NumPy arrays or torch
+tensors.
 """
 
 from pyfast.ops.betweenness import betweenness
@@ -29,6 +30,7 @@ from pyfast.ops.fuse import fuse
 from pyfast.ops.gatv2 import gatv2
 from pyfast.ops.graph_rank import graph_rank
 from pyfast.ops.hseq_stream import Cursors, Stream, hseq_stream
+from pyfast.ops.maxsim import maxsim
 from pyfast.ops.narrate import narrate
 from pyfast.ops.pagerank import pagerank
 from pyfast.ops.prune import prune
@@ -53,6 +55,7 @@ __all__ = [
     "gatv2",
     "graph_rank",
     "hseq_stream",
+    "maxsim",
     "narrate",
     "pagerank",
     "prune",

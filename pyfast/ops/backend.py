@@ -27,7 +27,7 @@ Backend: TypeAlias = Literal["auto", "cpu", "cuda"]
 Memory: TypeAlias = tuple[int, int]
 """The address and the length of an array on the device"""
 
-GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "pagerank", "weighted_degree")
+GPU_OPS = ("evidence_graph", "gatv2", "graph_rank", "hseq_stream", "maxsim", "pagerank", "weighted_degree")
 
 
 @dataclass(slots=True)

@@ -315,6 +315,43 @@ def refresh(
         return place, (offsets, segments[: int(offsets[-1])])
 
 
+def maxsim(
+    queries: Any, query_offsets: Any, tokens: Any, token_offsets: Any, pairs: Any, scales: Any | None
+) -> Any:
+    """The score of each pair."""
+    gpu = Gpu(queries, tokens)
+    with gpu.current():
+        for name, value in (("queries", queries), ("tokens", tokens), ("pairs", pairs)):
+            if len(getattr(value, "shape", ())) != 2:
+                raise ArrayError(f"{name}: expected an array of two dimensions")
+        asked = gpu.array("queries", queries.reshape(-1), "float32")
+        dimensions = int(queries.shape[1])
+        if int(tokens.shape[1]) != dimensions or int(pairs.shape[1]) != 2:
+            raise ArrayError("tokens, pairs: expected [tokens, dimensions] and [N, 2]")
+        vectors = gpu.array("tokens", tokens.reshape(-1), "float32" if scales is None else "int8")
+        scaled = None if scales is None else gpu.array("scales", scales, "float32")
+        begins = gpu.array("query_offsets", query_offsets, "int64")
+        ends = gpu.array("token_offsets", token_offsets, "int64")
+        compared = gpu.array("pairs", pairs.reshape(-1), "int64")
+        scores = gpu.empty(len(compared) // 2, "float32")
+        count = len(asked) // max(dimensions, 1)
+        workspace = call_gpu(_native.cuda.maxsim_workspace, query_tokens=count, dimensions=dimensions)
+        with gpu.queue(workspace) as queue:
+            call_gpu(
+                _native.cuda.maxsim,
+                queries=gpu.memory(asked),
+                query_offsets=gpu.memory(begins),
+                tokens=gpu.memory(vectors),
+                scales=None if scaled is None else gpu.memory(scaled),
+                token_offsets=gpu.memory(ends),
+                pairs=gpu.memory(compared),
+                dimensions=dimensions,
+                scores=gpu.memory(scores),
+                queue=queue,
+            )
+        return scores
+
+
 def upload(library: str, *arrays: Any) -> list[Any]:
     """Copies of NumPy arrays on the current GPU, as arrays of CuPy or torch."""
     try:

@@ -36,7 +36,7 @@ from pyfast.retrieval.manifest import (
 )
 from pyfast.retrieval.parts import Part, join_parts, make_part, open_part, save_part
 from pyfast.retrieval.passage_size import PassageSize
-from pyfast.retrieval.passage_vectors import with_vectors
+from pyfast.retrieval.passage_vectors import unfinished, with_vectors
 
 _TIER = 8
 """Up to this number, parts of one tier stay separate. A part of the next tier has this many times the documents"""
@@ -130,10 +130,12 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
             part = join_parts([part], [keep])
         writer.delete([place for uri, place in existing.items() if uri not in same])
         if part.corpus.documents:
-            writer.add(with_vectors(part, parameters))
+            writer.add(with_vectors(part, parameters, unfinished(folder.resolve())))
             writer.merge_full_tiers()
         replaced = len(existing) - len(same)
-        return writer.commit(added=len(digests) - len(existing), replaced=replaced, unchanged=len(same))
+        change = writer.commit(added=len(digests) - len(existing), replaced=replaced, unchanged=len(same))
+        shutil.rmtree(unfinished(folder.resolve()), ignore_errors=True)
+        return change
 
 
 def delete_documents(folder: Path, uris: Sequence[str]) -> Change:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
@@ -31,7 +32,7 @@ from pyfast.retrieval.forward_index import FORWARD, WORDS, Mask, narrow
 from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, read_manifest, write_manifest
 from pyfast.retrieval.parts import Part, columns_in, join_parts, make_part, open_part, save_part, weigh_part
 from pyfast.retrieval.passage_size import PassageSize
-from pyfast.retrieval.passage_vectors import PassageVectors, describe_vectors, with_vectors
+from pyfast.retrieval.passage_vectors import PassageVectors, describe_vectors, unfinished, with_vectors
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rendered_passages import RenderedPassages
 from pyfast.retrieval.reranker import OFF, Reranker, open_rerankers
@@ -69,9 +70,10 @@ def build_index(
             )
         aside = held.enter_context(built_aside(out))
         _check_free(out, overwrite)  # another process may just have built it
-        write_index(documents, aside, size or PassageSize(), described, analysis)
+        write_index(documents, aside, size or PassageSize(), described, analysis, tokens=unfinished(out))
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
+    shutil.rmtree(unfinished(out), ignore_errors=True)
     return Index(out)
 
 
@@ -90,8 +92,11 @@ def write_index(
     analysis: Analysis = WORDS,
     commit: int = 1,
     computed: Mapping[str, PassageVectors] | None = None,
+    tokens: Path | None = None,
 ) -> None:
     """Fill an empty folder. `computed` are the passages' vectors, if they are known.
+
+    Otherwise they are computed, and `tokens` is the folder for those of tokens until all are there.
 
     Raises `InputError` if no document has anything to retrieve.
     """
@@ -101,7 +106,7 @@ def write_index(
     if not part.counts.total_length:
         raise InputError("no usable document: the sources given hold nothing but stop words")
     facts = facts_of(part, size, vectors or {})
-    part = replace(part, vectors=computed) if computed else with_vectors(part, facts["parameters"])
+    part = replace(part, vectors=computed) if computed else with_vectors(part, facts["parameters"], tokens)
     save_part(folder / PARTS / "1", part, alone=True)
     parts = [{"name": "1", "documents": part.corpus.documents, "deleted": None}]
     write_manifest(folder, {"commit": commit, "next_part": 2, "parts": parts, **facts})

@@ -3,65 +3,116 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyfast.ops.arrays import Float32, Int32
+from pyfast import ops
+from pyfast.errors import InputError
+from pyfast.ops.arrays import Float32, Int32, ends
 from pyfast.retrieval.embeddings import find_model
 from pyfast.retrieval.onnx_models import open_model, packaged_model
 
 if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
+    from pyfast.retrieval.token_store import TokenStore
 
+DIMENSIONS = 128
+"""Of a vector in an index, at most, unless its name says otherwise: the model's first ones"""
 _PACKAGED = "colbert"
 """The backbone of answerai-colbert-small-v1 in int8, without its projection"""
 _AT_ONCE = 8  # queries: their passages' vectors are in memory together
 
 
-class LateReranker:
-    """A reranker that adds up, over the tokens of a query, the largest cosine to any token of the passage.
+def find_late_model(model: str) -> Path:
+    """The folder of a late-interaction model in ONNX: `PATH`, a name of the hub, or empty for the one from PyPI.
 
-    Passages are encoded when they are read, those of a few queries at a time.
+    Raises `ModelNotFoundError`.
     """
+    return find_model(model, "late-interaction model") if model else packaged_model(_PACKAGED)
 
-    def __init__(self, index: Index, model: str = "") -> None:
-        """`model`: a folder with an ONNX model, or a name of the hub; empty: the one that installs from PyPI."""
-        self._index = index
-        self._model = open_model(
-            find_model(model, "late-interaction model") if model else packaged_model(_PACKAGED)
-        )
+
+class LateEncoder:
+    """Makes a vector of length 1 for each token of a text."""
+
+    def __init__(self, folder: Path, dimensions: int | None = None) -> None:
+        """`dimensions`: the first so many of the model's; None: the first `DIMENSIONS`, if it has more.
+
+        Raises `ModelNotFoundError`.
+        """
+        self._model, self._wanted = open_model(folder), dimensions
+
+    @cached_property
+    def dimensions(self) -> int:
+        """The length of a vector. Raises `InputError` if the model has fewer dimensions than were asked for."""
+        width = int(self._model.run(self._model.tokens(["a"]))[0].shape[1])
+        if self._wanted is not None and not 1 <= self._wanted <= width:
+            raise InputError(f"{self._model.folder}: has {width} dimensions, not {self._wanted}")
+        return self._wanted or min(width, DIMENSIONS)
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the model."""
-        return f"late:{self._model.fingerprint}"
+        """Which model this is, and how many of its dimensions count."""
+        return f"{self._model.fingerprint}-{self.dimensions}"
+
+    def encode(self, texts: Sequence[str]) -> list[Float32]:
+        """[tokens, dimensions] of each text."""
+        return [_unit(hidden[:, : self.dimensions]) for hidden in self._model.run(self._model.tokens(texts))]
+
+
+def _unit(vectors: Float32) -> Float32:
+    unit: Float32 = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
+class LateReranker:
+    """Sums, over the tokens of a query, the largest cosine to any token of the passage.
+
+    The passages' vectors are those of the index, if it has any of this model. Otherwise passages are encoded when
+    they are read, with all dimensions, those of a few queries at a time.
+    """
+
+    def __init__(self, index: Index, model: str = "") -> None:
+        """`model`: a folder with an ONNX model, or a name of the hub; empty: the index's, or the one from PyPI."""
+        from pyfast.retrieval.passage_vectors import open_encoder
+
+        self._index = index
+        described = index.manifest["parameters"].get("vectors", {}).get("late")
+        encoder = open_encoder("late", model or described["model"]) if described else None
+        self._store: TokenStore | None = None
+        if described and encoder is not None and encoder.fingerprint == described["fingerprint"]:
+            self._store = index.whole.vectors["late"]  # type: ignore[assignment]
+            self._encode = encoder.encode
+            self.fingerprint = f"late:{encoder.fingerprint}"
+        else:
+            self._model = open_model(find_late_model(model))
+            self._encode = self._all_dimensions
+            self.fingerprint = f"late:{self._model.fingerprint}"
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
         """For each query the score of each of its passages."""
+        if self._store is not None:
+            return self._store.scores(self._encode(queries), passages)
         scores: list[Float32] = []
         for start in range(0, len(queries), _AT_ONCE):
             some = passages[start : start + _AT_ONCE]
             distinct = list(dict.fromkeys(chain.from_iterable(each.tolist() for each in some)))
-            asked = self._encoded(queries[start : start + _AT_ONCE])
-            read = self._encoded([self._index.text(passage) for passage in distinct])
-            tokens = dict(zip(distinct, read, strict=True))
-            scores += [
-                np.array([maxsim(query, tokens[passage]) for passage in each.tolist()], np.float32)
-                for query, each in zip(asked, some, strict=True)
-            ]
+            asked = self._encode(queries[start : start + _AT_ONCE])
+            read = self._encode([self._index.text(passage) for passage in distinct])
+            place = {passage: i for i, passage in enumerate(distinct)}
+            pairs = [(q, place[passage]) for q, each in enumerate(some) for passage in each.tolist()]
+            if not pairs:
+                scores += [np.empty(0, np.float32) for _ in some]
+                continue
+            found = ops.maxsim(np.concatenate(asked), ends(asked), np.concatenate(read), ends(read), pairs)
+            scores += np.split(found, np.cumsum([len(each) for each in some])[:-1])
         return scores
 
-    def _encoded(self, texts: Sequence[str]) -> list[Float32]:
-        """[tokens, dimensions] of each text, each of length 1."""
-        hidden = self._model.run(self._model.tokens(texts))
-        return [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in hidden]
-
-
-def maxsim(query: Float32, passage: Float32) -> float:
-    """The sum over a query's tokens [n, d] of the largest product with a token of the passage [m, d]."""
-    return float((query @ passage.T).max(axis=1).sum(dtype=np.float64))
+    def _all_dimensions(self, texts: Sequence[str]) -> list[Float32]:
+        return [_unit(hidden) for hidden in self._model.run(self._model.tokens(texts))]
 
 
 def open_late_reranker(index: Index, model: str = "") -> LateReranker:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
@@ -16,14 +17,16 @@ from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32
 from pyfast.retrieval.embeddings import DEFAULT, Embedder, find_embedder, find_model
 from pyfast.retrieval.forward_index import Mask, mapped, narrow
+from pyfast.retrieval.late import LateEncoder, find_late_model
 from pyfast.retrieval.sparse_embeddings import SparseEmbedder
+from pyfast.retrieval.token_store import TokenStore, encode_tokens, encode_tokens_into
 
 if TYPE_CHECKING:
     from pyfast.retrieval.parts import Part
 
-PassageVectors: TypeAlias = "Float32 | csr_array"
-"""[passages, dimensions]: an array, or a sparse matrix with rows"""
-KINDS = ("dense", "sparse")
+PassageVectors: TypeAlias = "Float32 | csr_array | TokenStore"
+"""[passages, dimensions]: an array, or a sparse matrix in rows; or a vector for each token of a passage"""
+KINDS = ("dense", "sparse", "late")
 _SPARSE = ("indptr", "indices", "weights")
 _AT_ONCE = 4096  # passages
 
@@ -42,22 +45,35 @@ class Encoder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> Any:
-        """The vector of each text, one in each row: float32, or a sparse matrix."""
+        """The vector of each text, one a row: float32, or a sparse matrix; or [tokens, dimensions] of each."""
         ...
 
 
 def open_encoder(kind: str, model: str) -> Encoder:
-    """The encoder of a kind, `dense` or `sparse`. Raises `InputError` or `ModelNotFoundError`."""
+    """The encoder of a kind: `dense`, `sparse` or `late`. Raises `InputError` or `ModelNotFoundError`.
+
+    `MODEL#64` of a late-interaction model is the first 64 dimensions of its vectors.
+    """
     if kind == "sparse" and not model:
         raise InputError("sparse: name the model, as a folder or a name of the hub: sparse:MODEL")
-    folder = find_embedder(model or DEFAULT) if kind == "dense" else find_model(model, "sparse encoder")
+    dimensions = None
+    if kind == "late":
+        model, mark, number = model.partition("#")
+        if mark and not number.isdecimal():
+            raise InputError(f"late: expected a number of dimensions after #, got {number!r}")
+        dimensions = int(number) if mark else None
+        folder = find_late_model(model)
+    else:
+        folder = find_embedder(model or DEFAULT) if kind == "dense" else find_model(model, "sparse encoder")
     files = tuple(sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()))
-    return _loaded(kind, folder, files)
+    return _loaded(kind, folder, dimensions, files)
 
 
 @lru_cache(maxsize=4)
-def _loaded(kind: str, folder: Path, files: tuple[tuple[str, int], ...]) -> Encoder:
+def _loaded(kind: str, folder: Path, dimensions: int | None, files: tuple[tuple[str, int], ...]) -> Encoder:
     """One encoder for all indexes that are open, as long as its `files` stay."""
+    if kind == "late":
+        return LateEncoder(folder, dimensions)
     return Embedder(str(folder)) if kind == "dense" else SparseEmbedder(str(folder))
 
 
@@ -71,7 +87,7 @@ def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
         kind, _, model = text.partition(":")
         if kind not in KINDS or kind in described:
             raise InputError(
-                f"vectors: expected {' and '.join(KINDS)}, each once, as NAME or NAME:MODEL; got {text!r}"
+                f"vectors: expected {', '.join(KINDS)}, each once, as NAME or NAME:MODEL; got {text!r}"
             )
         described[kind] = {"model": model, "fingerprint": open_encoder(kind, model).fingerprint}
     return described
@@ -92,12 +108,30 @@ def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Enc
     return encoder
 
 
-def with_vectors(part: Part, parameters: Mapping[str, Any]) -> Part:
-    """The part with the kinds of vectors that the index has, computed from the texts of its passages."""
-    vectors = {}
+def unfinished(folder: Path) -> Path:
+    """Where the tokens for an index in `folder` are while they are encoded."""
+    return folder.with_name(f".{folder.name}.tokens")
+
+
+def with_vectors(part: Part, parameters: Mapping[str, Any], aside: Path | None = None) -> Part:
+    """The part with the vectors that the index has, computed from its passages' lines.
+
+    Vectors of tokens are written into the folder `aside`, if there is one, a batch at a time. A process that is
+    killed leaves them there, and the next one goes on.
+    """
+    vectors: dict[str, PassageVectors] = {}
     for kind in parameters.get("vectors", {}):
         encoder = encoder_of(parameters, kind)
         offsets, text = part.rendered
+        if kind == "late":
+            given = encoder.encode, offsets, text, encoder.dimensions
+            if aside is None:
+                vectors[kind] = encode_tokens(*given)
+            else:
+                digest = blake2b(encoder.fingerprint.encode() + offsets.tobytes(), digest_size=16)
+                digest.update(np.ascontiguousarray(text).data)
+                vectors[kind] = encode_tokens_into(aside / digest.hexdigest(), *given)
+            continue
         lines = [text[begin:end].tobytes().decode() for begin, end in pairwise(offsets.tolist())]
         blocks = [encoder.encode(lines[start : start + _AT_ONCE]) for start in range(0, len(lines), _AT_ONCE)]
         vectors[kind] = _stacked(blocks, encoder.dimensions, kind == "sparse")
@@ -108,8 +142,13 @@ def join_vectors(parts: Sequence[Mapping[str, PassageVectors]], live: Sequence[M
     """Join the vectors of several parts: for each part, the passages that are not deleted."""
     joined: dict[str, PassageVectors] = {}
     for kind in parts[0] if parts else ():
-        columns = parts[0][kind].shape[1]
-        blocks = [vectors[kind][keep] for vectors, keep in zip(parts, live, strict=True)]
+        if kind == "late":
+            stores = [cast(TokenStore, vectors[kind]) for vectors in parts]
+            joined[kind] = TokenStore.join([store[keep] for store, keep in zip(stores, live, strict=True)])
+            continue
+        matrices = [cast("Float32 | csr_array", vectors[kind]) for vectors in parts]
+        columns = matrices[0].shape[1]
+        blocks = [matrix[keep] for matrix, keep in zip(matrices, live, strict=True)]
         joined[kind] = _stacked(blocks, columns, kind == "sparse")
     return joined
 
@@ -125,7 +164,9 @@ def save_vectors(folder: Path, vectors: Mapping[str, PassageVectors]) -> None:
     """Write each kind of vectors into its own folder in a part's folder."""
     for kind, matrix in vectors.items():
         (folder / kind).mkdir()
-        if isinstance(matrix, csr_array):
+        if isinstance(matrix, TokenStore):
+            matrix.save(folder / kind)
+        elif isinstance(matrix, csr_array):
             for name, array in zip(_SPARSE, (matrix.indptr, matrix.indices, matrix.data), strict=True):
                 np.save(folder / kind / f"{name}.npy", array)
             np.save(folder / kind / "columns.npy", np.int64(matrix.shape[1]))
@@ -139,6 +180,8 @@ def open_vectors(folder: Path) -> dict[str, PassageVectors]:
     for kind in KINDS:
         if (folder / kind / "vectors.npy").is_file():
             vectors[kind] = mapped(folder / kind, "vectors")
+        elif (folder / kind / "codes.npy").is_file():
+            vectors[kind] = TokenStore.open(folder / kind)
         elif (folder / kind).is_dir():
             indptr, indices, data = (mapped(folder / kind, name) for name in _SPARSE)
             columns = int(np.load(folder / kind / "columns.npy", allow_pickle=False))

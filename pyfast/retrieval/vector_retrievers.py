@@ -1,4 +1,4 @@
-"""Retrievers over the vectors of an index's passages, dense and learned sparse, and hybrids of retrievers."""
+"""Retrievers over the vectors of an index's passages: dense, sparse, of tokens; and hybrids of retrievers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pyfast.errors import InputError
-from pyfast.ops.arrays import Float32
+from pyfast.ops.arrays import Float32, stack
 from pyfast.retrieval import vectors
 from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
 from pyfast.retrieval.passage_vectors import Encoder, encoder_of
-from pyfast.retrieval.pools import Pool
+from pyfast.retrieval.pools import Pool, stack_pools
 from pyfast.retrieval.retriever import Retriever, open_retriever
+from pyfast.retrieval.token_store import TokenStore
 
 if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
@@ -83,6 +84,40 @@ class SparseRetriever:
                 order = np.lexsort((passages, -scores))[:k]
                 pools.append(Pool(passages[order].astype(np.int32), scores[order]))
         return pools
+
+
+class LateRetriever:
+    """The late-interaction scores of another retriever's best passages, and of what these lead to."""
+
+    def __init__(self, index: Index, of: str = "") -> None:
+        """`of` is the retriever that finds the passages to score: `bm25`, `dense` or any other.
+
+        Raises `InputError`.
+        """
+        self._index = index
+        self._encoder: Encoder = encoder_of(index.manifest["parameters"], "late")
+        self._first: Retriever = open_retriever(of or "bm25", index)
+        store = index.whole.vectors["late"]
+        assert isinstance(store, TokenStore)
+        self._store = store
+        self.fingerprint = f"late({self._first.fingerprint}):{self._encoder.fingerprint}"
+
+    def search(self, queries: Sequence[str], k: int) -> list[Pool]:
+        """The `k` best passages for each query, best first; ties by their order."""
+        from pyfast.retrieval.rerank import expand  # which imports the index
+
+        pools = self._first.search(queries, max(k, FUSED))
+        terms = stack([self._index.question_terms(query) for query in queries], np.int32)
+        offsets, passages, _ = expand(self._index, *stack_pools(pools), terms)
+        candidates = np.split(passages.astype(np.int32), offsets[1:-1])
+        ranked = []
+        for start in range(0, len(queries), _AT_ONCE):
+            some = candidates[start : start + _AT_ONCE]
+            scored = self._store.scores(self._encoder.encode(queries[start : start + _AT_ONCE]), some)
+            for each, scores in zip(some, scored, strict=True):
+                order = np.lexsort((each, -scores))[:k]
+                ranked.append(Pool(each[order], scores[order]))
+        return ranked
 
 
 class HybridRetriever:

@@ -16,7 +16,7 @@ from pyfast.ops.hseq_stream import Cursors, Stream
 WEIGHTS = {"sum": 0, "dot": 1, "min": 2}
 FAULTS = (
     *("offsets", "documents", "rows", "weights", "masked", "bounds", "scores", "edges", "edge_weights"),
-    *("segments", "places", "tombstones", "sources"),
+    *("segments", "places", "tombstones", "sources", "pairs"),
 )
 
 
@@ -148,6 +148,25 @@ def pagerank_within(
     out = Out((nodes,), np.float32), Out((max(len(g.pool_offsets) - 1, 0),), np.uint8)
     rank, converged = _call(device, "pagerank", workspace, *graph, shares, damping, max_iterations, *out)
     return rank, converged
+
+
+def maxsim(
+    device: Device,
+    queries: Array,
+    query_offsets: Array,
+    tokens: Array,
+    token_offsets: Array,
+    pairs: Array,
+    scales: Array | None = None,
+) -> Array:
+    """As ops.maxsim; int8 tokens come with scales."""
+    workspace = _size(device, "maxsim", *queries.shape)
+    name = "maxsim" if scales is None else "maxsim_codes"
+    documents = [tokens.ravel(), np.zeros(0, np.float32) if scales is None else scales]
+    offsets = [np.asarray(each, np.int64) for each in (query_offsets, token_offsets)]
+    arguments = [queries.ravel(), offsets[0], *documents, offsets[1], pairs.astype(np.int64).ravel()]
+    out = Out((len(pairs),), np.float32)
+    return _call(device, name, workspace, *arguments, queries.shape[1], out)[0]
 
 
 def _stream(stream: Stream) -> list[Argument]:

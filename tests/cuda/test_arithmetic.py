@@ -46,6 +46,14 @@ def test_logic_and_bytes(a: int, b: int, c: int, table: int) -> None:
     assert int(arithmetic.high_product(x, y)[0]) == a * b >> 32
 
 
+@given(st.binary(min_size=4, max_size=4), st.binary(min_size=4, max_size=4), st.integers(-(2**30), 2**30))
+def test_products_of_bytes(a: bytes, b: bytes, c: int) -> None:
+    signed = [[byte - 256 * (byte > 127) for byte in each] for each in (a, b)]
+    expected = c + sum(x * y for x, y in zip(*signed, strict=True))
+    x, y = np.frombuffer(a, np.int32), np.frombuffer(b, np.int32)
+    assert arithmetic.products_added(x, y, np.array([c], np.int32)).tolist() == [expected]
+
+
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1))
 def test_division(a: int, b: int) -> None:
     assume(b != 0 and (a, b) != (-(2**31), -1))

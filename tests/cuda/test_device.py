@@ -25,6 +25,7 @@ from gatv2_problems import Layer, random_layer
 from native_signatures import native_signatures, stub_signatures
 from pool_problems import Problem, random_problem
 from scipy.sparse import csr_array
+from test_maxsim import codes_of, every_pair, vectors
 
 from pyfast import _native, ops
 from pyfast.errors import ArrayError
@@ -133,6 +134,18 @@ def test_graphs_and_their_ranks(library: Library, options: dict[str, Any], name:
     for shares in (None, q.semantic):
         rank = ops.pagerank(graph, personalization=None if shares is None else library.put(shares))
         np.testing.assert_allclose(library.get(rank), ops.pagerank(expected, personalization=shares), rtol=1e-5)
+
+
+@pytest.mark.parametrize("coded", [False, True])
+def test_late_interaction(library: Library, coded: bool) -> None:
+    queries, query_offsets = vectors([3, 0, 20], 48, 1)
+    documents, token_offsets = vectors([33, 1, 0, 70], 48, 2)
+    pairs, tokens, scales = every_pair(queries, documents), np.concatenate(documents), None
+    if coded:
+        tokens, scales = codes_of(tokens)
+    given = np.concatenate(queries), query_offsets, tokens, token_offsets, pairs, scales
+    there = ops.maxsim(*(None if each is None else library.put(each) for each in given))
+    np.testing.assert_array_equal(library.get(there), ops.maxsim(*given))
 
 
 def test_streams(library: Library) -> None:

@@ -24,6 +24,15 @@ LAYER = random_layer(6, 6, 20, 2, 5)
 HEADS = Attention(LAYER.x_src, LAYER.x_dst, LAYER.indptr, LAYER.indices, LAYER.att, loops=True)
 SHARES = np.full((HEADS.edges, 2), 0.25, np.float32)
 
+TOKENS = (
+    np.ones((3, 4), np.float32),
+    np.array([0, 1, 3]),
+    np.ones((5, 4), np.float32),
+    np.array([0, 2, 5]),
+    np.array([[0, 0], [1, 1], [0, 1]]),
+)
+CODES = np.full((5, 4), 7, np.int8)
+
 Run = Callable[[Device], Any]
 OPS: dict[str, Run] = {
     "weighted_degree": lambda d: device_ops.weighted_degree(d, POOLS.X, POOLS.offsets, POOLS.docs),
@@ -34,6 +43,8 @@ OPS: dict[str, Run] = {
     "evidence_graph": lambda d: device_ops.evidence_graph(
         d, POOLS.X, POOLS.offsets, POOLS.docs, top_k=2, mask_terms=POOLS.question_terms
     ),
+    "maxsim": lambda d: device_ops.maxsim(d, *TOKENS),
+    "maxsim_codes": lambda d: device_ops.maxsim(d, *TOKENS[:2], CODES, *TOKENS[3:], np.ones(5, np.float32)),
     "pagerank": lambda d: device_ops.pagerank(d, GRAPHS, 0.85, np.ones(9, np.float32)),
     "window": lambda d: device_ops.window(d, STREAM, CURSORS, 5),
     "refresh": lambda d: device_ops.refresh(d, STREAM, CURSORS, CHOSEN, 3),
@@ -110,6 +121,13 @@ FAULTS = [
     ("graph_rank", (2, 1, 8), "offsets"),
     ("evidence_graph", (6, 1, 30), "masked"),
     ("evidence_graph", (4, 8, -3), "documents"),
+    ("maxsim", (0, 5, np.inf), "scores"),
+    ("maxsim", (1, 1, 4), "offsets"),
+    ("maxsim", (2, 9, np.nan), "scores"),
+    ("maxsim", (3, 2, 6), "offsets"),
+    ("maxsim", (4, 2, 2), "pairs"),
+    ("maxsim_codes", (3, 4, -1.0), "scores"),
+    ("maxsim_codes", (5, 1, -1), "pairs"),
     ("pagerank", (2, 0, 6), "edges"),
     ("pagerank", (3, 0, -1.0), "edge_weights"),
     ("pagerank", (4, 0, -1.0), "scores"),

@@ -17,6 +17,7 @@ void fuzz_fuse(Input& in);
 void fuzz_gatv2(Input& in);
 void fuzz_graph_rank(Input& in);
 void fuzz_hseq_stream(Input& in);
+void fuzz_maxsim(Input& in);
 void fuzz_narrate(Input& in);
 void fuzz_pagerank(Input& in);
 void fuzz_prune(Input& in);

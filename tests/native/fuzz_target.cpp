@@ -26,6 +26,7 @@ Target all[] = {
     {"gatv2", fuzz_gatv2},
     {"graph_rank", fuzz_graph_rank},
     {"hseq_stream", fuzz_hseq_stream},
+    {"maxsim", fuzz_maxsim},
     {"narrate", fuzz_narrate},
     {"pagerank", fuzz_pagerank},
     {"prune", fuzz_prune},

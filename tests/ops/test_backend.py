@@ -25,6 +25,7 @@ CALLS = {
     "evidence_graph": lambda backend: ops.evidence_graph(X, *POOLS, backend=backend),
     "weighted_degree": lambda backend: ops.weighted_degree(X, *POOLS, backend=backend),
     "graph_rank": lambda backend: ops.graph_rank(np.ones(3), np.ones(3), [0, 3], backend=backend),
+    "maxsim": lambda backend: ops.maxsim([[1.0]], [0, 1], [[1.0]], [0, 1], [[0, 0]], backend=backend),
     "pagerank": lambda backend: ops.pagerank(GRAPH, backend=backend),
     "hseq_stream": lambda backend: STREAM.window(STREAM.cursors(), 2, backend=backend),
     "gatv2": lambda backend: ops.gatv2(

@@ -11,6 +11,7 @@ namespace driver {
 
 using Calls = std::map<std::string, Call>;
 void add_gatv2_calls(Calls& all);
+void add_maxsim_calls(Calls& all);
 void add_pool_calls(Calls& all);
 void add_stream_calls(Calls& all);
 

@@ -127,6 +127,16 @@ def looked_up(a: Array, b: Array, c: Array, table: int) -> Array:
     return out
 
 
+def products_added(a: Array, b: Array, c: Array) -> Array:
+    """dp4a: the products of the signed bytes of a and b, added to c."""
+    first, second = (
+        np.ascontiguousarray(x, np.int32).view(np.int8).reshape(-1, 4) for x in np.broadcast_arrays(a, b)
+    )
+    products = (first.astype(np.int32) * second).sum(axis=1, dtype=np.int32)
+    total: Array = products + np.asarray(c, np.int32)
+    return total
+
+
 def permuted(a: Array, b: Array, selector: Array) -> Array:
     """prmt: four bytes of the eight of a and b."""
     both = a.astype(np.uint64) | b.astype(np.uint64) << np.uint64(32)

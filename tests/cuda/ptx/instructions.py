@@ -272,6 +272,15 @@ def _permute(threads: Threads, instruction: Instruction) -> Step:
     return lambda act: write(act, arithmetic.permuted(*(read(act) for read in reads)))
 
 
+def _add_products(threads: Threads, instruction: Instruction) -> Step:
+    """dp4a, of signed bytes: the products of four pairs, added to the third operand."""
+    if tuple(instruction.opcode[1:]) != ("s32", "s32"):
+        raise Unsupported(instruction.where)
+    a, b, c = (source(threads, operand, TYPES["s32"]) for operand in instruction.operands[1:4])
+    write = target(threads, instruction.operands[0], TYPES["s32"])
+    return lambda act: write(act, arithmetic.products_added(a(act), b(act), c(act)))
+
+
 def _extract(threads: Threads, instruction: Instruction) -> Step:
     """bfe, of unsigned numbers: `length` bits from `first`."""
     dtype = _type(instruction)
@@ -313,6 +322,7 @@ BUILDERS: dict[str, Callable[[Threads, Instruction], Step]] = {
     "bfind": _find_bit,
     "cvt": _convert,
     "cvta": _move,
+    "dp4a": _add_products,
     "fma": _multiply,
     "lop3": _look_up,
     "mad": _multiply,

@@ -49,6 +49,7 @@ enum class Fault : std::int32_t {
     places = 1024,       // a cursor is outside its stream
     tombstones = 2048,   // the words above do not go with those below
     sources = 4096,      // an edge's source is not one of them
+    pairs = 8192,        // a pair names a query or a document that there is not
 };
 
 // Throws Error that says what is malformed; does nothing for 0.

@@ -1,0 +1,22 @@
+// maxsim on a GPU: late interaction of ragged token vectors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "pyfast/api.hpp"
+#include "pyfast/cuda/device.hpp"
+#include "pyfast/maxsim.hpp"
+
+namespace pyfast::cuda {
+
+// Bytes of the workspace for queries of so many tokens in all.
+PYFAST_API std::size_t maxsim_workspace(std::size_t query_tokens, std::size_t dimensions);
+
+// The scores of pyfast::maxsim, bit for bit. All spans are device memory. Faults: offsets, pairs, scores.
+PYFAST_API void maxsim(std::span<const float> queries, std::span<const std::int64_t> query_offsets,
+                       const TokenVectors& documents, std::span<const std::int64_t> pairs, std::int64_t dimensions,
+                       std::span<float> scores, const Queue& queue);
+
+}  // namespace pyfast::cuda

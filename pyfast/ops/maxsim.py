@@ -1,0 +1,96 @@
+"""maxsim: the late-interaction score of documents whose every token has a vector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pyfast import _native
+from pyfast.errors import ArrayError
+from pyfast.ops.arrays import Float32, array, as_numpy, call, thread_count
+from pyfast.ops.backend import Backend, on_gpu
+
+
+def maxsim(
+    queries: npt.ArrayLike,
+    query_offsets: npt.ArrayLike,
+    tokens: npt.ArrayLike,
+    token_offsets: npt.ArrayLike,
+    pairs: npt.ArrayLike,
+    scales: npt.ArrayLike | None = None,
+    threads: int | None = None,
+    backend: Backend = "auto",
+) -> Float32:
+    """Late interaction: of each pair (query, document) the sum, over the query's tokens, of the largest product.
+
+    The score of query i and document j is Σ_q max_d ⟨q, d⟩ over the tokens q of i and d of j (ColBERT, equation
+    3). Tokens are float32, or int8 with a `scale` for each. With int8, products of integers choose d, for which q
+    is rounded to 7 bits; then ⟨q, d⟩ is computed in float32 from q itself. The processor's instructions for the
+    products are chosen at run time; the bits of the result do not depend on them.
+
+    Args:
+        queries: float32[Q, D], the vectors of all queries' tokens.
+        query_offsets: int64[queries + 1], where each query begins.
+        tokens: float32[T, D] or int8[T, D], the vectors of all documents' tokens. D is at most 65,536.
+        token_offsets: int64[documents + 1], where each document begins.
+        pairs: int64[N, 2], a query and a document for each score. The op reads only documents that it names.
+        scales: float32[T], with int8 tokens: a token's vector is its scale times its numbers. Not negative.
+        threads: See `thread_count`; None takes the setting of the process.
+        backend: As in `evidence_graph`.
+
+    Returns:
+        float32[N]; -inf for a document without tokens, 0 for a query without tokens.
+
+    Raises:
+        ArrayError: An array is malformed, or a number in use is not finite.
+        DeviceError: There is no GPU to run on.
+
+    Example:
+        >>> from pyfast import ops
+        >>> queries, documents = [[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.25], [1.0, 0.0], [0.0, 1.0]]
+        >>> ops.maxsim(queries, [0, 2], documents, [0, 1, 3], [[0, 0], [0, 1]]).tolist()
+        [0.75, 2.0]
+    """
+    if on_gpu(backend, queries, tokens):
+        from pyfast.ops import gpu
+
+        on_device: Float32 = gpu.maxsim(queries, query_offsets, tokens, token_offsets, pairs, scales)
+        return on_device
+    asked, dimensions = _matrix("queries", queries, np.float32)
+    vectors, width = _matrix("tokens", tokens, np.float32 if scales is None else np.int8)
+    if width != dimensions:
+        raise ArrayError(f"tokens: expected {dimensions} dimensions, as queries have, got {width}")
+    compared, two = _matrix("pairs", pairs, np.int64)
+    if two != 2:
+        raise ArrayError(f"pairs: expected [N, 2], a query and a document, got [N, {two}]")
+    return call(
+        _native.maxsim,
+        queries=asked,
+        query_offsets=array("query_offsets", query_offsets, np.int64),
+        tokens=vectors,
+        scales=array("scales", np.empty(0, np.float32) if scales is None else scales, np.float32),
+        token_offsets=array("token_offsets", token_offsets, np.int64),
+        pairs=compared,
+        dimensions=dimensions,
+        threads=thread_count(threads),
+        level="best",
+    )
+
+
+def _matrix(name: str, value: Any, dtype: type[np.generic]) -> tuple[npt.NDArray[Any], int]:
+    """(the numbers of a matrix row by row, its columns); a mapped file is not read."""
+    try:
+        given = as_numpy(value)
+    except Exception as error:  # of whatever kind the other library's are
+        raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
+    if given.ndim != 2:
+        raise ArrayError(f"{name}: expected two dimensions, got shape {given.shape}")
+    return array(name, np.ascontiguousarray(given).reshape(-1), dtype), int(given.shape[1])
+
+
+def maxsim_reference(query: npt.NDArray[Any], document: npt.NDArray[Any]) -> float:
+    """The score of one pair, [tokens, D] each, in float64."""
+    products = np.asarray(query, np.float64) @ np.asarray(document, np.float64).T
+    return float(products.max(axis=1, initial=-np.inf).sum())

@@ -1,0 +1,204 @@
+"""The vectors of passages' tokens, in int8 with a scale for each token: made in batches, kept in mapped files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from pyfast import ops
+from pyfast.ops.arrays import Float32, Int32, Int64, ends
+from pyfast.retrieval.forward_index import mapped
+
+_ARRAYS = ("codes", "scales", "offsets")
+_AT_ONCE = 256
+"""Passages that are encoded, or copied, at a time"""
+_LARGEST = 127
+
+Encode = Callable[[Sequence[str]], Sequence[Float32]]
+"""Texts to [tokens, dimensions] each"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tokens:
+    """The tokens of some passages, one passage after another."""
+
+    codes: npt.NDArray[np.int8]
+    """[tokens, dimensions]"""
+    scales: Float32
+    """[tokens] a token's vector is its scale times its codes"""
+    offsets: Int64
+    """[passages + 1]"""
+
+    def of(self, passages: Int64) -> Tokens:
+        """The tokens of those passages, copied."""
+        lengths = np.diff(self.offsets)[passages]
+        starts = np.repeat(self.offsets[passages] - (np.cumsum(lengths) - lengths), lengths)
+        rows = starts + np.arange(lengths.sum())
+        return Tokens(self.codes[rows], self.scales[rows], np.append(0, np.cumsum(lengths)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenStore:
+    """The tokens of an index's passages. Choosing and joining passages copies none of their tokens."""
+
+    pieces: tuple[Tokens, ...]
+    places: Int64
+    """[passages] where each is among the passages of all pieces"""
+
+    @classmethod
+    def of(cls, tokens: Tokens) -> TokenStore:
+        """The store of these passages."""
+        return cls((tokens,), np.arange(len(tokens.offsets) - 1))
+
+    @classmethod
+    def join(cls, stores: Sequence[TokenStore]) -> TokenStore:
+        """The passages of several stores, in order."""
+        counts = [int(store._starts[-1]) for store in stores]
+        shifts = np.append(0, np.cumsum(counts))
+        places = [store.places + shift for store, shift in zip(stores, shifts.tolist(), strict=False)]
+        pieces = tuple(piece for store in stores for piece in store.pieces)
+        return cls(pieces, np.concatenate([np.empty(0, np.int64), *places]))
+
+    def __len__(self) -> int:
+        """How many passages it has."""
+        return len(self.places)
+
+    def __getitem__(self, passages: npt.NDArray[np.integer | np.bool_]) -> TokenStore:
+        """The store of those passages: their numbers, or a mask."""
+        return TokenStore(self.pieces, self.places[passages])
+
+    @property
+    def _starts(self) -> Int64:
+        return ends([piece.offsets[:-1] for piece in self.pieces])
+
+    def _by_piece(self, passages: npt.NDArray[np.integer]) -> Iterator[tuple[Tokens, Int64, Int64]]:
+        """Each piece, which of the passages it has, and where."""
+        starts = self._starts
+        places = self.places[passages]
+        owner = np.searchsorted(starts, places, side="right") - 1
+        for number in np.unique(owner).tolist():
+            chosen = np.flatnonzero(owner == number)
+            yield self.pieces[number], chosen, places[chosen] - starts[number]
+
+    def scores(self, queries: Sequence[Float32], passages: Sequence[Int32]) -> list[Float32]:
+        """The late-interaction score of each query's passages.
+
+        Args:
+            queries: [tokens, dimensions] each.
+            passages: The passages of each query.
+
+        Returns:
+            float32[passages] for each query, as `ops.maxsim` computes them.
+        """
+        asked = np.repeat(np.arange(len(queries)), [len(some) for some in passages])
+        read = np.concatenate([np.empty(0, np.int32), *passages])
+        scores = np.empty(len(read), np.float32)
+        vectors = np.concatenate(queries) if len(queries) else np.empty((0, 1), np.float32)
+        for tokens, chosen, places in self._by_piece(read):
+            pairs = np.column_stack([asked[chosen], places])
+            scores[chosen] = ops.maxsim(vectors, ends(queries), tokens.codes, tokens.offsets, pairs, tokens.scales)
+        return np.split(scores, np.cumsum([len(some) for some in passages])[:-1]) if len(passages) else []
+
+    def save(self, folder: Path) -> None:
+        """Write the store into a folder, a batch of passages at a time."""
+        lengths = np.empty(len(self), np.int64)
+        for tokens, chosen, places in self._by_piece(np.arange(len(self))):
+            lengths[chosen] = np.diff(tokens.offsets)[places]
+        offsets = np.append(0, np.cumsum(lengths))
+        np.save(folder / "offsets.npy", offsets)
+        dimensions = self.pieces[0].codes.shape[1] if self.pieces else 1
+        shapes = {"codes": (int(offsets[-1]), dimensions), "scales": (int(offsets[-1]),)}
+        with (folder / "codes.npy").open("wb") as codes, (folder / "scales.npy").open("wb") as scales:
+            for file, name, kind in ((codes, "codes", "|i1"), (scales, "scales", "<f4")):
+                header = {"descr": kind, "fortran_order": False, "shape": shapes[name]}
+                np.lib.format.write_array_header_1_0(file, header)
+            for start in range(0, len(self), _AT_ONCE):
+                some = np.arange(start, min(start + _AT_ONCE, len(self)))
+                for number in np.split(some, np.flatnonzero(np.diff(self._owners(some))) + 1):
+                    for tokens, _, places in self._by_piece(number):
+                        batch = tokens.of(places)
+                        codes.write(batch.codes.tobytes())
+                        scales.write(batch.scales.astype("<f4").tobytes())
+
+    def _owners(self, passages: Int64) -> Int64:
+        owners: Int64 = np.searchsorted(self._starts, self.places[passages], side="right")
+        return owners
+
+    @classmethod
+    def open(cls, folder: Path) -> TokenStore:
+        """Map what `save` wrote."""
+        return cls.of(Tokens(*(mapped(folder, name) for name in _ARRAYS)))
+
+
+def coded(vectors: Float32) -> tuple[npt.NDArray[np.int8], Float32]:
+    """(codes int8[tokens, dimensions], scales float32[tokens]) of vectors."""
+    scales = (np.abs(vectors).max(axis=1, initial=0.0) / _LARGEST).astype(np.float32)
+    return np.rint(vectors / np.where(scales > 0, scales, 1)[:, None]).astype(np.int8), scales
+
+
+def encode_tokens(encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], dimensions: int) -> TokenStore:
+    """Encode passages in memory: passage i is the UTF-8 in text[offsets[i]:offsets[i + 1]]."""
+    made = [_batch(encode, offsets, text, start) for start in range(0, len(offsets) - 1, _AT_ONCE)]
+    codes = np.concatenate([np.empty((0, dimensions), np.int8), *(codes for codes, _, _ in made)])
+    scales = np.concatenate([np.empty(0, np.float32), *(scales for _, scales, _ in made)])
+    lengths = np.concatenate([np.empty(0, np.int32), *(lengths for _, _, lengths in made)])
+    return TokenStore.of(Tokens(codes, scales, np.append(0, np.cumsum(lengths, dtype=np.int64))))
+
+
+def encode_tokens_into(
+    folder: Path, encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], dimensions: int
+) -> TokenStore:
+    """As `encode_tokens`, a batch at a time into files: what a killed process has encoded there stays.
+
+    The folder's name must say which passages and which encoder it is for; other folders beside it are removed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for other in folder.parent.iterdir():
+        if other != folder:
+            shutil.rmtree(other)
+    paths = [folder / name for name in ("codes", "scales", "lengths")]
+    for path in paths:
+        path.touch()
+    sizes = [path.stat().st_size for path in paths[:2]]
+    lengths = np.fromfile(paths[2], np.int32)
+    tokens = np.cumsum(lengths, dtype=np.int64)
+    done = int(np.searchsorted(tokens, min(sizes[0] // dimensions, sizes[1] // 4), side="right"))
+    whole = int(tokens[done - 1]) if done else 0
+    with paths[0].open("r+b") as codes, paths[1].open("r+b") as scales, paths[2].open("r+b") as counts:
+        for file, size in ((codes, whole * dimensions), (scales, whole * 4), (counts, done * 4)):
+            file.truncate(size)
+            file.seek(size)
+        for start in range(done, len(offsets) - 1, _AT_ONCE):
+            batch = [each.tobytes() for each in _batch(encode, offsets, text, start)]
+            for file, numbers in zip((codes, scales, counts), batch, strict=True):  # the counts last
+                file.write(numbers)
+                file.flush()
+                os.fsync(file.fileno())
+    lengths = np.fromfile(paths[2], np.int32)
+    total = int(lengths.sum())
+    kinds: list[tuple[type[np.generic], tuple[int, ...]]] = [
+        (np.int8, (total, dimensions)),
+        (np.float32, (total,)),
+    ]
+    arrays = [
+        np.memmap(path, kind, "r", shape=shape) if total else np.empty(shape, kind)
+        for path, (kind, shape) in zip(paths, kinds, strict=False)
+    ]
+    return TokenStore.of(Tokens(arrays[0], arrays[1], np.append(0, np.cumsum(lengths, dtype=np.int64))))
+
+
+def _batch(
+    encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], start: int
+) -> tuple[npt.NDArray[np.int8], Float32, Int32]:
+    """(codes, scales, numbers of tokens) of the batch of passages that begins at `start`."""
+    cuts = offsets[start : start + _AT_ONCE + 1].tolist()
+    vectors = encode([text[begin:end].tobytes().decode() for begin, end in pairwise(cuts)])
+    codes, scales = coded(np.concatenate(vectors))
+    return codes, scales, np.array([len(each) for each in vectors], np.int32)
