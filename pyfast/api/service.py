@@ -332,7 +332,7 @@ class Engine:
         ledger: Ledger | None = None,
     ) -> list[Record]:
         """The record of a question, or the records of a conversation's turns in order."""
-        ask, replaced = prepared
+        ask, replaced, system = prepared
         records = []
         task = asyncio.current_task()
         assert task is not None
@@ -341,7 +341,7 @@ class Engine:
             async with self._free:
                 for question in turns:
                     number = next(self._numbers)
-                    context = Context(self._entered(), question, number, past, replaced, on_step)
+                    context = Context(self._entered(), question, number, past, replaced, on_step, system)
                     context.ledger = ledger or context.ledger
                     record, answer = await answer_question(question, ask, context, self._budget.seconds)
                     if self._folder is not None:
@@ -379,11 +379,11 @@ def _refuse_module(system: str | System) -> None:
         raise InputError(f"{system}: give the engine a System, or the name of an installed one")
 
 
-_Prepared = tuple[Ask, PromptOverrides | None]
+_Prepared = tuple[Ask, PromptOverrides | None, str]
 
 
 def _opened(configured: ConfiguredSystem) -> _Prepared:
-    return configured.ask(configured.open(None)), configured.replaced
+    return configured.ask(configured.open(None)), configured.replaced, configured.system.name
 
 
 async def _next(asked: AsyncGenerator[list[Question], None]) -> list[Question]:

@@ -116,6 +116,7 @@ def answer(
 ) -> None:
     """Answer questions, or resume a run."""
     import pyfast
+    from pyfast.api.telemetry import export_spans
 
     settings = {**pairs("--set", setting), **({"shared_updates": "on"} if shared_updates else {})}
     llms = models(llm)
@@ -137,6 +138,7 @@ def answer(
             )
         )
         return
+    export_spans()
     done = watched(
         run,
         llms,

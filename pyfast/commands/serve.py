@@ -61,6 +61,7 @@ def serve(
 ) -> None:
     """Answer questions over HTTP, as OpenAI's API does. API keys come from PYFAST_API_KEYS."""
     import pyfast
+    from pyfast.api.telemetry import export_spans
     from pyfast.engine import dedicate_process
 
     settings = _by_system(pairs("--set", setting))
@@ -69,6 +70,7 @@ def serve(
     paths = _indexes(index)
     indexes = {name: pyfast.open_index(path, retriever, rerank, filter or ()) for name, path in paths.items()}
     dedicate_process()
+    export_spans()
     pyfast.serve(
         indexes or None,
         models(llm),

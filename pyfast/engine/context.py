@@ -29,6 +29,7 @@ from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer
 from pyfast.engine.run_folder import RunFolder
+from pyfast.engine.telemetry import RETRIEVAL, tracing
 from pyfast.errors import (
     AnswerError,
     BudgetError,
@@ -81,6 +82,8 @@ class Runtime:
         """That the run has used, of earlier sessions only where its budget limits them"""
         self.progress: Progress | None = None
         """Of the run's questions, if an LLM collects calls"""
+        self.tracing = tracing()
+        """Makes spans of OpenTelemetry, if the process has a provider"""
         self._executor = executor
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
         self._within: dict[tuple[str, ...], asyncio.Future[Index]] = {}
@@ -190,6 +193,7 @@ class Context:
         past: Past = (),
         replaced: PromptOverrides | None = None,
         on_step: OnStep | None = None,
+        system: str = "",
     ) -> None:
         """Prepare one question; the engine does this.
 
@@ -200,8 +204,11 @@ class Context:
             past: The earlier turns of its conversation.
             replaced: Prompts in place of the system's.
             on_step: Called for each call of this question; None: the one for all questions.
+            system: The name of the system, for spans.
         """
         self._runtime = runtime
+        self.system = system
+        self.tracing = runtime.tracing
         self._on_step = on_step or runtime.on_step
         self._replaced = replaced
         self._number = number
@@ -351,7 +358,7 @@ class Context:
         ledger.llm_calls += 1
         folder, stage = self._runtime.folder, ledger.stage(name, role)
         if folder is None:
-            outcome = await self._ask(request, role, stage)
+            outcome = await self._ask(request, role, stage, name)
         else:
             digest = f"{role}:{request.digest().hex()}"  # another role may have another LLM
             key = (digest, self._asked[digest])
@@ -362,7 +369,7 @@ class Context:
                 outcome = kept
                 await asyncio.sleep(0)  # calls that were made at once are so again, within the same budget
             else:
-                outcome = await self._ask(request, role, stage)
+                outcome = await self._ask(request, role, stage, name)
                 began = perf_counter()
                 # before anybody sees it
                 together = await folder.store_completion(self._number, key, outcome, name, request.messages)
@@ -372,7 +379,15 @@ class Context:
         ledger.count(outcome, stage)
         return outcome
 
-    async def _ask(self, request: Request, role: Role, stage: Stage) -> Outcome:
+    async def _ask(self, request: Request, role: Role, stage: Stage, name: str) -> Outcome:
+        if self.tracing is None:
+            return await self._ask_in_turn(request, role, stage)
+        with self.tracing.llm_call(self._runtime.models.of(role).llm.spec, request, name) as ended:
+            outcome = await self._ask_in_turn(request, role, stage)
+            ended(outcome)
+        return outcome
+
+    async def _ask_in_turn(self, request: Request, role: Role, stage: Stage) -> Outcome:
         runtime, progress = self._runtime, self._runtime.progress
         if progress is None or runtime.models.of(role).collecting is None:
             return await runtime.ask(request, role, stage, self._clock)
@@ -411,6 +426,8 @@ class Context:
         self._step(work.__name__)
         point: BatchPoint[Any, Any] = self._runtime.point(work, *parameters, own=self._own)
         result = point(item, self.ledger.stage(work.__name__))
+        if self.tracing is not None and work.__name__ in RETRIEVAL:
+            self.tracing.retrieval(work.__name__, _queries(item), self._own or self._runtime.index, result)
         if work in (search, search_and_fuse):
             result.add_done_callback(partial(self._note_if_empty, _queries(item)))
         if self._on_step is not None:

@@ -246,6 +246,7 @@ async def _answered(
         lost=lost,
         on_step=on_step,
         sampling=job.sampling,
+        system=job.system,
     )
 
 

@@ -93,6 +93,7 @@ async def answer_all(
     lost: int = 0,
     on_step: OnStep | None = None,
     sampling: Sampling = GREEDY,
+    system: str = "",
 ) -> Summary:
     """Answer all questions; `write` gets the records in the order of the questions.
 
@@ -121,6 +122,7 @@ async def answer_all(
         lost: How many questions had calls that failed in transit in earlier sessions, and may fail again.
         on_step: Called with each call of each question, when it begins and when it ends.
         sampling: Temperature and seed, if the system does not set them.
+        system: The name of the system, for spans.
 
     Raises:
         RunError: The LLM is gone, the disk is full, the run's budget is spent, or too many questions failed.
@@ -177,7 +179,7 @@ async def answer_all(
                     if place > 1 and not may_admit():
                         ahead.release()  # for who waits; no record of this conversation will do it
                         return
-                    context = Context(runtime, question, number, past, replaced)
+                    context = Context(runtime, question, number, past, replaced, system=system)
                     record, answer = await answer_question(question, ask, context, budget.seconds)
                     past = (*past, (question, answer))
                     finish(number, record, context, place == len(turns))
@@ -257,7 +259,12 @@ async def answer_question(
     ledger, began = context.ledger, perf_counter()
     ledger.started, ledger.began = time(), began
     try:
-        return await _answered(question, ask, context, seconds)
+        if context.tracing is None:
+            return await _answered(question, ask, context, seconds)
+        with context.tracing.question(question, context.system) as ended:
+            record, answer = await _answered(question, ask, context, seconds)
+            ended(record)
+        return record, answer
     finally:
         ledger.seconds = perf_counter() - began
 

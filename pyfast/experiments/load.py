@@ -11,16 +11,10 @@ from typing import Any
 from pyfast import Engine
 from pyfast.engine import Ledger, Question, Record
 from pyfast.engine.ledger import JOURNALLING
+from pyfast.engine.telemetry import RETRIEVAL
 from pyfast.experiments.arrivals import Float64
 from pyfast.systems import System
 
-RETRIEVAL = frozenset(
-    {
-        *("search", "search_and_fuse", "find_evidence_items", "open_window", "move_on"),
-        *("retrieve_facts", "encode_statements", "knowledge_units"),
-    }
-)
-"""The batched functions that count as retrieval"""
 GRAPH = frozenset({"rerank_pools", "bridge_select", "build_graph", "encode_graph", "apply_memory"})
 """The batched functions that count as graph work"""
 _KINDS = dict.fromkeys(RETRIEVAL, "retrieval") | dict.fromkeys(GRAPH, "graph") | {JOURNALLING: "journal"}

@@ -28,6 +28,7 @@ from pyfast.server.schemas import Error, Model, ModelList, Status
 from pyfast.server.service import GivenIndex, Service, Systems
 from pyfast.systems.conversations import FollowUps
 
+_NOT_TRACED = OPEN | {"/metrics"}
 _FAULTS = {
     400: "The request cannot be read, or asks for what the server does not have.",
     401: "The API key is missing or wrong.",
@@ -102,7 +103,13 @@ def create_app(
             yield
 
     app = FastAPI(
-        title="pyfast", version=__version__, lifespan=running, docs_url=None, redoc_url=None, openapi_url=None
+        title="pyfast",
+        version=__version__,
+        lifespan=running,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        telemetry={"operation_spans": False, "exclude": lambda scope: scope["path"] in _NOT_TRACED},
     )
     app.state.service, app.state.batches, app.state.running = service, batches, running
     app.include_router(chat.router)

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator
+from contextvars import Context
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -151,7 +152,8 @@ class Batches:
         self._stops[batch.id] = asyncio.Event()
         if batch.status == "cancelling":
             self._stops[batch.id].set()
-        task = asyncio.ensure_future(self._work(batch.id))
+        # Its questions are no part of the request that began it, nor of that one's span.
+        task = asyncio.get_running_loop().create_task(self._work(batch.id), context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

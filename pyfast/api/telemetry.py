@@ -1,0 +1,85 @@
+"""`export_spans`: send OpenTelemetry's spans of this process to Phoenix, Langfuse or any collector."""
+
+from __future__ import annotations
+
+import logging
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from pyfast.errors import InputError
+from pyfast.extras import install
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS = {"http/protobuf": "http", "grpc": "grpc"}
+_QUEUE = 1 << 15  # a run makes thousands of spans while one request to the collector is on its way
+_LOG = logging.getLogger("pyfast")
+
+
+def export_spans() -> bool:
+    """Export the spans of this process, as OpenTelemetry's environment variables say.
+
+    Call it before `pyfast.answer` or `pyfast.serve`; the commands `answer` and `serve` do. It sets the process's
+    tracer provider, unless the program has set one itself: then that gets the spans. The last spans are sent when
+    the process ends.
+
+    The variables are those of OpenTelemetry's SDK. Nothing is exported unless one of
+    `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_TRACES_EXPORTER` (`otlp`,
+    `console`) is set. `OTEL_TRACES_EXPORTER=none` and `OTEL_SDK_DISABLED=true` turn it off. The protocol is
+    `http/protobuf`. `OTEL_EXPORTER_OTLP_PROTOCOL=grpc` needs `opentelemetry-exporter-otlp-proto-grpc`.
+
+    Returns:
+        Whether spans are made from now on.
+
+    Raises:
+        InputError: A variable names an exporter or a protocol that there is none of.
+
+    Example:
+        >>> from pyfast.api.telemetry import export_spans
+        >>> export_spans()  # no variable is set
+        False
+    """
+    exporter = os.environ.get("OTEL_TRACES_EXPORTER") or (
+        "otlp" if any(map(os.environ.get, _ENDPOINTS)) else "none"
+    )
+    if exporter == "none" or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    try:
+        from opentelemetry import trace
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+    except ModuleNotFoundError:
+        _LOG.warning("OTEL_* asks for spans, and there will be none: %s", install("telemetry"))
+        return False
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return True
+    if exporter == "console":
+        out: SpanExporter = ConsoleSpanExporter()
+    elif exporter == "otlp":
+        out = _otlp()
+    else:
+        raise InputError(f"OTEL_TRACES_EXPORTER: expected otlp, console or none, got {exporter}")
+    # The variables OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES come before these.
+    named = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    provider = TracerProvider(resource=Resource.create({} if named else {"service.name": "pyfast"}))
+    queue = None if "OTEL_BSP_MAX_QUEUE_SIZE" in os.environ else _QUEUE
+    provider.add_span_processor(BatchSpanProcessor(out, max_queue_size=queue))
+    trace.set_tracer_provider(provider)
+    return True
+
+
+def _otlp() -> SpanExporter:
+    asked = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+    if (protocol := asked or "http/protobuf") not in _PROTOCOLS:
+        raise InputError(f"OTEL_EXPORTER_OTLP_PROTOCOL: expected {' or '.join(_PROTOCOLS)}, got {protocol}")
+    name = f"opentelemetry.exporter.otlp.proto.{_PROTOCOLS[protocol]}.trace_exporter"
+    try:
+        exporter: SpanExporter = import_module(name).OTLPSpanExporter()
+    except ModuleNotFoundError:
+        package = f"opentelemetry-exporter-otlp-proto-{_PROTOCOLS[protocol]}"
+        raise InputError(f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: install {package}") from None
+    return exporter
