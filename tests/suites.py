@@ -168,7 +168,7 @@ SUITES: Mapping[str, Suite] = {
         ),
     ),
     # Latency under load: 20,000 requests against a simulation, at two loads. Nothing else may run beside it.
-    "latency": Suite(420),
+    "latency": Suite(900),
     # Outages of real minutes, kills of every system.
     "storms": Suite(3600),
 }

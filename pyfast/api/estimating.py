@@ -46,6 +46,8 @@ class Estimate:
     """None without a price list"""
     seconds: Expected | None
     """The sum over all questions, if the estimate comes from a run. A run works on several questions at once"""
+    currency: str | None = None
+    """Of the money"""
 
 
 def estimate(
@@ -131,6 +133,7 @@ def estimate(
         _expected([one.completion_tokens for one in used], asked.count),
         _priced(used, roles, of_role, asked.count) if of_role else None,
         _expected(seconds, asked.count) if len(seconds) == len(used) else None,
+        None if listed is None else listed.currency,
     )
 
 

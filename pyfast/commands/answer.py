@@ -192,7 +192,7 @@ def _show(expected: Estimate) -> None:
         "LLM calls": expected.llm_calls,
         "tokens of prompts": expected.prompt_tokens,
         "tokens of replies": expected.completion_tokens,
-        "price": expected.money,
+        f"price in {plain(expected.currency)}": expected.money,
         "seconds of all questions": expected.seconds,
     }
     for name, one in rows.items():

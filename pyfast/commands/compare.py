@@ -11,6 +11,8 @@ from pyfast.commands.evaluate import Gold, Json, Metrics, some
 from pyfast.commands.terminal import console, json_line, plain
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from pyfast.evaluation.compare import Comparison
 
 
@@ -32,24 +34,26 @@ def compare(
 
 
 def _show(comparison: Comparison) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     screen = console(stderr=False)
     letters = {cost.run: f"{number}" for number, cost in enumerate(comparison.costs, start=1)}
-    table = Table("", "run", "right", "LLM calls", "tokens in", "tokens out", "seconds", "money")
+    currency = next((cost.currency for cost in comparison.costs if cost.currency), None)
+    heads = ["right", "LLM calls", "tokens in", "tokens out", "seconds", *([plain(currency)] if currency else [])]
+    table = _table("", "run", *heads)
     for cost in comparison.costs:
         used = (cost.llm_calls, cost.prompt_tokens, cost.completion_tokens)
         right = "" if cost.right is None else f"{cost.right:.3f}"
-        spent = _number(cost.seconds), _number(cost.money, 6)
+        spent = [_number(cost.seconds), *([_number(cost.money, 6)] if currency else [])]
         table.add_row(letters[cost.run], Text(plain(cost.run)), right, *(f"{value:.1f}" for value in used), *spent)
         if cost.right:
             each = (_number(cost.per_right[name]) for name in ("llm_calls", "prompt_tokens", "completion_tokens"))
-            spent = _number(cost.per_right["seconds"]), _number(cost.per_right["money"], 6)
+            money = [_number(cost.per_right["money"], 6)] if currency else []
+            spent = [_number(cost.per_right["seconds"]), *money]
             table.add_row("", "per right", "", *each, *spent)
     print(f"{comparison.questions} questions that all runs have answered; means of a question:")
     screen.print(table)
-    table = Table("runs", "figure", "first", "second", "difference", "95 %", "p", "p (Holm)")
+    table = _table("runs", "figure", "first", "second", "change", "95 %", "p", "p (Holm)")
     for one in comparison.differences:
         table.add_row(
             f"{letters[one.a]}, {letters[one.b]}",
@@ -64,6 +68,15 @@ def _show(comparison: Comparison) -> None:
                 print(f"{plain(flips.figure)} right in {plain(which)} alone: {len(ids)}: {some(ids)}")
     if comparison.left_out:
         print(f"{len(comparison.left_out)} questions that not all have answered: {some(comparison.left_out)}")
+
+
+def _table(*heads: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Column, Table
+
+    whole = {"figure"}  # two names that are cut may look alike
+    columns = (Column(head, no_wrap=head in whole, overflow="fold") for head in heads)
+    return Table(*columns, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
 
 
 def _number(value: float | None, digits: int = 2) -> str:

@@ -198,7 +198,7 @@ def _prompt_digest(prompt: Prompt[Any]) -> str:
 
 
 # What no answer depends on: it stands above the systems, and what it decides is recorded by itself.
-_ABOVE = {"api", "commands", "conformance", "distributed", "evaluation", "experiments", "integrations", "report"}
+_ABOVE = {"api", "commands", "conformance", "distributed", "evaluation", "experiments", "integrations", "reports"}
 _ABOVE |= {"server", "training", "cli.py", "__main__.py", "__init__.py"}
 _PACKAGE = Path(__file__).resolve().parents[1]
 

@@ -29,6 +29,8 @@ class Cost:
     """The seconds from the start of a question to its end. None if the run did not record them"""
     money: float | None = None
     """None without a price list"""
+    currency: str | None = None
+    """Of the money"""
     right: float | None = None
     """The share of right answers, by exact match or H@1. None if neither was measured"""
     per_right: Mapping[str, float | None] = field(default_factory=dict)
@@ -68,7 +70,8 @@ def cost_of(
         if right is None
         else {name: value / right if right and value else None for name, value in means.items()}
     )
-    return Cost(run=run, right=right, per_right=each, **means)  # type: ignore[arg-type]
+    currency = None if prices is None or means["money"] is None else prices.currency
+    return Cost(run=run, right=right, per_right=each, currency=currency, **means)  # type: ignore[arg-type]
 
 
 def _of(record: Record) -> Used:

@@ -58,14 +58,16 @@ def plot_pareto(points: Sequence[tuple[str, float, float]], unit: str, quality: 
     """Draw quality against cost, with the Pareto front as a line, into a PNG file."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
+    dearest = max((cost for _, cost, _ in points), default=0.0)
     for name, cost, value in points:
         axes.plot(cost, value, "o", color="tab:blue")
-        axes.annotate(name, (cost, value), textcoords="offset points", xytext=(5, 5), fontsize="small")
+        side = "right" if cost > dearest / 2 else "left"
+        axes.annotate(name, (cost, value), (0, 6), textcoords="offset points", ha=side, fontsize="small")
     front = pareto_front(points)
     axes.plot(
-        [cost for _, cost, _ in front], [value for *_, value in front], "-", color="tab:orange", label="front"
+        [cost for _, cost, _ in front], [value for *_, value in front], "o-", color="tab:orange", label="front"
     )
-    axes.set(xlabel=unit, ylabel=quality, xlim=(0, None))
+    axes.set(xlabel=unit, ylabel=quality, xlim=(0, None), ylim=(0, None))
     axes.legend()
     FigureCanvasAgg(figure)
     figure.savefig(path, format="png")

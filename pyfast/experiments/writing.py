@@ -50,10 +50,13 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path) -> None:
 def table_of(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:
     """The head and the rows of the table of one model, in the form of the paper's table."""
     head = ["row"]
+    published = {(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures}
     for name in plan.sets:
         for column in plan.columns:
-            head += [f"{name} {column}", "paper"]
+            head += [f"{name} {column}", *(["paper"] if (name, column) in published else [])]
     head += ["LLM calls", "tokens", "seconds"]
+    currency = next((cell.cost.currency for cell in cells if cell.cost.currency), None)
+    head += [currency] if currency else []
     by_place = {(cell.set, cell.row): cell for cell in cells if cell.model == model}
     rows = []
     for row in plan.rows:
@@ -65,17 +68,21 @@ def table_of(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], 
                 figure = None if cell is None else cell.figures.get(column)
                 shown = "" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
                 paper = row.paper.get(name, {}).get(column)
-                line += [row.not_run or shown, "" if paper is None else f"{paper:.3f}"]
+                line.append(row.not_run or shown)
+                if (name, column) in published:
+                    line.append("" if paper is None else f"{paper:.3f}")
         costs = [cell.cost for cell in of_row]
         line.append(_mean([cost.llm_calls for cost in costs]))
         line.append(_mean([cost.prompt_tokens + cost.completion_tokens for cost in costs]))
         line.append(_mean([cost.seconds for cost in costs if cost.seconds is not None]))
+        if currency:
+            line.append(_mean([cost.money for cost in costs if cost.money is not None], 6))
         rows.append(line)
     return head, rows
 
 
-def _mean(values: Sequence[float]) -> str:
-    return f"{sum(values) / len(values):.1f}" if values else ""
+def _mean(values: Sequence[float], digits: int = 1) -> str:
+    return f"{sum(values) / len(values):.{digits}f}" if values else ""
 
 
 def _record(cell: Cell) -> dict[str, Any]:
@@ -103,8 +110,8 @@ def _plot(plan: Plan, cells: Sequence[Cell], path: Path) -> None:
         for cell in cells
         if plan.columns[0] in cell.figures
     ]
-    unit = "money a question" if all(cell.cost.money is not None for cell in cells) else "tokens a question"
-    plot_pareto(points, unit, plan.columns[0], path)
+    currency = next((cell.cost.currency for cell in cells if cell.cost.currency), None)
+    plot_pareto(points, f"{currency or 'tokens'} a question", plan.columns[0], path)
 
 
 def _price(cell: Cell) -> float:

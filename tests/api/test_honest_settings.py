@@ -144,6 +144,8 @@ def test_the_code_that_answers_depend_on(tmp_path: Path) -> None:
     (tmp_path / "systems" / "rag.py").write_text("x = 2\n")
     assert digest() != before
     code_digest.cache_clear()
+    left_out = import_module("pyfast.engine.configuration")._ABOVE
+    assert left_out <= {path.name for path in Path(pyfast.__file__).parent.iterdir()}
 
 
 def test_other_code_is_resumed_knowingly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

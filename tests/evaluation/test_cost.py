@@ -17,7 +17,10 @@ from pyfast.errors import InputError
 from pyfast.evaluation import Prices, read_prices
 from pyfast.evaluation.prices import Price
 
-PRICES = "[models.instant]\ninput = 0.5\ncached_input = 0.05\noutput = 2.0\n[models.m]\ninput = 1\noutput = 1\n"
+PRICES = (
+    "currency = 'EUR'\n[models.instant]\ninput = 0.5\ncached_input = 0.05\noutput = 2.0\n"
+    "[models.m]\ninput = 1\noutput = 1\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -113,11 +116,12 @@ def test_the_commands(runs: list[Path], questions: Path, small: pyfast.Index, tm
     (tmp_path / "p.toml").write_text(PRICES)
     prices = ["--prices", str(tmp_path / "p.toml")]
     shown = CliRunner().invoke(app, ["compare", *map(str, runs), "--gold", str(questions), *prices])
-    assert shown.exit_code == 0 and "money" in shown.stdout, shown.output
+    assert shown.exit_code == 0 and "EUR" in shown.stdout, shown.output
+    assert "precision" in shown.stdout and "…" not in shown.stdout  # no name is cut
     command = ["answer", str(questions), "--run", str(tmp_path / "R"), "--system", "rag", "--llm", "instant"]
     dry = CliRunner().invoke(app, [*command, "--index", str(small.folder), "--dry-run", *prices])
     assert dry.exit_code == 0 and "LLM calls: 60 (60 to 60)" in dry.stdout, dry.output
-    assert "price" in dry.stdout and not (tmp_path / "R").exists()
+    assert "price in EUR" in dry.stdout and not (tmp_path / "R").exists()
     based = CliRunner().invoke(app, [*command, "--dry-run", "--from", str(runs[0])])
     assert based.exit_code == 0 and "seconds of all questions" in based.stdout
 
