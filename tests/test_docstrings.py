@@ -1,9 +1,13 @@
-"""The examples in docstrings run and print what they say. Those of the API: api/test_public_names.py."""
+"""Docstrings of public functions are complete; their examples run and print what they say.
+
+Those of the API: api/test_public_names.py.
+"""
 
 import ast
 import doctest
 import importlib
 import inspect
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,3 +75,29 @@ def test_its_example_runs(name: str, folder: Path, monkeypatch: pytest.MonkeyPat
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     doctest.DocTestRunner(optionflags=options).run(example, out=failures.append)
     assert example.examples and not failures, "".join(failures)
+
+
+PACKAGES = ("corpus", "engine", "evaluation", "llm", "ops", "reports", "retrieval", "server", "systems")
+FUNCTIONS = sorted(
+    {
+        f"pyfast.{package}.{name}"
+        for package in PACKAGES
+        for name, value in vars(importlib.import_module(f"pyfast.{package}")).items()
+        if not name.startswith("_")
+        and inspect.isfunction(value)
+        and value.__module__.startswith(f"pyfast.{package}.")
+    }
+)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_its_docstring_is_complete(name: str) -> None:
+    """A line for each parameter; what it returns; the errors that it raises itself."""
+    package, _, function = name.rpartition(".")
+    value = getattr(importlib.import_module(package), function)
+    text, signature = inspect.getdoc(value) or "", inspect.signature(value)
+    same = re.search(r"`(\w+)` and all that follows are as in|As in `\w+`, like all arguments", text)
+    without = [one for one in signature.parameters if not re.search(rf"^ +\*{{0,2}}{one}: ", text, re.MULTILINE)]
+    assert same or not without, without
+    assert signature.return_annotation in (None, "None") or re.search("^(Returns|Yields):", text, re.MULTILINE)
+    assert "raise " not in inspect.getsource(value) or "Raises" in text

@@ -58,6 +58,9 @@ def configuration(
         knowledge: What the system reads in addition to the index.
         system_code: A digest of the system's code, if it is not part of pyfast.
         sampling: Temperature and seed, if sampling is not greedy.
+
+    Returns:
+        The tables of run.toml.
     """
     described: Configuration = {
         "questions": dict(questions),
@@ -102,7 +105,16 @@ def _of_llms(llms: Mapping[Role, FullLLM]) -> dict[str, Any]:
 
 
 def recorded_value(run: Path, table: str, name: str) -> Any:
-    """A value that run.toml of the folder `run` records; None if there is no run or no such value."""
+    """A value that run.toml of the folder `run` records; None if there is no run or no such value.
+
+    Args:
+        run: The folder of a run.
+        table: A table of run.toml.
+        name: A key of this table.
+
+    Returns:
+        The value, or None.
+    """
     path = run / CONFIGURATION
     return read_configuration(path).get(table, {}).get(name) if path.exists() else None
 

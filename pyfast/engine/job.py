@@ -155,6 +155,9 @@ async def work_on(
         on_event: Called with each event, in this event loop.
         on_step: Called with each call of each question, in this event loop.
 
+    Returns:
+        The result of this session, with the records of a run in memory.
+
     Raises:
         RunError: For the reasons of `answer_all`.
         InputError: Another process works on the folder, or it has another run.

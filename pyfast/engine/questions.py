@@ -49,6 +49,9 @@ def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
             of uris, limits a question, a turn or all turns of a conversation to these documents.
         limit: The maximum number of questions.
 
+    Yields:
+        The questions, and each turn of a conversation.
+
     Raises:
         InputError: A line or a turn is not a JSON object, or lacks a string `id` or a non-empty `question`. The
             message names file and line.
@@ -127,6 +130,9 @@ def questions_in(path: Path, limit: int | None = None) -> Questions:
         path: A regular file, as `read_questions` reads it. A pipe cannot be read a second time.
         limit: The maximum number of questions.
 
+    Returns:
+        The questions, their number and their digest.
+
     Raises:
         InputError: For the reasons of `read_questions`. Also if an id repeats, there is no question, or the file
             is not regular.
@@ -144,8 +150,16 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
         given: The questions. The id of a string is its place, counted from 1.
         limit: The maximum number of questions.
 
+    Returns:
+        The questions, their number and their digest.
+
     Raises:
         InputError: For the reasons of `questions_in`. The message names the place.
+
+    Example:
+        >>> from pyfast.engine import questions_from
+        >>> [question.id for question in questions_from(["Who discovered Titan?", "When?"]).read()]
+        ['1', '2']
     """
     placed = list(islice(_placed(given), limit))
     count, digest = _checked(iter(placed), "the questions")
@@ -183,7 +197,15 @@ def unrestricted(questions: Questions) -> Questions:
 
 
 def write_questions(questions: Questions, path: Path) -> Questions:
-    """Write questions to a file that `read_questions` reads, and return them with the file as their place."""
+    """Write questions to a file that `read_questions` reads, and return them with the file as their place.
+
+    Args:
+        questions: The questions.
+        path: The file to write.
+
+    Returns:
+        The same questions, stored in this file.
+    """
     lines: list[dict[str, Any]] = []
     for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
         if conversation is None:

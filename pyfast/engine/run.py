@@ -124,6 +124,9 @@ async def answer_all(
         sampling: Temperature and seed, if the system does not set them.
         system: The name of the system, for spans.
 
+    Returns:
+        The counts of this session.
+
     Raises:
         RunError: The LLM is gone, the disk is full, the run's budget is spent, or too many questions failed.
         InputError: The run cannot work with its configuration.
@@ -251,6 +254,9 @@ async def answer_question(
         ask: The system with its settings.
         context: What the system may use.
         seconds: The question's time limit.
+
+    Returns:
+        The record, and the answer or None.
 
     Raises:
         RunError: The run cannot continue.

@@ -70,6 +70,9 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         path: The folder.
         described: The run's configuration.
         unknown: Values that cannot be compared yet, such as "llm.context_window".
+
+    Raises:
+        InputError: `path` has another run, or something that is not a run.
     """
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: exists and is not a folder; choose another one")
@@ -109,6 +112,12 @@ def check_journal(path: Path) -> None:
 
 def set_aside(path: Path) -> Path | None:
     """Rename a run's folder, so that a new run can use its name. Returns the new name.
+
+    Args:
+        path: The folder of a run.
+
+    Returns:
+        The new path. None if there is no such folder.
 
     Raises:
         InputError: The run is in use.

@@ -251,7 +251,17 @@ def check_folder(folder: Path) -> int:
 
 
 def read_status(folder: Path) -> Status:
-    """Read the status of a run from its folder. Raises `InputError` if the folder has no run."""
+    """Read the status of a run from its folder.
+
+    Args:
+        folder: The folder of a run.
+
+    Returns:
+        The status.
+
+    Raises:
+        InputError: The folder has no run.
+    """
     total = check_folder(folder)
     if (progress := _read_progress(folder)) is not None:
         return progress

@@ -98,6 +98,9 @@ def evaluate(
             and `evidence`, or `hits` for conversations.
         where: The name of the run, for messages.
 
+    Returns:
+        Figures with 95 % intervals: for all questions, then by group.
+
     Raises:
         InputError: A file does not fit, or there is no metric with a name.
     """

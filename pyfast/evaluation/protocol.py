@@ -37,7 +37,14 @@ class Metric(Protocol):
 
 
 def of_each(score: Callable[[Record, Gold], Values | None]) -> Metric:
-    """Make a metric from a function that scores one question."""
+    """Make a metric from a function that scores one question.
+
+    Args:
+        score: A function of a record and its gold. It returns values by name, or None to leave the question out.
+
+    Returns:
+        The metric.
+    """
 
     @wraps(score)
     def metric(questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | None]:

@@ -55,7 +55,7 @@ def find_embedder(model: str) -> Path:
 
 
 def find_model(model: str, kind: str) -> Path:
-    """The folder of a model: `PATH`, or `OWNER/NAME` or `OWNER/NAME@REVISION` of the hub. `kind` names it in messages.
+    """The folder of a model: `PATH`, or `OWNER/NAME` or `OWNER/NAME@REVISION` of the hub. Errors name `kind`.
 
     Raises `ModelNotFoundError` if it is not available.
     """

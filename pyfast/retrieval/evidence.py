@@ -20,6 +20,22 @@ def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
     """Each pool's passages as numbered lines, best first: as many as fit into `characters`.
 
     A single one may be cut.
+
+    Args:
+        index: The index.
+        pools: The pools.
+        characters: The maximum number of characters in a text.
+
+    Returns:
+        One text for each pool.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from pyfast.retrieval import Index, narrate
+        >>> index = Index(Path("IDX"))
+        >>> text = narrate(index, index.search(["Who discovered Titan?"], 2), 400)[0]
+        >>> text.startswith("[1] ")
+        True
     """
     offsets, passages, _ = stack_pools(pools)
     return ops.narrate(index.rendered, offsets, passages, characters)
@@ -39,7 +55,15 @@ class ScoredSegments:
 
 
 def evidence_of(index: Index, pool: Pool) -> ScoredSegments:
-    """A pool's passages as evidence."""
+    """A pool's passages as evidence.
+
+    Args:
+        index: The index.
+        pool: A pool of this index.
+
+    Returns:
+        The segments of its passages, with the scores of the pool.
+    """
     return ScoredSegments(index.passages[pool.passages], pool.scores)
 
 
@@ -49,7 +73,24 @@ def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
     Segments of a table also have the table's `title`, `section` (if any) and `header`, because their snippet has
     only cells.
 
-    Raises `ArrayError` if there is no such segment.
+    Args:
+        index: The index.
+        items: Lists of segments.
+
+    Returns:
+        One JSON array in UTF-8 for each list.
+
+    Raises:
+        ArrayError: There is no such segment.
+
+    Example:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from pyfast.retrieval import Index, cite, evidence_of
+        >>> index = Index(Path("IDX"))
+        >>> (text,) = cite(index, [evidence_of(index, index.search("moon of Saturn", 1)[0])])
+        >>> sorted(json.loads(text)[0])
+        ['header', 'offsets', 'score', 'segment', 'snippet', 'title', 'uri']
     """
     segments = np.concatenate([np.empty(0, np.int64), *[item.segments for item in items]])
     scores = np.concatenate([np.empty(0, np.float64), *[item.scores for item in items]])

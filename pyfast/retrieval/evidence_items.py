@@ -25,6 +25,15 @@ def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: 
 
     These are the two stages of graph_convqa, section 4.1: a search returns passages, then BM25 ranks their items.
     Document frequencies come from the whole corpus, because every query word is common in the retrieved passages.
+
+    Args:
+        index: The index.
+        queries: The queries.
+        passages: The number of passages that the search returns.
+        k: The maximum number of items for a query.
+
+    Returns:
+        The items of each query, with their BM25 scores.
     """
     pools = search(index, queries, passages)
     return [_best(index, query, pool, k) for query, pool in zip(queries, pools, strict=True)]

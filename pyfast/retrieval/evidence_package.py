@@ -40,6 +40,13 @@ def canonicalize(index: Index, items: Sequence[Sequence[int]]) -> list[EvidenceP
     `offsets` are zero-based half-open characters of the source. In tables they are [row, column], -1 for all; in
     knowledge graphs [-1, -1]. `meta` has `schema` (a table's header), `time` (of each triple, if it is known),
     `source_version` (the corpus's fingerprint) and the `sha1` of the snippet.
+
+    Args:
+        index: The index.
+        items: For each package, the positions of the picked segments in the corpus.
+
+    Returns:
+        One package for each list.
     """
     version = index.manifest["corpus"]
     return [_package(index.corpus, segments, version) for segments in items]

@@ -57,8 +57,21 @@ def build_index(
 ) -> Index:
     """Build the index of `documents` in the folder `out` and open it.
 
-    The folder appears complete or not at all. Raises `InputError` if something else is at `out`, or if no document
-    has anything to retrieve.
+    The folder appears complete or not at all.
+
+    Args:
+        documents: The documents, each with another uri.
+        out: The folder to make.
+        overwrite: Replace an existing index.
+        size: The size of passages. None: the default.
+        vectors: The encoders of the passages, such as `dense`.
+        analysis: The tokenizer, stemmer and stop words.
+
+    Returns:
+        The index.
+
+    Raises:
+        InputError: Something else is at `out`, or no document has anything to retrieve.
     """
     out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
     _check_free(out, overwrite)

@@ -52,6 +52,21 @@ def select_lexically(
 
     The value of a text is the weight of the question's words in it. Words that are not covered yet count twice. If
     values are equal, the first text of the window is picked. A text without a word of the question is not picked.
+
+    Args:
+        index: The index, whose idf weighs the words.
+        items: For each question: its text, the texts picked before, the texts of the window.
+        k: The maximum number of texts to pick.
+
+    Returns:
+        The picked texts of each question, best first.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from pyfast.retrieval import Index, select_lexically
+        >>> texts = ["Titan is a moon of Saturn.", "Mars has two moons."]
+        >>> select_lexically(Index(Path("IDX")), [("Which moon circles Saturn?", [], texts)], 1)[0].picked
+        (0,)
     """
     return [_pick(index, question, before, window, k) for question, before, window in items]
 

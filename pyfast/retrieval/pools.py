@@ -56,5 +56,19 @@ def fuse(groups: Sequence[Sequence[Pool]], k: int) -> list[Pool]:
     Scores of different queries are not comparable, so each pool is min-max normalised (to 1 if all are equal). A
     passage keeps its best score. If scores are equal, the passage of the earlier pool comes first; within a pool,
     the earlier passage does.
+
+    Args:
+        groups: For each list to make, the pools to fuse.
+        k: The maximum number of passages in a list.
+
+    Returns:
+        One pool for each group, best first.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from pyfast.retrieval import Index, fuse
+        >>> index = Index(Path("IDX"))
+        >>> len(fuse([index.search(["Saturn", "Titan"], 5)], 4)[0])
+        4
     """
     return split(*ops.fuse(ends(groups), *stack_pools(list(chain.from_iterable(groups))), k))

@@ -67,6 +67,14 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
 
     There are three native calls: the structural score (weighted degree in closed form, another centrality of the
     graph, or `bridge_rank`), GraphRank, and pruning. The edges between kept nodes explain the result.
+
+    Args:
+        index: The index.
+        items: Pools, each with its query.
+        how: The ranking and the size of the context.
+
+    Returns:
+        For each pool, the kept nodes, best first, with their scores.
     """
     structural: Float32 | None
     offsets, passages, semantic = stack_pools([pool for pool, _ in items])
@@ -131,7 +139,16 @@ def expand(
 
 
 def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[SelectedPool]:
-    """The pools after the bridge-aware selector (algorithm 1 of N2N-GQA), best first."""
+    """The pools after the bridge-aware selector (algorithm 1 of N2N-GQA), best first.
+
+    Args:
+        index: The index.
+        pools: The pools.
+        beta: The boost, on the scale of the pool's scores.
+
+    Returns:
+        The pools with their new scores, and whether their top passage and row are linked.
+    """
     offsets, passages, semantic = stack_pools(pools)
     is_table = index.is_table[passages]
     boosted = ops.bridge_select(index.X, offsets, passages, semantic, is_table, index.cells, beta)
@@ -188,7 +205,15 @@ def _by_kind(order: Int64, better: Int32, is_table: np.ndarray[tuple[int], np.dt
 
 
 def rerank_lists(index: Index, items: Sequence[tuple[Pool, str]]) -> list[Pool]:
-    """Each (pool, its query) in the fused order of the index's rerankers and the pool itself."""
+    """Each (pool, its query) in the fused order of the index's rerankers and the pool itself.
+
+    Args:
+        index: The index.
+        items: Pools, each with its query.
+
+    Returns:
+        The same passages in their new order, one pool for each.
+    """
     return order_pools(index, items, "list")
 
 
@@ -197,6 +222,20 @@ def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
 
     If the index has rerankers, the retriever's list is first expanded by the passages to which the best ones lead,
     and ranked by `bridge_rank`. Then the rerankers read the best of it again.
+
+    Args:
+        index: The index.
+        queries: The queries.
+        k: The maximum number of passages for a query.
+
+    Returns:
+        One pool for each query, best first.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from pyfast.retrieval import Index, search
+        >>> len(search(Index(Path("IDX")), ["Who discovered Titan?"], 3)[0])
+        3
     """
     if not index.rerankers:
         return index.search(queries, k)
@@ -236,6 +275,14 @@ def search_and_fuse(index: Index, items: Sequence[tuple[Sequence[str], Sequence[
     best.
 
     There is one search and one `fuse` for all. Earlier pools come first.
+
+    Args:
+        index: The index.
+        items: For each list to make: its queries, and earlier pools to fuse with theirs.
+        k: The maximum number of passages of a search, and of a list.
+
+    Returns:
+        One pool for each item, best first.
     """
     pools = iter(index.search([query for queries, _ in items for query in queries], k))
     return fuse([[*before, *islice(pools, len(queries))] for queries, before in items], k)

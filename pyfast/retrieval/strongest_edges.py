@@ -36,7 +36,15 @@ class RankedPool(Pool):
 
 
 def traced(index: Index, pool: Pool) -> Trace:
-    """The part of a trace for a pool. If the pool was not ranked, it has segments and scores of the list."""
+    """The part of a trace for a pool. If the pool was not ranked, it has segments and scores of the list.
+
+    Args:
+        index: The index.
+        pool: A pool that was or was not ranked.
+
+    Returns:
+        The part of the trace, in JSON types.
+    """
     if isinstance(pool, RankedPool):
         return pool.trace
     scores = [round(score, _DIGITS) for score in pool.scores.tolist()]
@@ -45,13 +53,29 @@ def traced(index: Index, pool: Pool) -> Trace:
 
 
 def segment_ids(index: Index, segments: Int64) -> list[str]:
-    """The ids of segments, for a trace, with 16 hexadecimal digits each."""
+    """The ids of segments, for a trace, with 16 hexadecimal digits each.
+
+    Args:
+        index: The index.
+        segments: int64[n], positions in the corpus.
+
+    Returns:
+        n ids.
+    """
     digits = index.corpus.ids[segments].astype(">u8").tobytes().hex()  # faster than to format each
     return [digits[at : at + 16] for at in range(0, len(digits), 16)]
 
 
 def pool_ids(index: Index, pool: Pool) -> list[str]:
-    """The ids of the segments of a pool, in its order."""
+    """The ids of the segments of a pool, in its order.
+
+    Args:
+        index: The index.
+        pool: A pool of this index.
+
+    Returns:
+        One id for each passage.
+    """
     return segment_ids(index, index.passages[pool.passages])
 
 

@@ -61,6 +61,16 @@ class Move:
 def open_window(index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority) -> list[View]:
     """Window(S_h; W, rho) for each question: the first `prior` passages of a search, then the rest of their
     documents in the order rho, then the rest of the sequence.
+
+    Args:
+        index: The index.
+        questions: The questions.
+        width: The number of segments in a window (W).
+        prior: The number of passages from the search.
+        priority: The order of levels (rho).
+
+    Returns:
+        The first window of each question.
     """
     stream = index.stream(priority)
     if prior:
@@ -89,6 +99,15 @@ def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority)
 
     Neighbours take at most half of a window. If there are more, those that share most words with the question
     stay. Very large segments, such as whole documents, are left out.
+
+    Args:
+        index: The index.
+        moves: The step of each question.
+        width: The number of segments in a window (W).
+        priority: The order of levels (rho).
+
+    Returns:
+        The next window of each question.
     """
     stream = index.stream(priority)
     cursors = Cursors.join([move.view.cursor for move in moves])
@@ -120,7 +139,15 @@ def _views(
 
 
 def candidates(index: Index, segments: Iterable[int]) -> Iterable[Candidate]:
-    """Segments with their level, their line and their id."""
+    """Segments with their level, their line and their id.
+
+    Args:
+        index: The index.
+        segments: Positions in the corpus.
+
+    Returns:
+        One candidate for each segment.
+    """
     corpus = index.corpus
     return (Candidate(i, Level(int(corpus.level[i])), corpus.render(i), f"{corpus.ids[i]:016x}") for i in segments)
 
