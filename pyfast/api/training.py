@@ -200,7 +200,7 @@ def train_hseq_iterator(
         on_estimate: Called before the first step with an estimate of the remaining steps, from two trial steps.
 
     Returns:
-        The curve. Its path is the adapter, in peft's format.
+        The curve of losses. Its path is the folder of the adapter, in peft's format.
 
     Raises:
         InputError: A source or the model cannot be read, a setting is unknown, or `out` has another training.

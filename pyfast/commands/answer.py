@@ -48,19 +48,21 @@ def answer(
     llm: Llm = EMBEDDED,
     setting: Setting = None,
     prompts: Annotated[
-        Path | None, typer.Option(help="A TOML file with prompts in place of the system's own.")
+        Path | None, typer.Option(help="A TOML file with prompts that replace the system's own.")
     ] = None,
     follow_ups: Annotated[
         Literal["off", "rewrite", "resolve"],
-        typer.Option(help="What becomes of later turns before a system of single questions is asked."),
+        typer.Option(help="How a system for single questions gets later turns of a conversation."),
     ] = "off",
     llm_option: LlmOption = None,
     budget: Limits = None,
     response_cache: Annotated[
-        Path | None, typer.Option(help="A folder for plans that follow from the question alone; runs share it.")
+        Path | None,
+        typer.Option(help="A folder for plans that depend only on the question; several runs can share it."),
     ] = None,
     shared_updates: Annotated[
-        bool, typer.Option("--shared-updates", help="subqrag: what a question learns, others see at once.")
+        bool,
+        typer.Option("--shared-updates", help="subqrag: let other questions see at once what a question learns."),
     ] = False,
     retriever: RetrieverName = "bm25",
     rerank: RerankName = "off",
@@ -69,7 +71,7 @@ def answer(
     sample: Sample = None,
     documents: Annotated[
         Literal["own", "all"],
-        typer.Option(help="Search a question's own `documents`, where it names some; or all of the index."),
+        typer.Option(help="own: a question that names `documents` searches only these; all: the whole index."),
     ] = "own",
     temperature: Temperature = 0.0,
     seed: Seed = 0,
@@ -79,13 +81,13 @@ def answer(
     sync: Sync = "normal",
     keep_prompts: Annotated[
         bool,
-        typer.Option("--keep-prompts/--no-keep-prompts", help="Keep what the LLM was asked in the run's folder."),
+        typer.Option("--keep-prompts/--no-keep-prompts", help="Keep the prompts in the run's folder."),
     ] = True,
     accept_duplicates: Annotated[
         bool,
         typer.Option(
             "--accept-duplicates",
-            help="batch: take a provider that keeps no metadata or lists no batches; a killed run may ask twice.",
+            help="batch: accept a provider without metadata or lists; a killed run may then ask twice.",
         ),
     ] = False,
     restart: Restart = False,
@@ -93,18 +95,24 @@ def answer(
     retry_failed: RetryFailed = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Fail a question whose system would go on without an answer."),
+        typer.Option(
+            "--strict",
+            help="Fail a question if the LLM gives no usable reply.",
+        ),
     ] = False,
     ray: Annotated[
         str | None,
         typer.Option(help="Answer by workers of a Ray cluster: local, auto, or its address HOST:PORT."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="With --ray: how many; as many as there is room for by default.")
+        int | None,
+        typer.Option(
+            min=1, help="With --ray: the number of workers; by default as many as the cluster has room for."
+        ),
     ] = None,
     worker_resources: Annotated[
         list[str] | None,
-        typer.Option(help="With --ray: what each worker takes, such as GPU=1; repeatable."),
+        typer.Option(help="With --ray: what each worker needs, such as GPU=1; repeatable."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Answer nothing: estimate LLM calls, tokens and price.")

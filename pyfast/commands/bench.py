@@ -27,21 +27,31 @@ def bench(
     budget: Limits = None,
     rate: Annotated[list[float] | None, typer.Option(help="Open loop: questions a second; repeatable.")] = None,
     arrivals: Annotated[
-        Literal["poisson", "gamma", "constant"], typer.Option(help="How questions of an open loop arrive.")
+        Literal["poisson", "gamma", "constant"], typer.Option(help="The arrivals of an open loop.")
     ] = "poisson",
-    burstiness: Annotated[float, typer.Option(help="Of gamma; below 1: bursts.")] = 1.0,
-    trace: Annotated[Path | None, typer.Option(help="Open loop: a file of arrival times, seconds a line.")] = None,
-    clients: Annotated[list[int] | None, typer.Option(help="Closed loop: how many clients; repeatable.")] = None,
-    sweep: Annotated[bool, typer.Option("--sweep", help="Find the most questions a second.")] = False,
-    count: Annotated[int, typer.Option(min=1, help="Questions of each repeat.")] = 200,
-    warm_up: Annotated[int, typer.Option(min=0, help="Questions that are not measured.")] = 20,
+    burstiness: Annotated[
+        float, typer.Option(help="The shape of gamma; below 1, questions come in bursts.")
+    ] = 1.0,
+    trace: Annotated[
+        Path | None, typer.Option(help="Open loop: a file of arrival times, a number of seconds on each line.")
+    ] = None,
+    clients: Annotated[
+        list[int] | None, typer.Option(help="Closed loop: the number of clients; repeatable.")
+    ] = None,
+    sweep: Annotated[bool, typer.Option("--sweep", help="Find the highest number of questions a second.")] = False,
+    count: Annotated[int, typer.Option(min=1, help="Number of questions in each repeat.")] = 200,
+    warm_up: Annotated[
+        int, typer.Option(min=0, help="Number of questions that are asked first and not measured.")
+    ] = 20,
     repeats: Annotated[int, typer.Option(min=1, help="How often each load is measured.")] = 3,
-    objective: Annotated[float | None, typer.Option(help="Seconds; slower questions are not good.")] = None,
+    objective: Annotated[
+        float | None, typer.Option(help="Seconds; slower questions do not count for the goodput.")
+    ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Questions that the engine works on at once.")] = 256,
     journal: Annotated[bool, typer.Option("--journal", help="Write a journal, as a run does.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the arrival times.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the arrival times.")] = 0,
     out: Annotated[Path | None, typer.Option(help="A folder for bench.json and bench.png.")] = None,
-    compare: Annotated[Path | None, typer.Option(help="An earlier bench.json: what has changed?")] = None,
+    compare: Annotated[Path | None, typer.Option(help="An earlier bench.json to compare with.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure latency and throughput under load, in this process."""

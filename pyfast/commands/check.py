@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def check(
     system: Annotated[str, typer.Argument(help="A system, or MODULE:NAME.")],
     index: Annotated[
-        Path | None, typer.Option(help="An index to work on; without it, a small corpus is made for the time.")
+        Path | None, typer.Option(help="An index; without it, the check makes a small corpus.")
     ] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the system, such as graph=off; repeatable.")

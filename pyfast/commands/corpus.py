@@ -50,7 +50,7 @@ def update(
 @app.command()
 def delete(
     index: _Index,
-    uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as evidence has them.")],
+    uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as in evidence.")],
 ) -> None:
     """Delete documents."""
     import pyfast

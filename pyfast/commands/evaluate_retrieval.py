@@ -30,9 +30,9 @@ def evaluate_retrieval(
             help="JSON lines: `id` and `supporting`. Without it: the questions, or gold.jsonl beside them."
         ),
     ] = None,
-    at: Annotated[list[int] | None, typer.Option(help="Where rankings are cut; repeatable.")] = None,
+    at: Annotated[list[int] | None, typer.Option(help="The ranks at which lists are cut; repeatable.")] = None,
     scores: Annotated[
-        Path | None, typer.Option(help="A folder that keeps what rerankers have computed, for the next time.")
+        Path | None, typer.Option(help="A folder that keeps the scores of rerankers for the next time.")
     ] = None,
     json: Json = False,
 ) -> None:

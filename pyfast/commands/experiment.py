@@ -21,15 +21,17 @@ def experiment(
         Path | None, typer.Option(help="The folder of the experiment. If it exists, it resumes.")
     ] = None,
     llm: Annotated[
-        list[str] | None, typer.Option(help="A model in place of the plan's, as in `pyfast answer`; repeatable.")
+        list[str] | None, typer.Option(help="A model that replaces the plan's, as in `pyfast answer`; repeatable.")
     ] = None,
     llm_option: LlmOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only so many questions of each set.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Ask only the first N questions of each set.")] = None,
     prices: Annotated[Path | None, typer.Option(help="A price list, for costs in money.")] = None,
     concurrency: Concurrency = None,
     outage: Outage = 30.0,
-    compare: Annotated[bool, typer.Option("--compare", help="Which differences from a row are real?")] = False,
-    baseline: Annotated[str | None, typer.Option(help="With --compare: the row; by default the first.")] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare each row with one of them.")] = False,
+    baseline: Annotated[
+        str | None, typer.Option(help="With --compare: the row to compare with; by default the first.")
+    ] = None,
     list_plans: Annotated[bool, typer.Option("--list", help="Show the plans that come with pyfast.")] = False,
 ) -> None:
     """Run systems on data sets with models, and write tables. The same command resumes."""

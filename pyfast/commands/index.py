@@ -28,11 +28,11 @@ Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file t
 def index(
     sources: Annotated[list[Path], typer.Argument(help="Files or folders; docs/formats.md has the formats.")],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
     reader: Readers = None,
     columns: Columns = 64,
     passage_length: Annotated[
-        int, typer.Option(help="Characters of a passage, at most; longer ones are cut at sentence ends.")
+        int, typer.Option(help="Maximum characters of a passage; longer paragraphs are cut at sentence ends.")
     ] = 4000,
     passage_overlap: Annotated[
         int, typer.Option(help="Characters that two passages of a cut paragraph share, in whole sentences.")
@@ -42,10 +42,11 @@ def index(
         typer.Option(help="characters: words of any length, and each Chinese or Japanese character."),
     ] = "words",
     stemmer: Annotated[
-        str, typer.Option(help="A language of Snowball's, such as english; forms are one term.")
+        str, typer.Option(help="A language of Snowball, such as english: all forms of a word are one term.")
     ] = "",
     stop_words: Annotated[
-        Literal["english", "none"], typer.Option(help="Words that count for nothing; none for other languages.")
+        Literal["english", "none"],
+        typer.Option(help="Words to leave out; use none for other languages than English."),
     ] = "english",
     vectors: Annotated[
         list[str] | None,

@@ -26,10 +26,10 @@ from pyfast.commands.terminal import console, pairs, values
 
 def judge(
     run_a: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    run_b: Annotated[Path, typer.Argument(help="That of another one over the same questions.")],
-    run: Annotated[Path, typer.Option(help="The folder of the judging. If it exists, it resumes.")],
+    run_b: Annotated[Path, typer.Argument(help="The folder of another run over the same questions.")],
+    run: Annotated[Path, typer.Option(help="The folder of the judge's run. If it exists, the run resumes.")],
     questions: Annotated[
-        Path | None, typer.Option(help="Their questions, where they are no longer where the first run found them.")
+        Path | None, typer.Option(help="The file of questions, if it has moved since the first run.")
     ] = None,
     ties: Annotated[
         bool, typer.Option("--ties/--no-ties", help="Whether the judge may find two answers equally good.")

@@ -36,18 +36,21 @@ def build(
     index: _Index,
     llm: Annotated[
         list[str] | None,
-        typer.Option(help="Who reads the texts, as in `pyfast answer`; none: their shape is enough."),
+        typer.Option(help="The LLM that reads the texts, as in `pyfast answer`; without it, rules read them."),
     ] = None,
     llm_option: LlmOption = None,
     embedder: _Embedder = _MODEL,
     chunk_tokens: Annotated[
-        int | None, typer.Option(min=50, help="The size of a chunk: 1200, or as it was before.")
+        int | None, typer.Option(min=50, help="Tokens of a chunk: by default 1200, or as in the first extraction.")
     ] = None,
     packed: Annotated[
-        bool, typer.Option("--packed", help="Several short documents in one call, as many as a chunk holds.")
+        bool, typer.Option("--packed", help="Read several short documents in one call, up to the size of a chunk.")
     ] = False,
     passes: Annotated[
-        int, typer.Option(min=1, help="How often the LLM reads each chunk; then for what it missed.")
+        int,
+        typer.Option(
+            min=1, help="How often the LLM reads each chunk; from the second time on, for what it missed."
+        ),
     ] = 1,
     limit: Limit = None,
     budget: Limits = None,

@@ -20,7 +20,7 @@ def mcp(
     budget: Limits = None,
     http: Annotated[bool, typer.Option("--http", help="Over HTTP, not standard input and output.")] = False,
     host: Annotated[str, typer.Option(help="With --http: an address of this machine.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65_535, help="With --http.")] = 8001,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="With --http: the port.")] = 8001,
 ) -> None:
     """Serve an index to agents through the Model Context Protocol: search, answer, read_source."""
     import pyfast

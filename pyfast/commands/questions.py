@@ -27,7 +27,7 @@ def questions(
     run: Annotated[
         Path, typer.Option(help="The folder of the run; the same command resumes one that was stopped.")
     ],
-    llm: Annotated[list[str], typer.Option(help="Who writes them, as in `pyfast answer`.")],
+    llm: Annotated[list[str], typer.Option(help="The LLM that writes them, as in `pyfast answer`.")],
     users: Annotated[int, typer.Option(min=1, help="How many users.")] = 5,
     tasks: Annotated[int, typer.Option(min=1, help="How many tasks each user has.")] = 5,
     per_task: Annotated[int, typer.Option("--questions", min=1, help="How many questions each task has.")] = 10,

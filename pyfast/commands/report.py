@@ -12,7 +12,7 @@ from pyfast.commands.evaluate import Gold, Metrics
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")],
-    out: Annotated[Path, typer.Option(help="The folder or file to write; a report there is replaced.")],
+    out: Annotated[Path, typer.Option(help="The folder or file to write; an existing report is replaced.")],
     gold: Gold = None,
     metric: Metrics = None,
     single: Annotated[

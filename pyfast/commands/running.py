@@ -70,26 +70,27 @@ Limits = Annotated[
 ]
 Concurrency = Annotated[
     int | None,
-    typer.Option(min=1, max=65_536, help="How many run at once; 64, or 10,000 with a Batch API, by default."),
+    typer.Option(min=1, max=65_536, help="How many run at once; by default 64, or 10,000 with a Batch API."),
 ]
 Outage = Annotated[
-    float, typer.Option(min=0.0, help="Minutes to wait for an LLM that answers nobody; 0: stop at once.")
+    float, typer.Option(min=0.0, help="Minutes to wait for an LLM that answers no call; 0: stop at once.")
 ]
 MaxFailures = Annotated[
-    str | None, typer.Option(help="Stop when more than so many failed: a number, or a share such as 5%.")
+    str | None, typer.Option(help="Stop if more than this fail: a number, or a share such as 5%.")
 ]
-Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Only so many of them: the first ones.")]
+Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Take only the first N.")]
 Sample = Annotated[
-    int | None, typer.Option(min=1, max=10**9, help="So many of them, drawn uniformly, always the same ones.")
+    int | None,
+    typer.Option(min=1, max=10**9, help="Take N of them, drawn uniformly; the draw is always the same."),
 ]
-Temperature = Annotated[float, typer.Option(min=0.0, help="Of the LLM, where the system does not set it.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of the LLM's draws.")]
+Temperature = Annotated[float, typer.Option(min=0.0, help="The LLM's temperature, if the system does not set it.")]
+Seed = Annotated[int, typer.Option(min=0, help="The seed of the LLM's sampling.")]
 AcceptCode = Annotated[
-    bool, typer.Option("--accept-code", help="Resume a run of other code; its answers may differ from one code's.")
+    bool, typer.Option("--accept-code", help="Resume a run of other code; the answers may then differ.")
 ]
-Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: not even a power cut costs an LLM call.")]
+Sync = Annotated[Literal["normal", "full"], typer.Option(help="full: even a power cut loses no LLM call.")]
 Restart = Annotated[bool, typer.Option("--restart", help="Start again; the old folder gets another name.")]
-RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again what failed.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again everything that failed.")]
 
 
 def models(given: list[str] | None) -> dict[str, str]:

@@ -15,21 +15,21 @@ from pyfast.errors import InputError
 def serve(
     index: Annotated[
         list[str] | None,
-        typer.Option(help="An index, or NAME=INDEX; repeatable. The first one answers if a request names none."),
+        typer.Option(help="An index, or NAME=INDEX; repeatable. Requests without an index go to the first one."),
     ] = None,
     llm: Llm = EMBEDDED,
     llm_option: LlmOption = None,
     system: Annotated[
         list[str] | None,
-        typer.Option(help="A system to serve; repeatable. Without it: all that run as they come."),
+        typer.Option(help="A system to serve; repeatable. Without it: all that need no further settings."),
     ] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, as SYSTEM.NAME=VALUE; repeatable.")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen at; others than this machine's need PYFAST_API_KEYS.")
+        str, typer.Option(help="The address to listen at; any other than this machine's needs PYFAST_API_KEYS.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.")] = 8000,
     concurrency: Annotated[
         int, typer.Option(min=1, max=65_536, help="How many questions of an index are in progress at once.")
     ] = 64,
@@ -42,18 +42,19 @@ def serve(
         typer.Option("--limit", help="A limit of requests, such as queue=100 or seconds=60; repeatable."),
     ] = None,
     outage: Annotated[
-        float, typer.Option(min=0.0, help="Minutes to wait for an LLM that answers nobody; 0: status 503 at once.")
+        float,
+        typer.Option(min=0.0, help="Minutes to wait for an LLM that answers no call; 0: status 503 at once."),
     ] = 0.0,
     prompts: Annotated[
-        Path | None, typer.Option(help="A TOML file with prompts in place of the systems' own.")
+        Path | None, typer.Option(help="A TOML file with prompts that replace the systems' own.")
     ] = None,
     follow_ups: Annotated[
         Literal["off", "rewrite", "resolve"],
-        typer.Option(help="What becomes of later turns before a system of single questions is asked."),
+        typer.Option(help="How a system for single questions gets later turns of a conversation."),
     ] = "rewrite",
     jobs: Annotated[
         Path | None,
-        typer.Option(help="A folder for files and batches; without it /v1/batches is not there."),
+        typer.Option(help="A folder for files and batches; without it there is no /v1/batches."),
     ] = None,
     grace: Annotated[
         float, typer.Option(min=0.0, help="Seconds that requests in progress may take when the server ends.")

@@ -17,10 +17,13 @@ def show(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     id: Annotated[str | None, typer.Argument(help="A question's id.")] = None,
     wrong: Annotated[
-        bool, typer.Option("--wrong", help="Every wrong answer, most wrong first; Enter goes on.")
+        bool,
+        typer.Option(
+            "--wrong", help="Show the wrong answers, the most wrong first; press Enter for the next one."
+        ),
     ] = False,
     gold: Gold = None,
-    prompts: Annotated[bool, typer.Option("--prompts", help="Show prompts and replies whole.")] = False,
+    prompts: Annotated[bool, typer.Option("--prompts", help="Show the full prompts and replies.")] = False,
 ) -> None:
     """Print the trace of a question: its path, its gold passages, its LLM calls."""
     import pyfast

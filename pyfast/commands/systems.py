@@ -11,7 +11,7 @@ from pyfast.commands.terminal import console, plain
 
 def systems(
     name: Annotated[
-        str | None, typer.Argument(help="A system, or MODULE:NAME; without it, all are listed.")
+        str | None, typer.Argument(help="A system, or MODULE:NAME; without it, the command lists all systems.")
     ] = None,
 ) -> None:
     """List the systems, or show the settings, presets and prompts of one."""

@@ -8,7 +8,7 @@ from pyfast.commands.train_graph_convqa import graph_convqa
 from pyfast.commands.train_hseq_iterator import hseq_iterator
 from pyfast.commands.train_merge import merge
 
-train = typer.Typer(no_args_is_help=True, help="Train what a system learns.")
+train = typer.Typer(no_args_is_help=True, help="Train the models of a system.")
 train.command("graph-convqa")(graph_convqa)
 train.command("hseq-iterator")(hseq_iterator)
 train.command("merge")(merge)

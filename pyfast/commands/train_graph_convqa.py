@@ -23,23 +23,25 @@ from pyfast.commands.training_progress import progress, tell
 
 def graph_convqa(
     conversations: Annotated[Path, typer.Argument(help="JSON lines with `id` and `turns`, which have `answers`.")],
-    index: Annotated[Path, typer.Option(help="The index that evidence comes from.")],
+    index: Annotated[Path, typer.Option(help="The index with the evidence.")],
     model: Model,
     out: Out,
-    graph: Annotated[bool, typer.Option(help="Without: the text-only fine-tune.")] = True,
-    layers: Annotated[int, typer.Option(min=1, help="Of the encoder.")] = 2,
-    heads: Annotated[int, typer.Option(min=1, help="Of each layer; they share the model's hidden size.")] = 2,
-    dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="Of the encoder's attention.")] = 0.5,
+    graph: Annotated[bool, typer.Option(help="Train with the graph; without it, the text-only fine-tune.")] = True,
+    layers: Annotated[int, typer.Option(min=1, help="Number of layers of the encoder.")] = 2,
+    heads: Annotated[
+        int, typer.Option(min=1, help="Number of heads in each layer; they share the model's hidden size.")
+    ] = 2,
+    dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="Dropout of the encoder's attention.")] = 0.5,
     residual: Annotated[
-        bool, typer.Option(help="Nodes keep their tokens' embeddings; without is the paper's.")
+        bool, typer.Option(help="Add the graph's output to the tokens' embeddings; the paper does not.")
     ] = True,
     memory: Annotated[Literal["on", "off", "random"], typer.Option(help="The evidence memory.")] = "on",
     memory_share: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Of the evidence, what memory may replace.")
+        float, typer.Option(min=0.0, max=1.0, help="The share of the evidence that memory may replace.")
     ] = 1 / 3,
-    passages: Annotated[int, typer.Option(min=1, help="Passages whose evidence items are ranked.")] = 50,
-    k: Annotated[int, typer.Option(min=1, help="Evidence items of a turn.")] = 20,
-    max_prompt_tokens: Annotated[int, typer.Option(min=128, help="Tokens of a prompt, at most.")] = 1024,
+    passages: Annotated[int, typer.Option(min=1, help="Number of passages whose evidence items are ranked.")] = 50,
+    k: Annotated[int, typer.Option(min=1, help="Number of evidence items for a turn.")] = 20,
+    max_prompt_tokens: Annotated[int, typer.Option(min=128, help="Maximum tokens of a prompt.")] = 1024,
     epochs: Epochs = 1,
     learning_rate: LearningRate = 5e-5,
     accumulation: Accumulation = 4,

@@ -24,32 +24,43 @@ Precision = Literal["float32", "bfloat16"]
 
 
 def hseq_iterator(
-    sources: Annotated[list[str], typer.Argument(help="QUESTIONS=INDEX: gold questions, and where they look.")],
+    sources: Annotated[
+        list[str], typer.Argument(help="QUESTIONS=INDEX: questions with gold answers, and their index.")
+    ],
     model: Model,
     out: Out,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=VALUE of hseq: as the system is going to run.")
+        list[str] | None, typer.Option("--set", help="A setting of hseq, NAME=VALUE, for the later run.")
     ] = None,
     head: Annotated[
         str | None,
         typer.Option(help="With --set guidance=head: the LLM that plans, as --llm of `pyfast answer`."),
     ] = None,
-    weights: Annotated[str, typer.Option(help="Of the sources in the mixture, such as 2,1; else alike.")] = "",
-    size: Annotated[int, typer.Option(min=1, help="Steps in the mixture.")] = 512,
-    max_positives: Annotated[int, typer.Option(min=1, help="Positives of a question, at most.")] = 4,
-    lexical_weight: Annotated[float, typer.Option(min=0, max=1, help="Weight of positives by words alone.")] = 0.3,
-    verdict_weight: Annotated[float, typer.Option(min=0.0, help="Weight of the verdict's tokens.")] = 1.0,
+    weights: Annotated[
+        str, typer.Option(help="The weights of the sources in the mixture, such as 2,1; by default all equal.")
+    ] = "",
+    size: Annotated[int, typer.Option(min=1, help="Number of steps in the mixture.")] = 512,
+    max_positives: Annotated[int, typer.Option(min=1, help="Maximum number of positives for a question.")] = 4,
+    lexical_weight: Annotated[
+        float, typer.Option(min=0, max=1, help="Weight of positives that only share words with the question.")
+    ] = 0.3,
+    verdict_weight: Annotated[
+        float, typer.Option(min=0.0, help="Weight of the tokens that say whether the evidence is sufficient.")
+    ] = 1.0,
     epochs: Epochs = 1,
     learning_rate: LearningRate = 2e-5,
     accumulation: Accumulation = 16,
-    batch: Annotated[int, typer.Option(min=1, help="Examples that go through the model together, at most.")] = 1,
-    precision: Annotated[Precision, typer.Option(help="Of the model's own weights.")] = "float32",
+    batch: Annotated[
+        int, typer.Option(min=1, help="Maximum number of examples that go through the model together.")
+    ] = 1,
+    precision: Annotated[Precision, typer.Option(help="Precision of the model's own weights.")] = "float32",
     checkpointing: Annotated[
-        bool, typer.Option("--checkpointing", help="Make what layers made again for the gradient: less memory.")
+        bool,
+        typer.Option(
+            "--checkpointing", help="Compute the layers' outputs again for the gradient: less memory, more time."
+        ),
     ] = False,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="Say what it would take, and learn nothing.")
-    ] = False,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Estimate time and memory; train nothing.")] = False,
     lora_rank: LoraRank = 16,
     lora_alpha: LoraAlpha = 32,
     seed: Seed = 0,

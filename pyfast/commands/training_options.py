@@ -9,10 +9,14 @@ import typer
 
 Model = Annotated[Path, typer.Option(help="The folder of a language model in safetensors.")]
 Out = Annotated[Path, typer.Option(help="The folder of the training. If it exists, the training resumes.")]
-Epochs = Annotated[int, typer.Option(min=1, help="How often each example is learnt from.")]
-LearningRate = Annotated[float, typer.Option(min=0.0, help="Adam's highest.")]
-Accumulation = Annotated[int, typer.Option(min=1, help="Examples of a step.")]
+Epochs = Annotated[int, typer.Option(min=1, help="How often the training goes through all examples.")]
+LearningRate = Annotated[float, typer.Option(min=0.0, help="The highest learning rate of Adam.")]
+Accumulation = Annotated[int, typer.Option(min=1, help="Number of examples in a step.")]
 LoraRank = Annotated[int, typer.Option(min=1, help="The rank of LoRA's updates.")]
 LoraAlpha = Annotated[int, typer.Option(min=1, help="The scale of LoRA's updates.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of order, weights and dropout.")]
-Minutes = Annotated[float | None, typer.Option(min=0.0, help="Stop then; the same command resumes the training.")]
+Seed = Annotated[
+    int, typer.Option(min=0, help="The seed of the order of examples, of the first weights and of dropout.")
+]
+Minutes = Annotated[
+    float | None, typer.Option(min=0.0, help="Stop after so many minutes; the same command resumes the training.")
+]

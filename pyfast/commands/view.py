@@ -15,7 +15,9 @@ def view(
     runs: Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")],
     gold: Gold = None,
     metric: Metrics = None,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="On this machine; 0 takes a free one.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="The port on this machine; 0 takes a free one.")
+    ] = 0,
 ) -> None:
     """Show runs in a browser on this machine, even while they are in progress."""
     import pyfast

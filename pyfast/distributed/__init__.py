@@ -1,6 +1,6 @@
 """Blocks of a run's questions, answered by workers on the machines of a Ray cluster.
 
-Nothing here knows how a question is answered: `Work` does, and the public API makes it.
+Nothing here knows how a question is answered. `Work` answers it, and the public API makes the `Work`.
 """
 
 from pyfast.distributed.cluster import Cluster

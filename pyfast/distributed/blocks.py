@@ -1,6 +1,7 @@
-"""The blocks of a run: folders in its folder, each an ordinary run of some neighbouring questions.
+"""The blocks of a run: folders in its folder. Each is an ordinary run of some neighbouring questions.
 
-A folder's name says which: `blocks/000000001-000000128` has the first 128. It appears with its questions in it.
+The name of a folder has the numbers of its questions: `blocks/000000001-000000128` has the first 128. The folder
+appears with its questions in it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Block:
 
     @property
     def end(self) -> int:
-        """The number of the first question behind it."""
+        """The number of the question after its last one."""
         return self.first + self.count
 
 
@@ -69,9 +70,9 @@ def cut(
         questions: All questions of the run.
         done: How many are merged.
         total: How many there are.
-        existing: Blocks that were started before. The first of them may be merged in part.
+        existing: Blocks that were started before. A part of the first one may already be merged.
         workers: How many workers answer them.
-        asked: Questions below this number may have calls in the run's journal, which their block gets.
+        asked: Questions below this number may have calls in the run's journal. Their block gets these calls.
     """
     place = min([done, *(block.first for block in existing)])
     left = islice(questions, place, None)

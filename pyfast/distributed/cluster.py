@@ -23,14 +23,14 @@ _STORE = 100 << 20  # bytes of Ray's object store on this machine: blocks go thr
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where a run is answered."""
+    """The cluster on which a run is answered."""
 
     address: str
-    """`local`: processes of this machine. Else the address of a Ray cluster that this machine belongs to"""
+    """`local`: processes of this machine. Otherwise the address of a Ray cluster to which this machine belongs"""
     workers: int | None = None
-    """None: as many as there is room for"""
+    """The number of workers. None: as many as there is room for"""
     resources: Mapping[str, float] = field(default_factory=dict)
-    """What each worker takes, by Ray's names: `CPU` (1 if it is not given), `GPU`, and others"""
+    """What each worker needs, by Ray's names: `CPU` (by default 1), `GPU`, and others"""
 
     def __post_init__(self) -> None:
         """Check. Raises `InputError`."""
@@ -42,13 +42,13 @@ class Cluster:
 
     @property
     def needs(self) -> dict[str, float]:
-        """What each worker takes, with its processor."""
+        """What each worker needs, including its processor."""
         return {"CPU": 1.0, **self.resources}
 
 
 @contextlib.contextmanager
 def connected(cluster: Cluster) -> Iterator[Pool]:
-    """Connect to the cluster, or start one on this machine. What was started here ends here.
+    """Connect to the cluster, or start one on this machine. A cluster that was started here ends here.
 
     Raises `InputError` if nobody answers at the address, or a local cluster has no room for a worker.
     """
@@ -119,7 +119,7 @@ class Pool:
         return actor.remote(opens, str(run), os.getcwd())
 
     def ready(self, calls: list[Any], seconds: float) -> list[Any]:
-        """The calls that have ended; waits for one, `seconds` at most."""
+        """The calls that have ended. If there is none, wait for one, for at most `seconds`."""
         import ray
 
         if not calls:
@@ -129,7 +129,7 @@ class Pool:
         return list(ray.wait(calls, num_returns=len(calls), timeout=0)[0])
 
     def result(self, call: Any) -> Told | None:
-        """What a call has come to; None if its worker cannot be reached.
+        """The result of a call. None if its worker cannot be reached.
 
         Raises `RunError` if the call failed in a way that pyfast does not expect.
         """

@@ -1,4 +1,4 @@
-"""The process that hands blocks out, and merges them in the order of the questions."""
+"""The process that gives blocks to workers, and merges them in the order of the questions."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _LOG = logging.getLogger("pyfast")
 def work_on_blocks(
     job: Job, opens: Callable[[], Work], cluster: Cluster, on_event: OnEvent, stop: threading.Event
 ) -> Summary:
-    """Answer a run by the workers of a cluster, or resume it, until it is done or `stop` is set.
+    """Answer a run by the workers of a cluster, or resume it, until it is finished or `stop` is set.
 
     Args:
         job: The run. Its folder is on a file system that all machines share; its LLMs are not started.
-        opens: Makes what each worker does.
-        cluster: Where the workers are.
+        opens: A function that makes the work of each worker.
+        cluster: The cluster with the workers.
         on_event: Called with each event, in this thread.
-        stop: Once set, no question starts; those in progress finish.
+        stop: Once it is set, no question starts. Questions in progress finish.
 
     Returns:
-        What this call did.
+        The result of this call.
 
     Raises:
         InputError: Another process works on the folder, the cluster cannot be reached, or a worker has other code,

@@ -1,4 +1,4 @@
-"""Who works on a block: a file in its folder, written again every second.
+"""Which worker has a block: a file in its folder, which is written again every second.
 
 A block is one worker's at a time, over any file system that renames at once. Locks of files may not reach from
 one machine to another, and a stopped process keeps them. So a worker that has lost its block is locked out by a
@@ -31,15 +31,15 @@ from pyfast.files import built_aside, free_name, write_atomically
 LEASE = "lease.json"
 BEAT_S = 1.0
 LEASE_S = 12 * BEAT_S
-"""A lease that has not changed for so long is nobody's"""
+"""A lease that has not changed for this time belongs to nobody"""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What the file says."""
+    """The content of the file."""
 
     holder: str
-    """Machine, process, and a number by chance; empty: given back"""
+    """Machine, process, and a random number. Empty: given back"""
     machine: str
     beat: int = 0
     states: Mapping[str, int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Lease:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     waiting: Waiting | None = None
-    """The outage that it waits for"""
+    """The outage for which it waits"""
 
 
 _READ = TypeAdapter(Lease)
@@ -70,7 +70,7 @@ def read_lease(block: Path) -> Lease | None:
 
 
 def is_given_back(block: Path, lease: Lease | None) -> bool:
-    """Whether it is sure that nobody works on the block."""
+    """Whether it is certain that nobody works on the block."""
     return lease is None or not lease.holder or (lease.machine == machine() and not is_running(block))
 
 
@@ -91,7 +91,7 @@ def take(block: Path) -> Holding:
 
 
 class Holding:
-    """A lease that this process holds; it tells in it how far the block is."""
+    """A lease that this process holds. The file also has the progress of the block."""
 
     def __init__(self, block: Path, totals: Summary) -> None:
         """Write the lease. `totals` is what the block's questions used so far."""
@@ -119,8 +119,8 @@ class Holding:
         """Renew the lease in a thread until it is given back.
 
         Args:
-            is_alive: Whether the work goes on; if not, the lease is not renewed.
-            lost: Called once if another has the block.
+            is_alive: Whether the work continues. If not, the lease is not renewed.
+            lost: Called once if another worker has the block.
         """
 
         def renew() -> None:

@@ -1,4 +1,4 @@
-"""A worker: one process on a machine of the cluster, with an engine of its own."""
+"""A worker: one process on a machine of the cluster, with its own engine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Told:
     totals: Summary | None = None
     """What all ended questions of the block used, in all sessions"""
     session: Summary | None = None
-    """What this call did"""
+    """The result of this call"""
     error: tuple[str, str] | None = None
     """Its class and its text"""
 

@@ -106,7 +106,7 @@ class Job:
         return described if not self.accept_code else with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
-        """Whether the folder has this run with fewer questions, the first ones of these."""
+        """Whether the folder has this run with fewer questions: the first of its questions."""
         count, digest = (
             None if self.folder is None else recorded_value(self.folder, "questions", name)
             for name in ("count", "digest")

@@ -328,7 +328,8 @@ class RunFolder:
     def take_in(self, block: Path, first: int, count: int, done: int) -> None:
         """Append the questions of a block: a finished run of some of this run's questions, in a folder of its own.
 
-        What it returns from survives a power cut: the block can be deleted. It can be called again after a kill.
+        When it returns, the answers survive a power cut, and the block can be deleted. It can be called again
+        after a kill.
 
         Args:
             block: The folder.

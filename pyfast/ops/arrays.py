@@ -76,7 +76,10 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
 
 
 def integers(name: str, value: Any) -> Int32 | Int64:
-    """A column of integers as the core reads it: int32 as it is, and all else as int64. Raises `ArrayError`."""
+    """A column of integers as the core reads it: int32 unchanged, all other integers as int64.
+
+    Raises `ArrayError`.
+    """
     return array(name, value, np.int32 if getattr(value, "dtype", None) == np.int32 else np.int64)
 
 
@@ -158,8 +161,9 @@ def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[In
 
 
 def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a native op and return its result. If it refuses an argument, raise `ArrayError`. Pass arguments by
-    keyword.
+    """Call a native op and return its result.
+
+    If it refuses an argument, raise `ArrayError`. Pass arguments by keyword.
     """
     try:
         return op(*args, **kwargs)

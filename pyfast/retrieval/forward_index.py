@@ -97,7 +97,7 @@ def transpose(x: csr_array, counts: TermCounts) -> csr_array:
 
 
 def save_weights(folder: Path, x: csr_array, transposed: csr_array) -> None:
-    """Write X, and the weights of X transposed: its structure is that of the counts."""
+    """Write X, and only the weights of its transpose, because the counts have the same structure."""
     folder.mkdir()
     np.save(folder / "indptr.npy", x.indptr.astype(np.int64))
     np.save(folder / "indices.npy", x.indices.astype(np.int32))

@@ -74,7 +74,7 @@ class UrlCitation(BaseModel):
 
 
 class Annotation(BaseModel):
-    """A piece of evidence. It stands for the whole answer."""
+    """A piece of evidence. It belongs to the whole answer."""
 
     type: Literal["url_citation"]
     url_citation: UrlCitation
