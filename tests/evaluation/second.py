@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import string
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Any
 
 ARTICLES = ("a", "an", "the")
@@ -93,6 +93,7 @@ def hits(answer: str | None, gold: list[str], ranked: list[str]) -> tuple[float,
 # TAT-QA: every number becomes what it is worth, with four decimals; everything else is text.
 
 SCALES = {"thousand": 3, "million": 6, "billion": 9, "percent": -2}
+WIDE = Context(prec=400, rounding=ROUND_HALF_EVEN)  # a model that loops writes a number of 200 digits
 JUNK = "'\"\\$€£¥%(),[]"
 
 
@@ -110,12 +111,13 @@ def value(text: str) -> Decimal | None:
         return None
     after = re.search(r"[\d.]+\s?([a-zA-Z]+)", text)
     power = next((p for scale, p in {"hundred": 2, **SCALES}.items() if after and scale in after[1].lower()), 0)
-    worth = worth.scaleb(power)
+    worth = worth.scaleb(power, WIDE)
     if re.search(r"\([\d.\s]+\)", text):
-        worth = -worth
+        worth = worth.copy_negate()
     if re.search(r"[\d.\s]+%", text):
-        worth = worth.scaleb(-2)
-    return worth.quantize(Decimal("0.0001"), ROUND_HALF_EVEN) + 0
+        worth = worth.scaleb(-2, WIDE)
+    worth = WIDE.quantize(worth, Decimal("0.0001"))
+    return worth if worth else Decimal("0.0000")  # no negative zero
 
 
 def told(spans: list[str], scale: str) -> str:
@@ -127,7 +129,7 @@ def told(spans: list[str], scale: str) -> str:
         elif "%" in span:
             found.append(f"{worth:.4f}")
         else:
-            scaled = worth.quantize(Decimal("0.01"), ROUND_HALF_EVEN).scaleb(SCALES.get(scale, 0))
+            scaled = WIDE.quantize(worth, Decimal("0.01")).scaleb(SCALES.get(scale, 0), WIDE)
             found.append(f"{scaled:.4f}")
     return " ".join(found)
 
