@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.running import Concurrency, LlmOption, Outage, models, watched
+from pyfast.commands.running import Concurrency, LlmOption, Outage, Sample, models, watched
 from pyfast.commands.terminal import console, pairs, plain, values
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def experiment(
     ] = None,
     llm_option: LlmOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Ask only the first N questions of each set.")] = None,
+    sample: Sample = None,
     prices: Annotated[Path | None, typer.Option(help="A price list, for costs in money.")] = None,
     concurrency: Concurrency = None,
     outage: Outage = 30.0,
@@ -56,6 +57,7 @@ def experiment(
             llm=llms,
             llm_options=values(pairs("--llm-option", llm_option)),
             limit=limit,
+            sample=sample,
             prices=prices,
             concurrency=concurrency,
             outage=outage,

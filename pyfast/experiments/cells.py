@@ -94,6 +94,7 @@ def experiment(
     llm: str | Mapping[str, str] | None = None,
     llm_options: Mapping[str, Any] | None = None,
     limit: int | None = None,
+    sample: int | None = None,
     prices: str | Path | Prices | None = None,
     concurrency: int | None = None,
     outage: float = 30.0,
@@ -115,6 +116,8 @@ def experiment(
         llm_options: Options of `llm`.
         limit: Ask only the first `limit` questions of each set, instead of the plan's `limit`. You can raise it
             later.
+        sample: Ask so many questions of each set, drawn uniformly, instead of the plan's `sample`. You can raise
+            it later.
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at once. None: as in `pyfast.answer`.
         outage: How many minutes to wait for a model that does not answer.
@@ -139,8 +142,8 @@ def experiment(
     read = read_plan(plan)
     if llm is not None:
         read = read.model_copy(update={"models": {_name_of(llm): Model(llm=llm, options=llm_options or {})}})
-    if limit is not None:
-        read = read.model_copy(update={"limit": limit})
+    parts = {"limit": limit, "sample": sample}
+    read = read.model_copy(update={name: part for name, part in parts.items() if part is not None})
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
     cells = []
