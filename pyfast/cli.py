@@ -21,6 +21,7 @@ from pyfast.commands.corpus import app as corpus
 from pyfast.commands.data import app as data
 from pyfast.commands.deprecated import renamed_arguments
 from pyfast.commands.doctor import doctor
+from pyfast.commands.estimate import estimate
 from pyfast.commands.evaluate import evaluate
 from pyfast.commands.evaluate_retrieval import evaluate_retrieval
 from pyfast.commands.experiment import experiment
@@ -91,6 +92,7 @@ for command in (
     mcp,
     status,
     prompts,
+    estimate,
     evaluate,
     evaluate_retrieval,
     compare,

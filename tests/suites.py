@@ -152,7 +152,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Runs by workers of a Ray cluster that are killed, in an environment that the suite makes.
     "ray": Suite(
-        300,
+        600,
         (
             *("pyfast/distributed/", "pyfast/api/distributing.py", "pyfast/engine/run_folder.py"),
             *("pyfast/engine/journal.py", "tests/distributed/"),

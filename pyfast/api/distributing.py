@@ -18,6 +18,7 @@ from pyfast.api.models import OpenedModels
 from pyfast.api.run import Run
 from pyfast.distributed import Cluster, work_on_blocks
 from pyfast.distributed.blocks import QUESTIONS
+from pyfast.distributed.cluster import AT_ONCE
 from pyfast.engine import Configuration, Job, OnEvent, Summary, questions_in, read_prompts
 from pyfast.errors import InputError
 from pyfast.extras import explained
@@ -104,7 +105,8 @@ class Answering:
             given = dict(self.given)
             if given["index"] is not None:
                 given["index"] = open_index(*given["index"])
-            self.job, used = job_of(["-"], **given, run=self.run, joins=True)
+            job, used = job_of(["-"], **given, run=self.run, joins=True)
+            self.job = replace(job, concurrency=-(-job.concurrency // AT_ONCE))  # of each block
             self.models = OpenedModels(used.by_role, frozenset(used.by_role))
         run_blocking(_loaded(self.models))
         return self.job.describe()

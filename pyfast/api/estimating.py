@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from pyfast.api.answering import ManyQuestions, answer, at_least_one, read_in
 from pyfast.api.run import Run
 from pyfast.engine import recorded_value
+from pyfast.engine.service_times import ServiceTimes, service_times
 from pyfast.engine.status import Used, used_by
 from pyfast.errors import InputError
 from pyfast.evaluation.cost import money_of
@@ -48,10 +49,21 @@ class Estimate:
     """The sum over all questions, if the estimate comes from a run. A run works on several questions at once"""
     currency: str | None = None
     """Of the money"""
+    hours: Expected | None = None
+    """Until all are answered, if the estimate rests on a run; without the start of models and workers"""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """Where a question of that run spends its time: `llm`, `waiting for the llm` (no place was free), `search`,
+    `engine` (this process). The sum can be above 1 if a question makes several calls at once
+    """
+
+    @property
+    def bottleneck(self) -> str:
+        """Where a question spends most of its time; empty if it was not measured."""
+        return max(self.shares, key=lambda name: self.shares[name], default="")
 
 
 def estimate(
-    questions: ManyQuestions,
+    questions: ManyQuestions | int,
     *,
     index: Index | str | Path | None = None,
     llm: str | Mapping[str, str] = "embedded",
@@ -63,6 +75,7 @@ def estimate(
     sample: int = 20,
     context_window: int = 32_768,
     prices: str | Path | Prices | None = None,
+    workers: int = 1,
 ) -> Estimate:
     """Estimate the LLM calls, tokens and price of a run without asking its LLM.
 
@@ -74,7 +87,7 @@ def estimate(
     language model, and four bytes count as a token. For a budget, use a small real run.
 
     Args:
-        questions: As in `pyfast.answer`.
+        questions: As in `pyfast.answer`; or, with `based_on`, how many.
         index: As in `pyfast.answer`.
         llm: The text that names the model of the run, or a mapping of roles to such texts. It sets the price.
         system: As in `pyfast.answer`.
@@ -85,6 +98,8 @@ def estimate(
         sample: The number of questions to try, without `based_on`.
         context_window: Tokens of the LLM's context window, without `based_on`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
+        workers: How many workers of a cluster answer, for `hours`. Each is taken to be as fast as a worker of the
+            earlier run, or as its one process: with a model of its own, or a server that is not at its limit.
 
     Returns:
         The expected totals with intervals.
@@ -103,8 +118,16 @@ def estimate(
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     specs = {"default": llm} if isinstance(llm, str) else dict(llm)
     of_role = {} if listed is None else {role: listed.price(spec) for role, spec in specs.items()}
-    asked = read_in(questions, limit)
+    at_least_one("workers", workers)
+    if isinstance(questions, int):
+        count = at_least_one("questions", questions if limit is None else min(questions, limit))
+    else:
+        asked = read_in(questions, limit)
+        count = asked.count
+    service: ServiceTimes | None = None
     if based_on is None:
+        if isinstance(questions, int):
+            raise InputError("questions: to estimate from their number alone, give an earlier run (based_on)")
         tried = answer(
             asked.read(),
             index=index,
@@ -122,19 +145,34 @@ def estimate(
         folder = _folder(based_on, system)
         used = list(used_by(folder).values())
         basis, roles = f"{len(used)} questions of {folder}", _by_role(used)
+        service = service_times(folder) if len(used) > 1 else None
     if not used:
         raise InputError(f"{basis}: nothing to estimate from")
     seconds = [one.seconds for one in used if one.seconds is not None]
     return Estimate(
-        asked.count,
+        count,
         basis,
-        _expected([one.llm_calls for one in used], asked.count),
-        _expected([one.prompt_tokens for one in used], asked.count),
-        _expected([one.completion_tokens for one in used], asked.count),
-        _priced(used, roles, of_role, asked.count) if of_role else None,
-        _expected(seconds, asked.count) if len(seconds) == len(used) else None,
+        _expected([one.llm_calls for one in used], count),
+        _expected([one.prompt_tokens for one in used], count),
+        _expected([one.completion_tokens for one in used], count),
+        _priced(used, roles, of_role, count) if of_role else None,
+        _expected(seconds, count) if len(seconds) == len(used) else None,
         None if listed is None else listed.currency,
+        None if service is None else _hours(service, _workers_of(folder), workers, count),
+        {} if service is None else service.shares,
     )
+
+
+def _workers_of(run: Path) -> int:
+    """How many workers answered an earlier run; 1 for a run of one process."""
+    recorded = recorded_value(run, "places", "workers")
+    return int(recorded) if isinstance(recorded, str) and recorded.isdigit() and int(recorded) else 1
+
+
+def _hours(service: ServiceTimes, had: int, workers: int, count: int) -> Expected:
+    """The time of all questions, divided by how many are in progress at once on all workers (Little's law)."""
+    at_once = service.in_progress / had * workers
+    return _expected([seconds / at_once / 3600 for seconds in service.seconds], count)
 
 
 def _folder(run: Run | str | Path, system: str | System) -> Path:

@@ -132,7 +132,7 @@ def answer(
     if accept_duplicates:
         options |= dict.fromkeys(_options_of_batches(llms, "accept_duplicates"), True)
     if dry_run:
-        _show(
+        show_estimate(
             pyfast.estimate(
                 questions,
                 index=None if index is None else pyfast.open_index(index, retriever, rerank, filter or ()),
@@ -194,7 +194,8 @@ def _options_of_batches(llms: Mapping[str, str], name: str) -> list[str]:
     return [name if role == "default" else f"{role}.{name}" for role in roles]
 
 
-def _show(expected: Estimate) -> None:
+def show_estimate(expected: Estimate) -> None:
+    """Print an estimate."""
     print(f"{expected.questions} questions, estimated from {plain(expected.basis)}; 95 % intervals:")
     rows = {
         "LLM calls": expected.llm_calls,
@@ -202,10 +203,14 @@ def _show(expected: Estimate) -> None:
         "tokens of replies": expected.completion_tokens,
         f"price in {plain(expected.currency)}": expected.money,
         "seconds of all questions": expected.seconds,
+        "hours until all are answered": expected.hours,
     }
     for name, one in rows.items():
         if one is not None:
             print(f"  {name}: {_number(one.value)} ({_number(one.low)} to {_number(one.high)})")
+    if expected.shares:
+        shown = sorted(expected.shares.items(), key=lambda entry: -entry[1])
+        print(f"  where a question spends its time: {', '.join(f'{name} {share:.0%}' for name, share in shown)}")
 
 
 def _number(value: float) -> str:

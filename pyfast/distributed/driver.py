@@ -214,7 +214,8 @@ class _Driver:
         if changed := differences(self._described, theirs, unknown):
             raise InputError(f"a worker has something else than this process: {'; '.join(changed)}")
         if self._folder is None:
-            self._open({**theirs, "places": {**theirs["places"], **self._described["places"]}})
+            places = {**theirs["places"], **self._described["places"], "workers": str(self._pool.size)}
+            self._open({**theirs, "places": places})
 
     def _open(self, described: Configuration) -> None:
         job, total = self._job, self._job.questions.count

@@ -87,15 +87,18 @@ def take(block: Path) -> Holding:
             for path in left.iterdir():
                 if path.is_file() and path.name != LEASE and not path.name.endswith("-shm"):
                     shutil.copyfile(path, new / path.name)
-    return Holding(block, totals_of(block) if (block / JOURNAL).exists() else Summary())
+    return Holding(block)
 
 
 class Holding:
     """A lease that this process holds. The file also has the progress of the block."""
 
-    def __init__(self, block: Path, totals: Summary) -> None:
-        """Write the lease. `totals` is what the block's questions used so far."""
+    def __init__(self, block: Path) -> None:
+        """Write the lease. Raises `OSError`, and `InputError` if the block's journal cannot be read."""
         self._block = block
+        self.is_new = not (block / JOURNAL).exists()
+        """Whether nobody worked on the block before"""
+        totals = Summary() if self.is_new else totals_of(block)
         self._name = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
         self._machine = machine()
         self._beats = 0

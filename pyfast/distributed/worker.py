@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -65,6 +67,7 @@ class Worker:
         """Open what the work needs."""
         with contextlib.suppress(OSError):
             os.chdir(self._place)
+        sys.path.append(self._place)  # as the command line does, for plug-ins named MODULE:NAME
         try:
             if not self._run.is_dir():
                 raise PyfastError(
@@ -100,11 +103,12 @@ class Worker:
         holding.keep(is_alive, _leave)
         try:
             session = self._work.answer(block, holding.hear, self._stop)
-            return Told(totals=totals_of(block), session=session)
+            return Told(totals=session if holding.is_new else totals_of(block), session=session)
         except PyfastError as error:
             return _failed(error)
         finally:
             holding.give_back()
+            gc.collect()  # what a run leaves holds all its questions, and the collector is seldom called
 
     def stop(self) -> None:
         """Start no more questions; those in progress finish."""

@@ -20,12 +20,12 @@ import orjson
 from pyfast.engine.batch_journal import BATCHES_SCHEMA, REQUEST_OF_ENTRY
 from pyfast.engine.kept_prompts import (
     PROMPTS_SCHEMA,
+    TAKE_PROMPTS,
     Asked,
     DamagedError,
     KeptPrompts,
     LLMCall,
     add_prompts,
-    take_prompts,
 )
 from pyfast.engine.ledger import Ledger
 from pyfast.errors import AnswerError, CallError, InputError, RunError, TransportError
@@ -98,6 +98,19 @@ WHERE true ON CONFLICT (number) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, line = excluded.line, trace = excluded.trace
 """
 
+_TAKE_COMPLETIONS = """
+INSERT INTO main.completions
+SELECT number, entry FROM (
+    SELECT question + ?1 AS number, moved(entry, question, ?1) AS entry FROM other.completions
+    WHERE question BETWEEN ?2 AND ?3 ORDER BY rowid LIMIT -1)  -- so that each is moved once
+WHERE entry IS NOT NULL
+"""
+_TAKE_QUESTIONS = """
+INSERT INTO main.questions
+SELECT number + ?1, id, state, reason, ledger, line, trace FROM other.questions
+WHERE number BETWEEN ?2 AND ?3 ORDER BY number
+"""
+
 
 def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
     """The row of one completion, or of the error in its place. Raises `CallError` if it cannot be stored."""
@@ -137,11 +150,13 @@ def _outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
     return ((digest, nth), outcome) if sound else None
 
 
-def _renumbered(entry: str, number: int) -> str:
-    """A sound entry as that of another question."""
-    fields = orjson.loads(entry)
-    renumbered = orjson.dumps((number, *fields[1:-1]))
-    return (b"%b,%d]" % (renumbered[:-1], crc32(renumbered))).decode()
+def _moved(entry: str, number: int, shift: int) -> str | None:
+    """The entry of a completion as that of another question; None if it is not what was written."""
+    head, last = entry.find(","), entry.rfind(",")
+    if entry[1:head] != str(number) or entry[last + 1 : -1] != str(crc32(f"{entry[:last]}]".encode())):
+        return None
+    moved = f"[{number + shift}{entry[head:last]}"
+    return f"{moved},{crc32(f'{moved}]'.encode())}]"
 
 
 class Journal:
@@ -283,34 +298,26 @@ class Journal:
             last: The last one.
             shift: What is added to a number there to get the number here.
         """
-        of_range = (first, last)
+        here, there = (first + shift, last + shift), (shift, first, last)
 
-        def numbered(rows: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-            for number, entry in rows:
-                if sound(entry, number):
-                    yield number + shift, _renumbered(entry, number + shift)
-
-        def take(here: sqlite3.Connection) -> None:
-            replaced = (first + shift, last + shift)
+        def take(database: sqlite3.Connection) -> None:
             for table, column in (("completions", "question"), ("questions", "number")):
-                if here.execute(
-                    f"SELECT 1 FROM {table} WHERE {column} BETWEEN ? AND ? LIMIT 1", replaced
-                ).fetchone():
-                    here.execute(f"DELETE FROM {table} WHERE {column} BETWEEN ? AND ?", replaced)
-            calls = there.execute(
-                "SELECT question, entry FROM completions WHERE question BETWEEN ? AND ? ORDER BY rowid", of_range
-            )
-            here.executemany("INSERT INTO completions VALUES (?, ?)", numbered(calls))
-            ended = there.execute(
-                "SELECT number + ?, id, state, reason, ledger, line, trace FROM questions"
-                " WHERE number BETWEEN ? AND ? ORDER BY number",
-                (shift, *of_range),
-            )
-            here.executemany("INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?)", ended)
-            take_prompts(here, there)
+                of_range = f"FROM main.{table} WHERE {column} BETWEEN ? AND ?"
+                if database.execute(f"SELECT 1 {of_range} LIMIT 1", here).fetchone():
+                    database.execute(f"DELETE {of_range}", here)
+            database.execute(_TAKE_COMPLETIONS, there)
+            database.execute(_TAKE_QUESTIONS, there)
+            for statement in TAKE_PROMPTS:
+                database.execute(statement)
 
-        with self._explained(), contextlib.closing(open_to_read(other)) as there:
-            self.change(take)
+        open_to_read(other).close()  # it refuses what acts
+        with self._explained():
+            self._database.create_function("moved", 3, _moved, deterministic=True)
+            self._database.execute("ATTACH ? AS other", (f"{other.resolve().as_uri()}?mode=ro",))
+            try:
+                self.change(take)
+            finally:
+                self._database.execute("DETACH other")
 
     def start_session(self) -> None:
         """Record that a process starts to work on the run."""

@@ -23,6 +23,18 @@ CREATE TABLE IF NOT EXISTS messages (digest TEXT PRIMARY KEY, frame INTEGER NOT 
     WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS frames (id INTEGER PRIMARY KEY, content BLOB NOT NULL);
 """
+TAKE_PROMPTS = (
+    """
+INSERT OR IGNORE INTO main.messages
+SELECT digest, frame + (SELECT coalesce(max(id), 0) FROM main.frames), place FROM other.messages
+""",
+    """
+INSERT INTO main.frames
+SELECT id + (SELECT coalesce(max(id), 0) FROM main.frames), content FROM other.frames
+""",
+    "INSERT OR IGNORE INTO main.prompts SELECT * FROM other.prompts",
+)
+"""Take over the prompts of another journal, attached as `other`; in this order"""
 _LARGEST = 256 << 20  # bytes of a frame, unpacked: what a file says of itself is not believed
 _LEVEL = 3
 _FRAMES = 16
@@ -73,23 +85,6 @@ def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> Non
         rows.append((digest, (b"%b,%d]" % (entry[:-1], crc32(entry))).decode()))
     database.execute(
         "INSERT OR IGNORE INTO prompts SELECT value ->> 0, value ->> 1 FROM json_each(?)", (_json(rows),)
-    )
-
-
-def take_prompts(here: sqlite3.Connection, there: sqlite3.Connection) -> None:
-    """Take over the prompts of another journal, within the open transaction. Raises `sqlite3.Error`."""
-    frames = there.execute("SELECT id, content FROM frames ORDER BY id")
-    numbers = {
-        number: here.execute("INSERT INTO frames (content) VALUES (?)", (content,)).lastrowid
-        for number, content in frames
-    }
-    messages = there.execute("SELECT digest, frame, place FROM messages")
-    here.executemany(
-        "INSERT OR IGNORE INTO messages VALUES (?, ?, ?)",
-        ((digest, numbers[frame], place) for digest, frame, place in messages if frame in numbers),
-    )
-    here.executemany(
-        "INSERT OR IGNORE INTO prompts VALUES (?, ?)", there.execute("SELECT request, entry FROM prompts")
     )
 
 

@@ -6,10 +6,12 @@ Run by test_ray.py in an environment that has Ray.
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,6 @@ import pyfast  # noqa: E402
 from pyfast.distributed.leases import read_lease  # noqa: E402
 
 QUESTIONS, CONCURRENCY, WORKERS = 240, 4, 2
-IN_FLIGHT = 2 * CONCURRENCY  # of a worker: it has two blocks in progress
 PATIENCE_S = 240.0
 TOKEN = "PYFAST_TEST_RUN"
 
@@ -32,15 +33,22 @@ TOKEN = "PYFAST_TEST_RUN"
 class Command:
     """`pyfast answer`, perhaps with workers. Its processes carry the run's name in their environment."""
 
-    def __init__(self, run: Path, *arguments: object, ray: bool = True) -> None:
+    def __init__(
+        self,
+        run: Path,
+        *arguments: object,
+        ray: bool = True,
+        before: Sequence[str] = (),
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
         self.run = run
         self.log = run.with_suffix(".log")
         given = ["answer", run.parent / "q.jsonl", "--run", run, *arguments]
         given += ["--ray", "local", "--workers", WORKERS] if ray else []
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pyfast", *map(str, given)],
-                env={**os.environ, TOKEN: str(run)},
+                [*before, sys.executable, "-m", "pyfast", *map(str, given)],
+                env={**environment, TOKEN: str(run)},
                 stdout=log,
                 stderr=log,
             )
@@ -160,7 +168,7 @@ def test_workers_that_are_killed_or_hang_lose_nothing(place, options, whole, ser
     allow(server, 10**9)
     assert command.ended() == 0, command.log.read_text()
     check(command, whole[0])
-    assert 0 <= counts(server)["requests"] - whole[1] <= 2 * IN_FLIGHT
+    assert 0 <= counts(server)["requests"] - whole[1] <= 2 * CONCURRENCY
     until(lambda: not command.processes(), command)
 
 
@@ -178,7 +186,7 @@ def test_the_same_command_resumes_a_run_whose_cluster_was_killed(place, options,
     command = Command(place / "driver", *given)
     assert command.ended() == 0, command.log.read_text()
     check(command, whole[0])
-    assert 0 <= counts(server)["requests"] - whole[1] <= 2 * WORKERS * IN_FLIGHT
+    assert 0 <= counts(server)["requests"] - whole[1] <= 2 * WORKERS * CONCURRENCY
 
 
 def test_ctrl_c_finishes_the_questions_in_progress(place, options, whole, server) -> None:  # type: ignore[no-untyped-def]
@@ -200,3 +208,28 @@ def test_a_worker_that_this_machine_has_no_room_for_is_refused(place) -> None:  
     command = Command(place / "gpus", "--system", "direct", "--llm", "instant", "--worker-resources", "GPU=9")
     assert command.ended() == 1
     assert "worker_resources: this machine has not CPU=1, GPU=9" in command.log.read_text()
+
+
+def test_the_estimate_is_within_a_fifth_of_real_runs(place) -> None:  # type: ignore[no-untyped-def]
+    """An earlier run of one process, against runs of one and of two workers with the same model."""
+
+    def answering_s(run: Path) -> float:
+        with closing(sqlite3.connect(run / "journal.sqlite")) as journal:
+            ledgers = [json.loads(text) for (text,) in journal.execute("SELECT ledger FROM questions")]
+        return max(one["started"] + one["seconds"] for one in ledgers) - min(one["started"] for one in ledgers)
+
+    with hostile("--delay-ms", "500") as url:
+        given = ["--system", "direct", "--llm", f"openai:hostile@{url}", "--concurrency", CONCURRENCY]
+        earlier = Command(place / "earlier", *given, "--limit", 80, ray=False)
+        assert earlier.ended() == 0, earlier.log.read_text()
+        for workers in (1, 2):
+            local = ["--ray", "local", "--workers", workers]
+            command = Command(place / f"estimated-{workers}", *given, *local, ray=False)
+            assert command.ended() == 0, command.log.read_text()
+            expected = pyfast.estimate(QUESTIONS, system="direct", based_on=earlier.run, workers=workers)
+            assert expected.hours is not None
+            real = answering_s(command.run)
+            print(f"{workers} workers: {3600 * expected.hours.value:.1f} s expected, {real:.1f} s")
+            assert 3600 * expected.hours.value == pytest.approx(real, rel=0.2)
+            again = pyfast.estimate(QUESTIONS, system="direct", based_on=command.run, workers=workers)
+            assert again.hours is not None and 3600 * again.hours.value == pytest.approx(real, rel=0.2)

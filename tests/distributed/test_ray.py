@@ -15,13 +15,14 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 
-@pytest.mark.slow(suite="ray")
-def test_with_a_real_cluster(tmp_path: Path) -> None:
-    """The environment has what the extra asks for, over the packages of this one."""
-    venv.create(tmp_path / "venv", with_pip=True)
-    (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with what the extra asks for, over the packages of this one."""
+    place = tmp_path_factory.mktemp("ray") / "venv"
+    venv.create(place, with_pip=True)
+    (site,) = place.glob("lib/python3*/site-packages")
     (site / "of_pyfast.pth").write_text(sysconfig.get_path("purelib"))
-    python = tmp_path / "venv" / "bin" / "python"
+    python = place / "bin" / "python"
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     pip = [python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
     subprocess.run([*pip, *extras["ray"]], check=True)
@@ -29,7 +30,13 @@ def test_with_a_real_cluster(tmp_path: Path) -> None:
         [python, "-m", "pip", "freeze", "--local"], capture_output=True, text=True, check=True
     )
     assert re.search(r"^ray==", installed.stdout, re.MULTILINE) and "torch" not in installed.stdout
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", HERE / "ray_cases.py"]
+    return python
+
+
+@pytest.mark.slow(suite="ray")
+@pytest.mark.parametrize("cases", ["ray_cases.py", "network_cases.py"])
+def test_with_a_real_cluster(cases: str, python: Path) -> None:
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", HERE / cases]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )

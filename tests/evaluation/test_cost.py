@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from runs import Watched
 from typer.testing import CliRunner
 
 import pyfast
@@ -16,6 +19,7 @@ from pyfast.engine.status import used_by
 from pyfast.errors import InputError
 from pyfast.evaluation import Prices, read_prices
 from pyfast.evaluation.prices import Price
+from pyfast.llm import Request
 
 PRICES = (
     "currency = 'EUR'\n[models.instant]\ninput = 0.5\ncached_input = 0.05\noutput = 2.0\n"
@@ -150,3 +154,37 @@ def test_a_missing_model_or_another_system_is_refused(runs: list[Path], question
         pyfast.estimate(questions, system="n2n", based_on=runs[0])
     with pytest.raises(InputError, match="sample"):
         pyfast.estimate(questions, system="direct", sample=0)
+
+
+def test_hours_of_more_questions_and_workers_follow_from_measured_times(tmp_path: Path) -> None:
+    """By Little's law; a pause between two sessions does not count."""
+
+    async def later(_: Request) -> dict[str, str]:
+        await asyncio.sleep(0.1)
+        return {"answer": "so"}
+
+    def run(count: int, name: str) -> float:
+        began = time.monotonic()
+        pyfast.answer(
+            [f"Who {i}?" for i in range(count)],
+            llm=Watched(later),
+            system="direct",
+            run=tmp_path / name,
+            concurrency=8,
+            limit=count,
+        )
+        return time.monotonic() - began
+
+    run(80, "first")
+    time.sleep(2)
+    run(160, "first")  # it goes on
+    one = pyfast.estimate(320, system="direct", based_on=tmp_path / "first")
+    took = run(320, "second")
+    assert one.hours is not None and one.hours.value * 3600 == pytest.approx(took, rel=0.25)
+    assert one.bottleneck == "llm" and one.shares["llm"] > 0.8
+    four = pyfast.estimate(320, system="direct", based_on=tmp_path / "first", workers=4)
+    assert four.hours is not None and four.hours.value == pytest.approx(one.hours.value / 4)
+    with pytest.raises(InputError, match="give an earlier run"):
+        pyfast.estimate(10)
+    with pytest.raises(InputError, match="workers: expected"):
+        pyfast.estimate(10, system="direct", based_on=tmp_path / "first", workers=0)

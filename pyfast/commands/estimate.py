@@ -1,0 +1,44 @@
+"""`pyfast estimate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyfast.commands.answer import show_estimate
+from pyfast.commands.running import EMBEDDED, Llm, models
+from pyfast.errors import InputError
+
+
+def estimate(
+    questions: Annotated[str, typer.Option(help="How many questions, such as 1e8; or a file of them.")],
+    based_on: Annotated[Path, typer.Option("--from", help="An earlier run of the system to estimate from.")],
+    system: Annotated[
+        str | None, typer.Option("--system", help="The system; that of the earlier run by default.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="How many workers of a cluster answer.")] = 1,
+    llm: Llm = EMBEDDED,
+    prices: Annotated[Path | None, typer.Option(help="A price list, for the price of --llm.")] = None,
+) -> None:
+    """Estimate hours, LLM calls, tokens and price of a run from an earlier one."""
+    import pyfast
+    from pyfast.engine import recorded_value
+
+    try:
+        asked: int | Path = int(float(questions))
+    except (ValueError, OverflowError):
+        asked = Path(questions)
+        if not asked.exists():
+            raise InputError(f"--questions {questions}: neither a number nor a file") from None
+    show_estimate(
+        pyfast.estimate(
+            asked,
+            system=system or str(recorded_value(based_on, "system", "name")),
+            llm=models(llm),
+            based_on=based_on,
+            prices=prices,
+            workers=workers,
+        )
+    )

@@ -1,0 +1,71 @@
+"""How fast a run was, and where its questions spent their time, from the ledgers in its journal."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from pyfast.engine.journal import open_to_read
+from pyfast.engine.run_folder import JOURNAL
+from pyfast.errors import InputError
+from pyfast.sqlite_files import fault
+
+_EDGE = 0.1
+"""Part of the questions at the beginning, and at the end, that does not count: the run is not full there"""
+_FEW = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTimes:
+    """What was measured."""
+
+    seconds: tuple[float, ...]
+    """Of each question, from its start to its end"""
+    rate: float
+    """Questions a second, while the run was full"""
+    shares: Mapping[str, float]
+    """Of a question's time, by where it goes: `llm`, `waiting for the llm`, `search`, `engine`"""
+
+    @property
+    def in_progress(self) -> float:
+        """How many questions were in progress at once, by Little's law."""
+        return self.rate * float(np.mean(self.seconds))
+
+
+def service_times(run: Path) -> ServiceTimes:
+    """Measure a run. Pauses between its sessions do not count.
+
+    Raises `InputError` if its journal cannot be read, or holds fewer than two questions with their times.
+    """
+    ends, seconds = list[float](), list[float]()
+    parts = dict.fromkeys(("llm", "waiting for the llm", "search"), 0.0)
+    with contextlib.closing(open_to_read(run / JOURNAL)) as database:
+        try:
+            for (text,) in database.execute("SELECT ledger FROM questions"):
+                with contextlib.suppress(ValueError, TypeError, LookupError):
+                    ledger = orjson.loads(text)
+                    took, started = float(ledger["seconds"]), float(ledger["started"])
+                    for calls, queued, running, _batches, *of_prompt in ledger["stages"].values():
+                        if calls:
+                            parts["llm" if of_prompt else "search"] += running / 1e6
+                            parts["waiting for the llm" if of_prompt else "search"] += queued / 1e6
+                    seconds.append(took)
+                    ends.append(started + took)
+        except sqlite3.Error as error:
+            raise InputError(f"{run / JOURNAL}: {fault(error)}") from None
+    if len(seconds) < 2 or not sum(seconds):
+        raise InputError(f"{run}: too few questions with their times to measure its speed")
+    gaps = np.diff(np.sort(ends))
+    edge = int(_EDGE * len(gaps)) if len(gaps) >= _FEW else 0
+    gaps = gaps[edge : len(gaps) - edge]
+    gaps = gaps[gaps <= max(seconds)]  # a longer one is a pause: nobody worked on a question
+    rate = len(gaps) / max(float(gaps.sum()), 1e-9)
+    shares = {name: part / sum(seconds) for name, part in parts.items()}
+    shares["engine"] = max(1.0 - sum(shares.values()), 0.0)
+    return ServiceTimes(tuple(seconds), rate, shares)
