@@ -201,7 +201,15 @@ def test_the_ledger_has_the_graphs_time(small: Index, trained: Path, tmp_path: P
     llm = open_llm(f"transformers:{trained / 'model'}")
     go(tmp_path, SYSTEM.ask(settings), llm, APOLLO, small)
     stages = {stage.name: stage for stage in read_status(tmp_path).stages}
-    assert list(stages) == ["find_evidence_items", "linearise", "build_graph", "encode_graph", "answer", "cite"]
+    assert list(stages) == [
+        "find_evidence_items",
+        "linearise",
+        "build_graph",
+        "encode_graph",
+        "answer",
+        "journal",
+        "cite",
+    ]
     assert all(stage.calls == 2 and stage.running_ms > 0 for stage in stages.values())
 
 
