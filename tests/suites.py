@@ -137,6 +137,11 @@ SUITES: Mapping[str, Suite] = {
             *("tests/systems/test_hseq", "tests/retrieval/"),
         ),
     ),
+    # Files of hostile shapes, up to gigabytes.
+    "shapes": Suite(
+        120,
+        (*PACKAGES, "pyfast/corpus/", "pyfast/retrieval/", "tests/corpus/test_hostile_shapes.py"),
+    ),
     # LangChain, LlamaIndex, Haystack and DSPy, in an environment that the suite makes.
     "integrations": Suite(
         120,

@@ -185,7 +185,8 @@ def test_an_index_tells_what_it_left_out(place: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus" / "[b]old.xyz").write_text("")
     done = pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index")
     assert done.returncode == 0 and "1 documents, 1 passages" in done.stdout
-    assert done.stderr == f"pyfast: left out {tmp_path}/corpus/[b]old.xyz: no reader is for such a file\n"
+    reason = "no reader is for such a file: convert it, or name a reader with --reader"
+    assert done.stderr == f"pyfast: left out {tmp_path}/corpus/[b]old.xyz: {reason}\n"
     assert pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index", "--overwrite").returncode == 0
 
 

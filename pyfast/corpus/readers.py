@@ -63,7 +63,7 @@ class Unread:
         return f"{self.path}: {self.reason}"
 
 
-_NO_READER = "no reader is for such a file"
+_NO_READER = "no reader is for such a file: convert it, or name a reader with --reader"
 
 
 def read(
@@ -118,7 +118,7 @@ def _documents(
     place = str(path)
     try:
         if reader is None:
-            raise InputError(f"{path}: {_NO_READER}: pyfast reads {', '.join(readers.patterns)}")
+            raise InputError(f"{path}: {_NO_READER}; pyfast reads {', '.join(readers.patterns)}")
         with explained(), unpacked(path) as file:
             place = str(file)
             refuse_published(file)
@@ -134,7 +134,7 @@ def _documents(
         if unread is None:
             raise InputError(reason if reason.startswith(str(path)) else f"{path}: {reason}") from error
         shown = _NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
-        kept = f" (the {given} documents before that are in the index)" if given else ""
+        kept = f" (in the index: its documents before that, {given})" if given else ""
         unread.append(Unread(path, shown + kept))
 
 

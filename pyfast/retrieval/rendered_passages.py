@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from pyfast.ops.arrays import Int64, ends
+from pyfast.ops.arrays import Int64
 from pyfast.retrieval.forward_index import Mask
 
 FOLDER = "rendered_passages"
@@ -19,8 +20,11 @@ RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
 
 def render_passages(lines: Iterable[str]) -> RenderedPassages:
     """Render the texts of all passages, one after the other."""
-    encoded = [line.encode() for line in lines]
-    return ends(encoded), np.frombuffer(b"".join(encoded), np.uint8)
+    offsets, text = array("q", [0]), bytearray()
+    for line in lines:
+        text += line.encode()
+        offsets.append(len(text))
+    return np.frombuffer(offsets, np.int64), np.frombuffer(text, np.uint8)
 
 
 def join_rendered(parts: Sequence[RenderedPassages], live: Sequence[Mask]) -> RenderedPassages:

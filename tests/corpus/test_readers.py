@@ -17,6 +17,7 @@ from pyfast.corpus import (
     encode,
     read,
 )
+from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.readers import TRIPLES
 from pyfast.errors import InputError
 
@@ -44,7 +45,8 @@ def test_a_folder(tmp_path: Path) -> None:
         Table("sub/my_table.csv", "my table", "", ("x", "y"), (("1", "2"),)),
         KnowledgeGraph("sub/triples_all.tsv", "triples all", (Triple("h", "r", "t"),)),
     ]
-    assert unread == [Unread(tmp_path / "c.PNG", "no reader is for such a file")]
+    reason = "no reader is for such a file: convert it, or name a reader with --reader"
+    assert unread == [Unread(tmp_path / "c.PNG", reason)]
 
 
 def test_uris_that_would_clash_get_the_folder_before_them(tmp_path: Path) -> None:
@@ -151,10 +153,24 @@ def test_bad_input(tmp_path: Path, name: str, data: bytes, line: int, says: str)
 def test_sources_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         list(read([tmp_path / "missing"]))
-    with pytest.raises(InputError, match=r"no reader is for such a file: pyfast reads \*\.arrow"):
+    with pytest.raises(InputError, match=r"no reader is for such a file: .+; pyfast reads \*\.arrow"):
         one(tmp_path / "x.xyz", "")
 
 
 def test_what_is_read_can_be_encoded(tmp_path: Path) -> None:
     write(tmp_path, a__txt="One. Two.", b__csv="h\nx\n", triples__tsv="h\tr\tt\n")
     assert encode(read([tmp_path])).passages().size == 3
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1252", "Schiff;Hafen;Größe\nAurora;Turku;12,5\nBjörn;Malmö;9\n"),  # few letters: looks like hp_roman8
+        ("cp1250", "Příliš žluťoučký kůň úpěl ďábelské ódy."),
+        ("cp437", "Grüße aus Köln, schöne Straße für alle, die müde sind."),
+        ("koi8_r", "Привет мир, это длинный текст о кораблях и гаванях."),
+    ],
+)
+def test_a_short_text_in_an_old_encoding(tmp_path: Path, encoding: str, text: str) -> None:
+    (tmp_path / "a.txt").write_bytes(text.encode(encoding))
+    assert read_text(tmp_path / "a.txt") == text

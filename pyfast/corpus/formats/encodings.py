@@ -17,6 +17,8 @@ _BOMS = (
 )
 _SAMPLE = 1 << 16
 _WESTERN = "cp1252"
+_SELDOM = ("hp_", "mac_", "cp0", "cp1006", "cp1140", "cp4", "cp5", "cp7", "cp8", "kz", "ptcp", "tis")
+_LETTERS = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœßùúûüýÿÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜÝ€°§«»–—’‘“”…")
 _LOG = logging.getLogger("pyfast")
 
 
@@ -73,6 +75,15 @@ def _mostly_utf8(data: bytes) -> bool:
     return sum(map(text.count, "éèüöäßñçáíóúãâêôàïøåæœ–—’“”…€°")) > 2 * broken
 
 
+def _is_western(data: bytes) -> bool:
+    """Whether it reads as Western text: each character beyond ASCII is a usual one, and most of the letters are
+    ASCII.
+    """
+    text = data.decode(_WESTERN, errors="replace")
+    beyond = [character for character in text if character > "\x7f"]
+    return _LETTERS.issuperset(beyond) and 4 * len(beyond) < sum(map(str.isalpha, text))
+
+
 def _detected(data: bytes, at: int) -> str | None:
     from charset_normalizer import from_bytes
 
@@ -81,6 +92,8 @@ def _detected(data: bytes, at: int) -> str | None:
     best = guesses.best()
     if best is None:
         return None
+    if best.encoding.startswith(_SELDOM) and _is_western(data[start : start + _SAMPLE]):
+        return _WESTERN
     # Encodings of one byte differ in a few characters, which a short text may not have: the likeliest is taken.
     alike = {best.encoding, *best.could_be_from_charset}
     names = {match.encoding for match in guesses}
