@@ -9,7 +9,7 @@ try:
     import torch
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "pyfast.nn wants torch: pip install 'pyfast-qa[torch]'", name=error.name, path=error.path
+        "pyfast.nn needs torch: pip install 'pyfast-qa[torch]'", name=error.name, path=error.path
     ) from None
 
 from pyfast import ops

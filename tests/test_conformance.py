@@ -110,7 +110,7 @@ def test_what_cannot_be_checked_is_said_at_once() -> None:
         check_system("rag", settings={"alpha": "1"})
     with pytest.raises(InputError, match="good: bound to no name in a module that can be imported"):
         check_system(replace(bad_systems.GOOD))
-    with pytest.raises(InputError, match="graph=on wants trained=FOLDER"):
+    with pytest.raises(InputError, match="graph=on needs trained=FOLDER"):
         check_system("graph_convqa")
 
 

@@ -210,5 +210,5 @@ def test_without_torch_it_says_what_to_install() -> None:
     program = "import sys; sys.modules['torch'] = None\nimport pyfast, pyfast.ops\nimport pyfast.nn"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode and done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: pyfast.nn wants torch: pip install 'pyfast-qa[torch]'"
+        "ModuleNotFoundError: pyfast.nn needs torch: pip install 'pyfast-qa[torch]'"
     )

@@ -117,7 +117,7 @@ def _run(folder: Path, within: str = "") -> Iterator[Check]:
         raise InputError(f"{folder}: run of format {version}; `pyfast upgrade {folder}` first")
     total = described.get("questions", {}).get("count")
     if type(total) is not int or total < 1:
-        yield Check(within + CONFIGURATION, False, "it does not tell how many questions there are")
+        yield Check(within + CONFIGURATION, False, "the number of questions is missing")
         return
     yield Check(within + CONFIGURATION, True, f"format {version}, {total} questions")
     given = folder / QUESTIONS

@@ -118,7 +118,7 @@ def token_table(folder: Path) -> torch.Tensor:
     for file, name in _tensors(folder):
         if name.endswith(_TABLES):
             return torch.as_tensor(file.get_tensor(name), dtype=torch.float32)
-    raise ModelNotFoundError(f"{folder}: holds no safetensors with token embeddings")
+    raise ModelNotFoundError(f"{folder}: has no safetensors with token embeddings")
 
 
 def _tensors(folder: Path) -> Iterator[tuple[Any, str]]:

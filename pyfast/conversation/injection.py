@@ -67,7 +67,7 @@ def open_trained(folder: str, device: str = "cpu") -> Trained:
             f"{folder}: its encoder is for a hidden size of {encoder.shape.hidden}, not {table.shape[1]}"
         )
     if encoder.shape.model not in ("", folder_digest(model)):
-        raise InputError(f"{folder}: its encoder was trained with another model than {model} holds now")
+        raise InputError(f"{folder}: its encoder was trained with another model than the one in {model}")
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
     return Trained(tokenizer, table.to(device), encoder.to(device))
 

@@ -118,7 +118,7 @@ def _read_batch(path: Path, expected: pa.Schema, format_: str) -> pa.RecordBatch
     except (pa.ArrowException, OSError, ValueError) as error:
         raise IndexFormatError(f"{path}: damaged: {' '.join(str(error).split())}") from error
     if any(map(_nulls, batch.columns)):
-        raise IndexFormatError(f"{path}: damaged: a column holds nulls")
+        raise IndexFormatError(f"{path}: damaged: a column contains nulls")
     return batch
 
 

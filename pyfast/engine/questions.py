@@ -283,5 +283,5 @@ def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, s
             digest.update(_json(turn))
         current = question.conversation
     if not seen:
-        raise InputError(f"{where}: holds no question")
+        raise InputError(f"{where}: has no question")
     return len(seen), digest.hexdigest()

@@ -130,7 +130,7 @@ class Record:
             items = orjson.loads(self.evidence_json) if here else self._details["evidence"]
             return tuple(map(Evidence.read, items))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"the evidence of {self.id!r} is not as it was written") from None
+            raise InputError(f"the evidence of {self.id!r} has changed since it was written") from None
 
     @cached_property
     def trace(self) -> dict[str, Any]:

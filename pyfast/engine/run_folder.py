@@ -78,7 +78,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         raise InputError(f"{path}: exists and is not a folder; choose another one")
     if not (path / CONFIGURATION).exists():
         if _size(path / ANSWERS):
-            raise InputError(f"{path}: holds answers but no {CONFIGURATION}; choose another folder")
+            raise InputError(f"{path}: has answers but no {CONFIGURATION}; choose another folder")
         return
     version, recorded = read_with_format(path / CONFIGURATION)
     if not _has_begun(path):

@@ -244,7 +244,7 @@ def check_folder(folder: Path) -> int:
         raise InputError(f"{folder}: not a run folder (it has no {CONFIGURATION})")
     total = read_configuration(folder / CONFIGURATION).get("questions", {}).get("count")
     if not isinstance(total, int):
-        raise InputError(f"{folder / CONFIGURATION}: damaged: it does not tell how many questions there are")
+        raise InputError(f"{folder / CONFIGURATION}: damaged: the number of questions is missing")
     check_journal(folder)
     open_to_read(folder / JOURNAL).close()
     return total

@@ -113,7 +113,7 @@ def evaluate(
         else:
             asked.append((record, one))
     if not asked:
-        fault = f"none of its ids is among the answers of {where}" if not_run else "holds no question"
+        fault = f"none of its ids is among the answers of {where}" if not_run else "has no question"
         raise InputError(f"{name_of(gold)}: {fault}")
     named = _chosen(asked) if metrics is None else metrics
     shares = _measure(dict(_opened(one) for one in named), asked)

@@ -43,7 +43,7 @@ def f1_interval(
     """
     table = _table(questions)
     if not len(table) or (before is not None and len(before) != len(table)):
-        raise ValueError("an interval wants questions, and the same of both")
+        raise ValueError("an interval needs questions, and the same ones for both")
     drawn = np.random.default_rng(0).integers(0, len(table), (2_000, len(table)))
     f1 = _averages(table[drawn].sum(axis=1).T)[2]
     if before is not None:

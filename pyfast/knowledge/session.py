@@ -120,7 +120,7 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
                 "the index's documents are not those that its knowledge is from: %s adds what is new", build
             )
         return Session(index, store)
-    _log.warning("the index holds no knowledge: extracting it by rules, for this run alone; %s keeps it", build)
+    _log.warning("the index has no knowledge graph: rules make one for this run; %s makes one that stays", build)
     scratch = TemporaryDirectory(prefix="pyfast-knowledge-")
     folder = Path(scratch.name) / KNOWLEDGE
     store = make_apart(folder, index, embedder, lambda database: Writer(database).add(extract_by_rules(index)))

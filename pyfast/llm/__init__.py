@@ -63,7 +63,7 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
     opener = plugins.load("llms", spec)
     if not callable(opener):
         if options:
-            raise InputError(f"{spec}: an object, which takes no options")
+            raise InputError(f"{spec}: an object, which has no options")
         return _checked(spec, opener)
     try:
         inspect.signature(opener).bind(**options)

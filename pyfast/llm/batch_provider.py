@@ -132,7 +132,9 @@ class BatchProvider:
                         raise
                     return id, True
                 except (Refused, CallError, ValueError, AttributeError) as error:
-                    raise LLMUnavailableError(f"{self._shown} takes no batch: {one_line(error)}") from None
+                    raise LLMUnavailableError(
+                        f"{self._shown} does not accept the batch: {one_line(error)}"
+                    ) from None
         raise AssertionError("the last attempt returns or raises")
 
     async def adopt(self, key: str, made: float) -> str | None:
@@ -205,7 +207,7 @@ class BatchProvider:
         except ValueError:
             told = None
         if not isinstance(told, dict):
-            raise LLMUnavailableError(f"{self._shown}/{url.name}: the reply is no JSON object")
+            raise LLMUnavailableError(f"{self._shown}/{url.name}: the reply is not a JSON object")
         return told
 
     async def _persist(

@@ -69,7 +69,7 @@ def embeds_fields(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]
     try:
         import torch
     except ImportError:
-        raise CallError("a prompt in embeddings wants torch: pip install 'pyfast-qa[torch]'") from None
+        raise CallError("a prompt in embeddings needs torch: pip install 'pyfast-qa[torch]'") from None
     file = io.BytesIO()
     torch.save(torch.tensor(np.asarray(request.embeds, np.float32, order="C")), file)
     return {
@@ -98,7 +98,7 @@ def completion(text: object, finish_reason: object, usage: object, reasoning: ob
     if text is None and reason not in ("stop", "unknown"):
         text = ""  # cut off while it thought, filtered, a call of a tool: the finish reason says which
     if not isinstance(text, str):
-        raise CallError("the LLM's answer holds no text")
+        raise CallError("the LLM's answer has no text")
     counts = usage if isinstance(usage, dict) else {}
     completion_tokens = _count(counts.get("completion_tokens"))
     reasoning_tokens = _detail(counts, "completion_tokens_details", "reasoning_tokens")

@@ -59,7 +59,7 @@ def parse_spec(spec: str) -> tuple[str, str]:
         raise unreadable
     if re.search(r"[@?#]", match[2]):
         raise InputError(
-            "an LLM's URL must hold no password, no query and no fragment; put the key into OPENAI_API_KEY"
+            "an LLM's URL must have no password, no query and no fragment; put the key into OPENAI_API_KEY"
         )
     try:
         parts = urlsplit(match[2])

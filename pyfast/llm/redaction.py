@@ -139,7 +139,7 @@ def api_key() -> str:
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
         raise InputError(
-            "OPENAI_API_KEY holds a character that no HTTP header takes, such as a line break; set it again"
+            "OPENAI_API_KEY has a character that no HTTP header can contain, such as a line break; set it again"
         )
     return key
 
@@ -169,7 +169,7 @@ def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> 
                 and not isinstance(value, bool)
             ):
                 raise InputError(
-                    f"extra must hold no secret such as {str(name)!r}, for run.toml records it; put the key"
+                    f"extra must have no secret such as {str(name)!r}, because run.toml records it; put the key"
                     f" into {variable}"
                 )
             check_no_secret([str(name), value], key, variable)
@@ -177,4 +177,4 @@ def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> 
         for value in fields:
             check_no_secret(value, key, variable)
     elif isinstance(fields, str) and hider(key)(fields) != fields:
-        raise InputError(f"extra holds a key, and run.toml records it; leave it in {variable} alone")
+        raise InputError(f"extra has a key, and run.toml records it; keep it only in {variable}")

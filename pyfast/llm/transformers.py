@@ -123,7 +123,7 @@ class Transformers:
                 shape = list(embeds.shape)
                 raise CallError(f"embeddings must be of shape [tokens, {hidden}] for this model, not {shape}")
             if not np.isfinite(embeds).all():
-                raise CallError("the embeddings hold values that are no finite numbers")
+                raise CallError("the embeddings have values that are not finite")
             prompt = {"inputs_embeds": torch.tensor(embeds)[None]}
         else:
             try:

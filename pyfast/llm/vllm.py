@@ -39,7 +39,7 @@ def find_model(text: str) -> tuple[str, str | None]:
         raise InputError(f"{text} is a file, and vLLM reads folders; for a GGUF file take llamacpp:{text}")
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise ModelNotFoundError(f"{text} holds no model: it has no config.json")
+            raise ModelNotFoundError(f"{text} is not a model: it has no config.json")
         return str(path.resolve()), None
     if text.startswith(("/", "./", "../", "~")):
         raise ModelNotFoundError(f"no model folder at {text}")
@@ -292,5 +292,5 @@ def _tensor(request: Request, model: Any) -> Any:
     if embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
         raise CallError(f"embeddings must be of shape [tokens, {hidden}] for this model, not {list(embeds.shape)}")
     if not np.isfinite(embeds).all():
-        raise CallError("the embeddings hold values that are no finite numbers")
+        raise CallError("the embeddings have values that are not finite")
     return torch.tensor(embeds, dtype=model.dtype)

@@ -110,7 +110,7 @@ class Gpu:
         on_device = [value for value in given if _is_device_array(value)]
         if not on_device:
             names = ", ".join(sorted({type(value).__name__ for value in given}))
-            raise ArrayError(f"backend: 'cuda' wants arrays that are on a GPU (CuPy's or torch's), got {names}")
+            raise ArrayError(f"backend: 'cuda' needs arrays on a GPU (CuPy's or torch's), got {names}")
         tensors = [value for value in on_device if hasattr(value, "is_cuda")]
         self.torch = bool(tensors)
         try:
@@ -171,7 +171,7 @@ class Gpu:
         if (dtype.startswith(("int", "uint")) and "float" in kind) or (dtype.startswith("int") and kind == "bool"):
             raise ArrayError(f"{name}: expected {dtype}, got {kind}")
         if dtype == "int32" and len(array) and not -(2**31) <= int(array.min()) <= int(array.max()) < 2**31:
-            raise ArrayError(f"{name}: holds a number that does not fit {dtype}")
+            raise ArrayError(f"{name}: has a number that does not fit {dtype}")
         return array.to(getattr(self.library, dtype)) if self.torch else array.astype(dtype)
 
     def _asarray(self, value: Any) -> Any:

@@ -31,7 +31,7 @@ def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
     given = replace(given, x_src=x_src, x_dst=x_dst, att=att)
     given.heads_and_channels()
     if given.lacks_seed:
-        raise ArrayError("seed: dropout of NumPy arrays wants one")
+        raise ArrayError("seed: dropout of NumPy arrays needs one")
     y, attention = forward(with_graph(given))
     return y.reshape(x_dst.shape), attention
 

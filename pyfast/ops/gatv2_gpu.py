@@ -15,7 +15,7 @@ def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
     """Return (y, the attention as the native core returns it), for CuPy arrays."""
     gpu = Gpu(given.x_src, given.x_dst, given.att)
     if given.lacks_seed:
-        raise ArrayError("seed: dropout of arrays that are not torch's wants one")
+        raise ArrayError("seed: dropout of arrays that are not torch's needs one")
     with gpu.current():
         x_src, x_dst, att = (gpu.library.ascontiguousarray(each) for each in (given.x_src, given.x_dst, given.att))
         given = replace(given, x_src=x_src, x_dst=x_dst, att=att)

@@ -368,7 +368,7 @@ def _pools(
 ) -> tuple[Forward, Any, Any, tuple[Any, Any] | None]:
     offsets = gpu.array("pool_offsets", pool_offsets, "int64")
     if not len(offsets):
-        raise ArrayError("pool_offsets: must hold one more number than there are lists, and start at 0")
+        raise ArrayError("pool_offsets: must have one number more than there are lists, and start at 0")
     mask = None
     if mask_terms is not None:
         if not isinstance(mask_terms, tuple) or len(mask_terms) != 2:

@@ -122,7 +122,9 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
         uris = part.corpus.document_table.column("uri")
         existing = writer.find(uris)
         if existing and not replace:
-            raise InputError(f"{folder}: holds a document {next(iter(existing))!r} already; update replaces it")
+            raise InputError(
+                f"{folder}: holds a document {next(iter(existing))!r} already; use update to replace it"
+            )
         digests = dict(zip(uris.to_pylist(), part.corpus.document_table.column("digest").to_pylist(), strict=True))
         same = {uri for uri, place in existing.items() if writer.digest(place) == digests[uri]}
         if same:

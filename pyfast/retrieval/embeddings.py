@@ -80,7 +80,7 @@ def model_digest(folder: Path) -> str:
 
 def _checked(folder: Path, kind: str = "embedding model") -> Path:
     if not any((folder / name).is_file() for name in ("config.json", "modules.json", "model.onnx")):
-        raise ModelNotFoundError(f"{folder} holds no {kind}: it has no modules.json and no config.json")
+        raise ModelNotFoundError(f"{folder} is no {kind}: it has no modules.json and no config.json")
     return folder
 
 

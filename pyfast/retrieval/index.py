@@ -94,7 +94,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
     if out.exists() and not (out.is_dir() and (is_index(out) or not any(out.iterdir()))):
         raise InputError(f"{out}: exists and is not a pyfast index; choose another folder")
     if is_index(out) and not overwrite:
-        raise InputError(f"{out}: holds an index already; give --overwrite to replace it")
+        raise InputError(f"{out}: has an index already; give --overwrite to replace it")
 
 
 def write_index(
@@ -117,7 +117,7 @@ def write_index(
     if not part.terms:
         raise InputError("no usable document: nothing to retrieve in the sources given")
     if not part.counts.total_length:
-        raise InputError("no usable document: the sources given hold nothing but stop words")
+        raise InputError("no usable document: the given sources contain only stop words")
     facts = facts_of(part, size, vectors or {})
     part = replace(part, vectors=computed) if computed else with_vectors(part, facts["parameters"], tokens)
     save_part(folder / PARTS / "1", part, alone=True)
@@ -250,7 +250,7 @@ class Index:
         """
         part = part_of(self.whole, uris, self.manifest["parameters"])
         if not part.counts.total_length:
-            raise InputError("documents: they hold nothing to retrieve")
+            raise InputError("documents: they have nothing to retrieve")
         other = copy(self)
         for name in ("_weights", "entity_links"):  # those of all documents
             other.__dict__.pop(name, None)

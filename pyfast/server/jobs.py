@@ -127,7 +127,9 @@ async def cancel(request: Request, batch_id: str) -> Response:
 def _batches(request: Request) -> Batches:
     batches: Batches | None = request.app.state.batches
     if batches is None:
-        raise ApiError(404, "this server takes no batches: start it with a folder for them (--jobs)", "no_batches")
+        raise ApiError(
+            404, "this server accepts no batches: start it with a folder for them (--jobs)", "no_batches"
+        )
     return batches
 
 

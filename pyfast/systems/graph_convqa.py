@@ -101,7 +101,7 @@ class Settings(system.Settings):
     @model_validator(mode="after")
     def _has_an_encoder(self) -> Self:
         if self.graph and not (Path(self.trained) / "encoder.json").is_file():
-            raise ValueError("graph=on wants trained=FOLDER, made by `pyfast train graph-convqa`")
+            raise ValueError("graph=on needs trained=FOLDER, made by `pyfast train graph-convqa`")
         if self.memory == "on":
             embedder(self.embedder)  # report a missing model before anything is made
         return self

@@ -110,7 +110,7 @@ def test_conversations_of_a_list_go_on(small: pyfast.Index, tmp_path: Path) -> N
     ("questions", "said"),
     [
         (b"Who?", "expected a text"),
-        ([], "holds no question"),
+        ([], "has no question"),
         ([3], "question 1: expected a string"),
         (["  "], "question 1: needs a `question`"),
         ([{"id": "a", "question": "x"}] * 2, "question 2: the id 'a' came before"),

@@ -107,7 +107,7 @@ def test_an_encoder_knows_its_model(tiny: Path, tmp_path: Path) -> None:
         check_llm(str(tmp_path), "cpu", "0123456789abcdef")
     (model / "config.json").write_text((model / "config.json").read_text() + " ")
     open_trained.cache_clear()
-    with pytest.raises(InputError, match=r"trained with another model than .*/model holds now"):
+    with pytest.raises(InputError, match=r"trained with another model than the one in .*/model"):
         open_trained(str(tmp_path))
 
 

@@ -185,7 +185,7 @@ def test_a_line_cut_anywhere(tmp_path: Path) -> None:
 def test_answers_without_a_configuration_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "answers.jsonl").write_bytes(b'{"id": "precious"}\n')
     for attempt in (check_run, RunFolder):
-        with pytest.raises(InputError, match=r"holds answers but no run\.toml"):
+        with pytest.raises(InputError, match=r"has answers but no run\.toml"):
             attempt(tmp_path, DESCRIBED)
     assert set_aside(tmp_path) is None
     assert [path.name for path in tmp_path.iterdir()] == ["answers.jsonl"]

@@ -109,7 +109,7 @@ def test_what_cannot_be_compared() -> None:
         pyfast.compare([a, b], GOLD)
     with pytest.raises(InputError, match="not a run folder"):
         pyfast.compare([a, Path("/nowhere")], GOLD)
-    with pytest.raises(InputError, match="its file of questions is not there"):
+    with pytest.raises(InputError, match="its file of questions is missing"):
         pyfast.compare([a, b])
 
 

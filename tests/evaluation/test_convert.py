@@ -273,7 +273,7 @@ def test_what_is_of_another_layout_leaves_nothing(tmp_path: Path) -> None:
         pyfast.convert("squad", source, tmp_path / "out")
     with pytest.raises(InputError, match="there is no such file"):
         pyfast.convert("hotpotqa", tmp_path / "missing", tmp_path / "out")
-    with pytest.raises(InputError, match="holds no question"):
+    with pytest.raises(InputError, match="has no question"):
         pyfast.convert("hotpotqa", write(tmp_path / "none.json", []), tmp_path / "out")
     with pytest.raises(InputError, match=r"there is no WikiTables-WithLinks beside it"):
         pyfast.convert("hybridqa", write(tmp_path / "x" / "y" / "z" / "dev.json", [HYBRID]), tmp_path / "out")

@@ -243,7 +243,7 @@ def test_bad_arguments_are_refused_in_one_line(arguments: dict[str, Any], reason
 @pytest.mark.parametrize("text", ["", "1\nx\n", "2\n1\n", "inf\n"])
 def test_bad_traces_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "t").write_text(text)
-    with pytest.raises(InputError, match=r"line|holds no"):
+    with pytest.raises(InputError, match=r"line|has no"):
         read_trace(tmp_path / "t")
 
 

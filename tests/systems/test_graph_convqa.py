@@ -112,8 +112,8 @@ def test_the_window_holds_what_it_holds(small: Index) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "graph=on wants trained=FOLDER"),
-        ({"trained": "/nowhere"}, "graph=on wants trained=FOLDER"),
+        ({}, "graph=on needs trained=FOLDER"),
+        ({"trained": "/nowhere"}, "graph=on needs trained=FOLDER"),
         ({"graph": "off", "memory": "perhaps"}, "memory"),
         ({"graph": "off", "history": "none"}, "history"),
         ({"graph": "off", "memory": "on", "embedder": "./nowhere"}, "nowhere"),

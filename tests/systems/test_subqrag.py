@@ -419,7 +419,7 @@ def test_an_index_without_knowledge_stays_so_and_the_run_has_its_own(
     index = Index(shutil.copytree(small.folder, tmp_path / "index"))
     before, run = checksums(index.folder), tmp_path / "run"
     session = open_session(index, "words", run)
-    assert "for this run alone" in caplog.text and f"pyfast knowledge build {index.folder}" in caplog.text
+    assert "rules make one for this run" in caplog.text and f"pyfast knowledge build {index.folder}" in caplog.text
     scratch = session.store.folder
     run.mkdir()
     write_configuration(run / "run.toml", {"knowledge": session.describe()})

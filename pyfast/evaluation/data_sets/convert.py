@@ -70,7 +70,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
             counts[kind] += len(kept.get("turns", (None,)))
         opened.close()
         if not counts["question"]:
-            raise InputError(f"{source}: holds no question")
+            raise InputError(f"{source}: has no question")
         for kind in ("document", "gold"):
             if not counts[kind]:
                 (aside / _FILES[kind]).unlink()
