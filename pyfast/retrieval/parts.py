@@ -31,7 +31,13 @@ from pyfast.retrieval.forward_index import (
     weigh,
 )
 from pyfast.retrieval.passage_size import PassageSize, indexed_text, passage_line
-from pyfast.retrieval.passage_vectors import PassageVectors, join_vectors, open_vectors, save_vectors
+from pyfast.retrieval.passage_vectors import (
+    PassageVectors,
+    dense_codes,
+    join_vectors,
+    open_vectors,
+    save_vectors,
+)
 from pyfast.retrieval.rendered_passages import FOLDER as RENDERED_FOLDER
 from pyfast.retrieval.rendered_passages import (
     RenderedPassages,
@@ -63,6 +69,8 @@ class Part:
     """The vectors of each kind that the index has, dense or sparse"""
     analysis: Analysis = WORDS
     """The analysis that made its terms"""
+    codes: Path | None = None
+    """The file of faiss's codes of its dense vectors, if there are many"""
 
     def __post_init__(self) -> None:
         """Look up the passages."""
@@ -170,4 +178,5 @@ def open_part(folder: Path, analysis: Analysis = WORDS) -> Part:
         open_weights(folder / _WEIGHTS, counts) if (folder / _WEIGHTS).is_dir() else None,
         open_vectors(folder),
         analysis,
+        dense_codes(folder),
     )

@@ -20,6 +20,7 @@ from pyfast.retrieval.forward_index import Mask, mapped, narrow
 from pyfast.retrieval.late import LateEncoder, find_late_model
 from pyfast.retrieval.sparse_embeddings import SparseEmbedder
 from pyfast.retrieval.token_store import TokenStore, encode_tokens, encode_tokens_into
+from pyfast.retrieval.vectors import make_codes, save_codes
 
 if TYPE_CHECKING:
     from pyfast.retrieval.parts import Part
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 PassageVectors: TypeAlias = "Float32 | csr_array | TokenStore"
 """[passages, dimensions]: an array, or a sparse matrix in rows; or a vector for each token of a passage"""
 KINDS = ("dense", "sparse", "late")
+EXACT = 200_000
+"""For up to so many passages, a query is compared with all dense vectors; beyond, with faiss's codes of them"""
+_CODES = "codes.faiss"
 _SPARSE = ("indptr", "indices", "weights")
 _AT_ONCE = 4096  # passages
 
@@ -172,6 +176,14 @@ def save_vectors(folder: Path, vectors: Mapping[str, PassageVectors]) -> None:
             np.save(folder / kind / "columns.npy", np.int64(matrix.shape[1]))
         else:
             np.save(folder / kind / "vectors.npy", matrix)
+            if len(matrix) > EXACT:
+                save_codes(folder / kind / _CODES, make_codes(matrix))
+
+
+def dense_codes(folder: Path) -> Path | None:
+    """The file of faiss's codes of a part's dense vectors, if it has one."""
+    path = folder / "dense" / _CODES
+    return path if path.is_file() else None
 
 
 def open_vectors(folder: Path) -> dict[str, PassageVectors]:

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, stack
-from pyfast.retrieval import vectors
+from pyfast.retrieval import passage_vectors, vectors
 from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
 from pyfast.retrieval.passage_vectors import Encoder, encoder_of
 from pyfast.retrieval.pools import Pool, stack_pools
@@ -23,8 +23,6 @@ from pyfast.retrieval.token_store import TokenStore
 if TYPE_CHECKING:
     from pyfast.retrieval.index import Index
 
-EXACT = 200_000
-"""Up to this number of passages, a query is compared with all vectors. Beyond it, with faiss's codes of them"""
 FUSED = 100
 """A hybrid fuses lists of at least this length"""
 HYBRID = "bm25+dense"
@@ -37,13 +35,38 @@ class DenseRetriever:
     def __init__(self, index: Index, model: str = "") -> None:
         """`model` says where the model lies, if it has moved. Raises `InputError`."""
         self._encoder = encoder_of(index.manifest["parameters"], "dense", model)
-        self._matrix = index.whole.vectors["dense"]
+        self._index = index
         self.fingerprint = f"dense:{self._encoder.fingerprint}"
 
     @cached_property
     def _vectors(self) -> vectors.Vectors:
-        assert isinstance(self._matrix, np.ndarray)
-        return vectors.make(self._matrix, EXACT)
+        matrix = self._index.whole.vectors["dense"]
+        assert isinstance(matrix, np.ndarray)
+        parts = self._index.parts
+        coded = [number for number, part in enumerate(parts) if part.codes is not None]
+        if len(matrix) <= passage_vectors.EXACT or not coded:
+            return vectors.make(matrix, passage_vectors.EXACT)
+        return self._around(max(coded, key=lambda number: len(parts[number].passages)), matrix)
+
+    def _around(self, largest: int, matrix: Float32) -> vectors.Vectors:
+        """The search by the codes of the largest part; all other passages are compared."""
+        part = self._index.parts[largest]
+        base = part.vectors["dense"]
+        assert isinstance(base, np.ndarray) and part.codes is not None
+        codes = vectors.load_codes(part.codes)
+        if len(self._index.parts) == 1 and len(base) == len(matrix):
+            return vectors.Vectors(matrix, codes)
+        deleted = [counts.deleted for counts in self._index.term_counts]
+        kept = [
+            np.arange(len(one.passages)) if gone is None else np.flatnonzero(gone == 0)
+            for one, gone in zip(self._index.parts, deleted, strict=True)
+        ]
+        owner = np.repeat(np.arange(len(kept)), [len(some) for some in kept])
+        is_late = owner != largest
+        rows = np.empty(len(matrix), np.int32)
+        rows[~is_late] = kept[largest]
+        rows[is_late] = len(base) + np.arange(is_late.sum())
+        return vectors.Vectors(base, codes, matrix[is_late], rows)
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """The `k` nearest passages to each query, best first. Equal cosines keep the order of the passages."""

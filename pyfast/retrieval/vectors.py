@@ -112,7 +112,7 @@ def _nearest(matrix: Float32, queries: Float32, k: int) -> Int64:
 
 def make(matrix: Float32, exact: int | None = None) -> Vectors:
     """Vectors of texts, in the order of the texts."""
-    return Vectors(matrix, _codes(matrix, EXACT if exact is None else exact))
+    return Vectors(matrix, make_codes(matrix) if len(matrix) > (EXACT if exact is None else exact) else None)
 
 
 def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
@@ -154,14 +154,12 @@ def places_among(marks: Int64, known: Int64) -> Int32:
     return np.where((known[at] == marks).all(axis=1), at, -1).astype(np.int32)
 
 
-def _codes(matrix: Float32, exact: int) -> Any:
+def make_codes(matrix: Float32) -> Any:
     """Product quantisation for many vectors. A query is compared with the codes of all of them.
 
     Seeded: equal vectors give equal codes. An index with cells would skip most vectors, but a question's vector
     lies far from those of its facts: the nearest cells miss a third of them.
     """
-    if len(matrix) <= exact:
-        return None
     faiss = _faiss()
     dimensions = matrix.shape[1]
     parts = next(parts for parts in range(max(dimensions // 4, 1), 0, -1) if dimensions % parts == 0)
@@ -183,7 +181,7 @@ def save(
     else:
         np.save(folder / files[0], vectors.matrix)
         if vectors.codes is not None:
-            _faiss().write_index(vectors.codes, str(folder / files[1]))
+            save_codes(folder / files[1], vectors.codes)
     if vectors.rows is not None and vectors.late is not None:
         np.save(folder / f"{name}.late.npy", vectors.late)
         np.save(folder / f"{name}.rows.npy", vectors.rows)
@@ -200,7 +198,17 @@ def load(folder: Path, name: str) -> Vectors:
     except (OSError, ValueError) as error:
         raise IndexFormatError(f"{folder}: {name}: {error}") from None
     path = folder / f"{name}.codes.faiss"
-    return Vectors(matrix, _faiss().read_index(str(path)) if path.exists() else None, late, rows)
+    return Vectors(matrix, load_codes(path) if path.exists() else None, late, rows)
+
+
+def save_codes(path: Path, codes: Any) -> None:
+    """Write the codes of vectors into a file."""
+    _faiss().write_index(codes, str(path))
+
+
+def load_codes(path: Path) -> Any:
+    """Read what `save_codes` wrote."""
+    return _faiss().read_index(str(path))
 
 
 def _faiss() -> Any:

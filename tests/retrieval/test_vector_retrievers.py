@@ -96,11 +96,24 @@ def test_an_index_that_changes_is_one_built_from_scratch(dense: Path, examples: 
         pyfast.compact_index(folder, erase=True)
 
 
-def test_codes_find_what_comparing_all_finds(dense: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_codes_find_what_comparing_all_finds(
+    dense: Path, examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codes lie in the part, and opening makes none; after changes what is new is compared as it is."""
     pytest.importorskip("faiss")
     exact = lists(pyfast.open_index(dense, "dense"))
-    monkeypatch.setattr("pyfast.retrieval.vector_retrievers.EXACT", 10)
-    assert lists(pyfast.open_index(dense, "dense")) == exact
+    monkeypatch.setattr("pyfast.retrieval.passage_vectors.EXACT", 10)
+    assert lists(pyfast.open_index(dense, "dense")) == exact  # built before there were codes
+    every = documents(examples, 12)
+    gone = {"id": "gone", "title": "Gone", "text": "Titan was discovered by nobody."}
+    pyfast.build_index([gone, *every[:8]], tmp_path / "index", vectors="dense")
+    pyfast.add_documents(tmp_path / "index", every[8:])
+    pyfast.delete_documents(tmp_path / "index", ["gone"])
+    assert "parts/1/dense/codes.faiss" in pyfast.open_index(tmp_path / "index").manifest["files"]
+    monkeypatch.setattr(vectors, "make_codes", lambda *_: pytest.fail("codes were made to open it"))
+    for _ in range(2):
+        assert lists(pyfast.open_index(tmp_path / "index", "dense")) == exact
+        pyfast.compact_index(tmp_path / "index")
 
 
 def test_a_hybrid_is_the_fusion_of_its_lists(dense: Path) -> None:
@@ -219,6 +232,6 @@ class TestBesideTheLibrary:
 
 
 def test_exact_search_goes_farther_than_the_knowledge_stores(dense: Path) -> None:
-    from pyfast.retrieval.vector_retrievers import EXACT
+    from pyfast.retrieval.passage_vectors import EXACT
 
     assert EXACT == 200_000 > vectors.EXACT
