@@ -142,6 +142,14 @@ SUITES: Mapping[str, Suite] = {
         120,
         (*PACKAGES, "pyfast/corpus/", "pyfast/retrieval/", "tests/corpus/test_hostile_shapes.py"),
     ),
+    # Each retriever through each system, on two sets of benchmark data.
+    "retrievers": Suite(
+        400,
+        (
+            *(*PACKAGES, "pyfast/retrieval/", "pyfast/systems/n2n.py", "pyfast/systems/rag.py"),
+            *("pyfast/systems/subqrag", "pyfast/systems/hseq", "tests/systems/test_retrievers.py"),
+        ),
+    ),
     # LangChain, LlamaIndex, Haystack and DSPy, in an environment that the suite makes.
     "integrations": Suite(
         120,

@@ -106,8 +106,8 @@ def test_codes_find_what_comparing_all_finds(
     assert lists(pyfast.open_index(dense, "dense")) == exact  # built before there were codes
     every = documents(examples, 12)
     gone = {"id": "gone", "title": "Gone", "text": "Titan was discovered by nobody."}
-    pyfast.build_index([gone, *every[:8]], tmp_path / "index", vectors="dense")
-    pyfast.add_documents(tmp_path / "index", every[8:])
+    pyfast.build_index([gone, *every[:10]], tmp_path / "index", vectors="dense")
+    pyfast.add_documents(tmp_path / "index", every[10:])
     pyfast.delete_documents(tmp_path / "index", ["gone"])
     assert "parts/1/dense/codes.faiss" in pyfast.open_index(tmp_path / "index").manifest["files"]
     monkeypatch.setattr(vectors, "make_codes", lambda *_: pytest.fail("codes were made to open it"))
