@@ -1,8 +1,8 @@
 """maxsim: HotpotQA's questions against BM25's best 30, int8 at 384 dimensions, beside NumPy, torch and lateweave.
 
-Vectors are those of the late-interaction model of the extra `rerank`, encoded once and kept. The op reads codes out
-of a mapped file. Peers get the same vectors as float32, those of each question's candidates in one piece of memory.
-The notes also tell what rounding to int8 changes.
+Vectors are those of the late-interaction model of the extra `rerank`, encoded once and kept. The op reads codes
+out of a mapped file. Peers get the same vectors as float32, those of each question's candidates in one piece of
+memory. The notes also tell what rounding to int8 changes.
 """
 
 from __future__ import annotations
