@@ -16,7 +16,7 @@ from orjson import dumps
 
 from pyfast.engine import Step
 from pyfast.server.completions import citations, completion, text, usage
-from pyfast.server.errors import ApiError, api_error
+from pyfast.server.errors import ClientLeft, api_error
 from pyfast.server.guard import Message, Receive, Send
 from pyfast.server.schemas import ChatCompletion, ChatRequest
 from pyfast.server.service import Asked, Service
@@ -65,17 +65,10 @@ async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
         return await work
     except asyncio.CancelledError:
         if has_left and not task.uncancel():
-            raise _ClientLeft from None
+            raise ClientLeft from None
         raise
     finally:
         watching.cancel()
-
-
-class _ClientLeft(ApiError):
-    """The client has left."""
-
-    def __init__(self) -> None:
-        super().__init__(499, "the client has left", "client_left")
 
 
 class _Stream(Response):
@@ -99,7 +92,7 @@ class _Stream(Response):
         ready: asyncio.Queue[bytes | None] = asyncio.Queue()
         working = asyncio.ensure_future(self._work(ready.put_nowait))
         try:
-            with contextlib.suppress(_ClientLeft, TimeoutError):
+            with contextlib.suppress(ClientLeft, TimeoutError):
                 await unless_gone(self._send(ready, send), receive)
         finally:
             working.cancel()

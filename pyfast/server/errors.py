@@ -40,6 +40,13 @@ class ApiError(Exception):
         return Response(dumps(self.body()), self.status, headers, "application/json")
 
 
+class ClientLeft(ApiError):
+    """The client has left."""
+
+    def __init__(self) -> None:
+        super().__init__(499, "the client has left", "client_left")
+
+
 def _unicode(text: str) -> str:
     """The text without lone surrogates, which a request may contain and a reply may not."""
     return text.encode(errors="replace").decode()

@@ -12,9 +12,10 @@ from fastapi.responses import FileResponse, Response
 from orjson import dumps
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect
 
 from pyfast.server.batches import Batch, Batches
-from pyfast.server.errors import ApiError
+from pyfast.server.errors import ApiError, ClientLeft
 from pyfast.server.files import File
 from pyfast.server.guard import Message, Receive
 from pyfast.server.schemas import BatchList, BatchObject, BatchRequest, FileDeleted, FileList, FileObject
@@ -59,6 +60,8 @@ async def upload(request: Request) -> Response:
             return _json(batches.files.add(path, (given.filename or "")[:255], purpose))
     except MultiPartException as error:
         raise ApiError(400, error.message, "invalid_request") from None
+    except ClientDisconnect:
+        raise ClientLeft from None
 
 
 @router.get("/v1/files", response_model=FileList)

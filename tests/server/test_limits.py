@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,21 @@ async def test_one_that_is_given_up_is_cancelled_and_the_others_are_answered() -
         assert await served.metric("pyfast_questions_admitted") == 5
         gate.open.set()
         assert [status for status, _, _ in await asyncio.gather(*staying)] == [200] * 5
+
+
+async def test_an_upload_that_is_given_up_is_no_fault_of_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(None, "instant", jobs=tmp_path) as served:
+        form = "Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000"
+        sent = f"POST /v1/files HTTP/1.1\r\nHost: localhost\r\n{form}\r\n\r\n--x\r\n".encode()
+        _, writer = await raw(served.port, sent)
+        writer.close()
+        async with asyncio.timeout(20):
+            while not await served.metric('pyfast_requests_total{path="/v1/files",status="499"}'):
+                await asyncio.sleep(0.02)
+        assert (await served.ask())[0] == 200
+    assert not caplog.records and not list((tmp_path / "files").iterdir())
 
 
 async def test_a_slow_reader_of_a_stream_holds_up_nobody() -> None:
