@@ -1,13 +1,17 @@
-"""A chat-completions server whose answers have the right form and no meaning: `python scripted_server.py`.
+"""A chat-completions server whose answers have the right form and no meaning.
 
-It prints its port. A request with a JSON schema gets an answer of that form, as `--llm instant` gives it; one for
-LightRAG's keywords gets such of its question; any other a few words.
+    python scripted_server.py [SECONDS]
+
+It prints its port. Each answer takes SECONDS, 0 by default. A request with a JSON schema gets an answer of that
+form, as `--llm instant` gives it; one for LightRAG's keywords gets such of its question; any other a few words.
 """
 
 import asyncio
-import json
 import re
+import sys
 from typing import Any, cast
+
+import orjson
 
 from pyfast.llm import Request, dialogue
 from pyfast.llm.instant import Instant
@@ -15,23 +19,26 @@ from pyfast.llm.instant import Instant
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 _QUERY = re.compile(r"(?:User Query|Query): (.+)")
 LLM = Instant()
+SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 0.0
+SCHEMAS: dict[bytes, Any] = {}  # the LLM remembers what it made of an object
 
 
 async def answer(asked: dict[str, Any]) -> bytes:
     """The body of the reply."""
     said = asked["messages"][-1]["content"]
     schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
+    schema = schema and SCHEMAS.setdefault(orjson.dumps(schema), schema)
     if schema is None and '"high_level_keywords"' in said:
         words = _QUERY.findall(said)[-1].split()
         pieces = [" ".join(words[at : at + 3]) for at in range(0, len(words), 3)]
-        text = json.dumps({"high_level_keywords": pieces[-2:], "low_level_keywords": pieces[:4]})
+        text = orjson.dumps({"high_level_keywords": pieces[-2:], "low_level_keywords": pieces[:4]}).decode()
     else:
         request = Request(dialogue(said), asked.get("max_tokens") or 500, schema, seed=asked.get("seed") or 0)
         text = (await LLM.complete(request)).text
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     usage = {"prompt_tokens": len(said) // 4, "completion_tokens": 9, "total_tokens": len(said) // 4 + 9}
     reply = {"id": "1", "object": "chat.completion", "created": 1, "model": asked["model"], "choices": [choice]}
-    return json.dumps({**reply, "usage": usage}).encode()
+    return orjson.dumps({**reply, "usage": usage})
 
 
 class Server(asyncio.Protocol):
@@ -56,7 +63,9 @@ class Server(asyncio.Protocol):
         task.add_done_callback(self.tasks.discard)
 
     async def reply(self, body: bytes) -> None:
-        told = await answer(json.loads(body)) if body else b'{"object": "list", "data": [{"id": "m"}]}'
+        if body and SECONDS:
+            await asyncio.sleep(SECONDS)
+        told = await answer(orjson.loads(body)) if body else b'{"object": "list", "data": [{"id": "m"}]}'
         self.transport.write(HEAD % len(told) + told)
 
 
