@@ -12,7 +12,7 @@ EXTRAS = {
         "Stemmer",
         *("ahocorasick_rs", "aiohttp", "charset_normalizer", "clevercsv", "markdown_it"),
         *("orjson", "pyarrow", "pydantic", "rapidfuzz", "rich", "sklearn", "tenacity", "tomli_w", "typer", "yaml"),
-        *("yarl", "zstandard"),
+        *("xxhash", "yarl", "zstandard"),
     ),
     "embedded": ("xllamacpp",),
     "formats": ("bs4", "docx", "lxml", "markdownify", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),

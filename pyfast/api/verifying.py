@@ -213,7 +213,9 @@ def _snapshot(folder: Path) -> str:
 
 def _index(folder: Path) -> Iterator[Check]:
     def contents() -> str:
-        manifest = Index(folder).manifest
+        index = Index(folder)
+        index.check_all()
+        manifest = index.manifest
         return f"{manifest['passages']} passages, {len(manifest['files'])} files"
 
     def snapshots() -> str:

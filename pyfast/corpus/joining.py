@@ -15,10 +15,15 @@ Mask = NDArray[np.bool_]
 _LANES = 1 << 64
 
 
-def digest_sum(documents: pa.RecordBatch, chosen: Mask | None = None) -> int:
-    """The sum of the documents' digests, as two 64-bit numbers that wrap around."""
-    digests = np.frombuffer(documents.column("digest").buffers()[1] or b"", "<u8").reshape(-1, 2)[: len(documents)]
-    low, high = (digests if chosen is None else digests[chosen]).sum(axis=0, dtype=np.uint64).tolist()
+def digests_of(documents: pa.RecordBatch) -> NDArray[np.uint64]:
+    """[documents, 2]: the digest of each document."""
+    buffer = documents.column("digest").buffers()[1] or b""
+    return np.frombuffer(buffer, "<u8")[: 2 * len(documents)].reshape(-1, 2)
+
+
+def digest_sum(digests: NDArray[np.uint64]) -> int:
+    """The sum of digests, as two 64-bit numbers that wrap around."""
+    low, high = digests.sum(axis=0, dtype=np.uint64).tolist()
     return int(high) * _LANES + int(low)
 
 

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pyfast import ops
+from pyfast.blocks import MappedFile, MappedFolder, checked
 from pyfast.corpus import storage
 from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple
-from pyfast.corpus.joining import digest_sum, join
+from pyfast.corpus.joining import digest_sum, digests_of, join
 from pyfast.corpus.levels import Level
 from pyfast.corpus.outlines import metadata_at, parse_outline
 from pyfast.corpus.rendering import (
@@ -33,7 +34,10 @@ from pyfast.corpus.rendering import (
 )
 from pyfast.corpus.schema import Kind
 from pyfast.corpus.segment_ids import SegmentIds
+from pyfast.errors import IndexFormatError
 
+_GROUP_SHIFT = 12
+_GROUP = 1 << _GROUP_SHIFT  # segments checked at once, when one of them is first read
 # Plain integers: `render` compares with them for every passage it is asked for.
 _PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
     int(level)
@@ -46,6 +50,9 @@ _PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
         Level.TRIPLET,
     )
 )
+
+
+_CITED = ("level", "source", "start", "end", "byte_start", "byte_end")
 
 
 class Corpus:
@@ -68,69 +75,152 @@ class Corpus:
     """
 
     def __init__(
-        self, segments: pa.RecordBatch, documents: pa.RecordBatch, triples: pa.RecordBatch, buffer: memoryview
+        self,
+        segments: pa.RecordBatch,
+        documents: pa.RecordBatch,
+        triples: pa.RecordBatch,
+        buffer: memoryview,
+        files: tuple[MappedFile, ...] = (),
     ) -> None:
         """Make a corpus from batches of the schemas in `schema.py` and the text buffer.
 
         `encode` and `open` call this.
+
+        `files` are those that the four lie in, if their blocks are to be checked when they are first read.
         """
         self._parts = (segments, documents, triples, buffer)
-        self.level: NDArray[np.uint8] = _array(segments, "level")
-        self.parent: NDArray[np.int32] = _array(segments, "parent")
-        self.subtree_end: NDArray[np.int32] = _array(segments, "subtree_end")
-        self.source: NDArray[np.int32] = _array(segments, "source")
-        self.start: NDArray[np.int32] = _array(segments, "start")
-        self.end: NDArray[np.int32] = _array(segments, "end")
-        self.byte_start: NDArray[np.int32] | NDArray[np.int64] = _array(segments, "byte_start")
-        self.byte_end: NDArray[np.int32] | NDArray[np.int64] = _array(segments, "byte_end")
-        self.roots: NDArray[np.int64] = np.flatnonzero(self.parent < 0)
+        self._files = files
+        self._documents_are_sound = False
+        self._sound = bytearray(len(segments) + _GROUP >> _GROUP_SHIFT)  # which groups of segments were checked
+        in_segments, in_documents, in_triples, in_buffer = files or (None, None, None, None)
+        column = {field.name: _array(segments, field.name) for field in segments.schema}
+        self._column = column
+        self.level: NDArray[np.uint8] = checked(column["level"], in_segments)
+        self.parent: NDArray[np.int32] = checked(column["parent"], in_segments)
+        self.subtree_end: NDArray[np.int32] = checked(column["subtree_end"], in_segments)
+        self.source: NDArray[np.int32] = checked(column["source"], in_segments)
+        self.start: NDArray[np.int32] = checked(column["start"], in_segments)
+        self.end: NDArray[np.int32] = checked(column["end"], in_segments)
+        self.byte_start: NDArray[np.int32] | NDArray[np.int64] = checked(column["byte_start"], in_segments)
+        self.byte_end: NDArray[np.int32] | NDArray[np.int64] = checked(column["byte_end"], in_segments)
         self.documents: int = documents.num_rows
 
         # The same columns as memoryviews: they give plain Python integers, for a third of what NumPy takes.
-        self._text_buffer = buffer
-        self._level, self._subtree_end, self._source = self.level.data, self.subtree_end.data, self.source.data
-        self._byte_start, self._byte_end = self.byte_start.data, self.byte_end.data
+        self._text_buffer, self._text_file = buffer, in_buffer
+        self._level, self._subtree_end, self._source, self._byte_start, self._byte_end = (
+            column[name].data for name in ("level", "subtree_end", "source", "byte_start", "byte_end")
+        )
 
         self._uris, self._titles, self._sections = (
-            _strings(documents.column(name)) for name in ("uri", "title", "section")
+            _strings(documents.column(name), in_documents) for name in ("uri", "title", "section")
         )
-        self._kind = _array(documents, "kind").data
+        self._kind = checked(_array(documents, "kind"), in_documents)
         header, links = documents.column("header"), documents.column("links")
-        self._header_range, self._names = _offsets(header), _strings(header.values)
+        self._header_range, self._names = _offsets(header, in_documents), _strings(header.values, in_documents)
         self._outlines: dict[int, Outline] = {}
         self._headers: dict[int, list[str]] = {}  # read once: every row of a table is rendered with them
-        self._link_range, self._link_uris = _offsets(links), _strings(links.values.field("uri"))
-        self._link_row, self._link_column = (links.values.field(name).to_numpy() for name in ("row", "column"))
-
-        triplets = np.flatnonzero(self.level == _TRIPLET)
-        relation_start, tail_start = _array(triples, "relation_start"), _array(triples, "tail_start")
-        self._triplets, self._relation_start, self._tail_start = (
-            triplets.data,
-            relation_start.data,
-            tail_start.data,
+        self._link_range = _offsets(links, in_documents)
+        self._link_uris = _strings(links.values.field("uri"), in_documents)
+        self._link_row, self._link_column = (
+            checked(links.values.field(name).to_numpy(), in_documents) for name in ("row", "column")
         )
-        ordinal, hashes = _array(triples, "ordinal"), _array(documents, "hash")
-        self._ordinal, self._timed = ordinal.data, _array(triples, "timed").data
-        self._times = _strings(triples.column("time"))
-
-        self.ids = SegmentIds(hashes, self.level, self.source, self.start, self.end, triplets, ordinal)
-        self.columns = ops.Segments(
-            level=self.level,
-            source=self.source,
-            start=self.start,
-            end=self.end,
-            byte_start=self.byte_start,
-            byte_end=self.byte_end,
-            triplets=triplets,
-            ordinal=ordinal,
-            relation_start=relation_start,
-            tail_start=tail_start,
-            hashes=hashes,
-            uri_offsets=np.asarray(self._uris.offsets),
-            uris=np.frombuffer(self._uris.data, np.uint8),
-            content=np.frombuffer(buffer, np.uint8),
+        self._relation_start, self._tail_start, self._ordinal, self._timed = (
+            _array(triples, name).data for name in ("relation_start", "tail_start", "ordinal", "timed")
         )
-        """What `ops.cite` reads."""
+        self._times = _strings(triples.column("time"), in_triples)
+
+    @cached_property
+    def roots(self) -> NDArray[np.int64]:
+        """The position of each document's first segment."""
+        roots = np.flatnonzero(np.asarray(self.parent) < 0)
+        if len(roots) != self.documents:
+            raise self._damaged("the documents are not in order")
+        return roots
+
+    @cached_property
+    def _triplets(self) -> memoryview:
+        """The positions of the triplets, int64."""
+        triplets = np.flatnonzero(np.asarray(self.level) == _TRIPLET)
+        if self._files:
+            self._files[2].check_all()
+            if len(triplets):
+                for name in ("byte_start", "byte_end"):
+                    np.asarray(getattr(self, name))
+            if fault := storage.fault_of_triples(self._parts, triplets):
+                raise self._damaged(fault)
+        return triplets.data
+
+    @cached_property
+    def ids(self) -> SegmentIds:
+        """The ids of the segments. They depend only on uri, level and place."""
+        hashes = checked(_array(self._parts[1], "hash"), self._files[1] if self._files else None)
+        triplets, ordinal = np.asarray(self._triplets), np.asarray(self._ordinal)
+        return SegmentIds(hashes, self.level, self.source, self.start, self.end, triplets, ordinal)
+
+    @cached_property
+    def columns(self) -> ops.Segments:
+        """What `ops.cite` reads, and which `check` has checked."""
+        column, uris = self._column, self._uris
+        return ops.Segments(
+            **{name: column[name] for name in _CITED},
+            triplets=np.asarray(self._triplets),
+            ordinal=np.asarray(self._ordinal),
+            hashes=_array(self._parts[1], "hash"),
+            relation_start=np.asarray(self._relation_start),
+            tail_start=np.asarray(self._tail_start),
+            uri_offsets=np.asarray(uris.offsets),
+            uris=np.frombuffer(uris.data, np.uint8),
+            content=np.frombuffer(self._text_buffer, np.uint8),
+        )
+
+    def check(self, segments: NDArray[np.int64]) -> None:
+        """Check what lies in the files of these segments and of all that is in them, and their documents' uris.
+
+        Of a corpus in memory there is nothing to check. Raises `IndexFormatError`.
+        """
+        if not self._files:
+            return
+        segments = np.clip(segments, 0, max(len(self) - 1, 0))[: len(self)]
+        for i in np.unique(segments >> _GROUP_SHIFT).tolist():
+            self._check_group(i)
+        end, column = self._column["subtree_end"][segments], self._column
+        for i in np.unique((end - 1) >> _GROUP_SHIFT).tolist():
+            self._check_group(i)
+        for k in np.flatnonzero((end - 1 >> _GROUP_SHIFT) - (segments >> _GROUP_SHIFT) > 1).tolist():
+            self._check(int(segments[k]))
+        self._files[3].check_ranges(column["byte_start"][segments], column["byte_end"][segments])
+        sources = np.unique(column["source"][segments])
+        self._uris.check(sources)
+        place = self._files[1].place(self.columns.hashes) + 8 * sources.astype(np.int64)
+        self._files[1].check_ranges(place, place + 8)
+
+    def _check(self, i: int) -> None:
+        """The same for one segment, without its content."""
+        for group in range(i >> _GROUP_SHIFT, (self._subtree_end[i] - 1 >> _GROUP_SHIFT) + 1):
+            self._check_group(group)
+
+    def _check_group(self, group: int) -> None:
+        if not self._files or self._sound[group]:
+            return
+        first, stop = group << _GROUP_SHIFT, min(len(self), group + 1 << _GROUP_SHIFT)
+        if first < stop:
+            for values in self._column.values():
+                self._files[0].check_array(values[max(first - 1, 0) : stop])
+            self._files[1].check_array(self._kind.raw)
+            if fault := storage.fault_of_segments(self._parts, first, stop):
+                raise self._damaged(fault)
+        self._sound[group] = 1
+
+    def _damaged(self, fault: str) -> IndexFormatError:
+        where = f"{self._files[0].path.parent}: " if self._files else ""
+        return IndexFormatError(f"{where}the corpus is damaged: {fault}; build the index again")
+
+    def check_all(self) -> None:
+        """Check all of it. Raises `IndexFormatError`."""
+        for file in self._files:
+            file.check_all()
+        if self._files and (fault := storage.fault_of(self._parts)):
+            raise self._damaged(fault)
 
     def __len__(self) -> int:
         """The number of segments."""
@@ -154,6 +244,8 @@ class Corpus:
     @cached_property
     def _by_digest(self) -> tuple[memoryview, memoryview]:
         """The digests of all uris in order, and the documents that they are of: 12 bytes for each document."""
+        if self._files:
+            self._files[1].check_all()
         data, offsets = self._uris.data, self._uris.offsets.tolist()
         digests = np.array([crc32(data[start:end]) for start, end in pairwise(offsets)], np.uint32)
         order = np.argsort(digests, kind="stable")
@@ -165,7 +257,8 @@ class Corpus:
 
     def document(self, source: int) -> Document:
         """A document, equal to the encoded one."""
-        kind, root = self._kind[source], int(self.roots[source])
+        kind, root = int(self._kind[source]), int(self.roots[source])
+        self._check(root)
         uri, title = self._uris[source], self._titles[source]
         if kind == Kind.GRAPH:
             first, last = self._triplet_range(root)
@@ -174,7 +267,7 @@ class Corpus:
             )
             return KnowledgeGraph(uri, title, tuple(triple for _, triple in placed))
         if kind == Kind.TABLE:
-            first, last = self._link_range[source], self._link_range[source + 1]
+            first, last = map(int, self._link_range[source : source + 2])
             places = zip(self._link_row[first:last].tolist(), self._link_column[first:last].tolist(), strict=True)
             return Table(
                 uri,
@@ -188,7 +281,10 @@ class Corpus:
 
     def passages(self) -> NDArray[np.int64]:
         """The positions (int64) of the passages: paragraphs, table rows and subgraphs that are not blank."""
-        return np.flatnonzero(_array(self._parts[0], "passage"))
+        passage = self._column["passage"]
+        if self._files:
+            self._files[0].check_array(passage)
+        return np.flatnonzero(passage)
 
     def content(self, i: int) -> str:
         """The content of a segment.
@@ -196,6 +292,7 @@ class Corpus:
         Text and cells are exact. Tabs join the cells of a row, and line ends join rows. A triple is "head relation
         tail"; "; " joins several.
         """
+        self._check(i)
         level = self._level[i]
         if level == _ROW:
             return "\t".join(self._row(i))
@@ -207,6 +304,7 @@ class Corpus:
 
     def render(self, i: int) -> str:
         """A segment on one line, as retrieval and the LLM read it; see `pyfast.corpus.rendering`."""
+        self._check(i)
         level = self._level[i]
         source = self._source[i]
         if level == _PARAGRAPH:
@@ -225,16 +323,20 @@ class Corpus:
 
     def text_between(self, i: int, j: int) -> str:
         """The text of a document between the end of segment `i` and the start of segment `j`."""
-        return str(self._text_buffer[self._byte_end[i] : self._byte_start[j]], "utf-8")
+        self._check_group(i >> _GROUP_SHIFT)
+        self._check_group(j >> _GROUP_SHIFT)
+        return str(self._bytes(self._byte_end[i], self._byte_start[j]), "utf-8")
 
     def evidence_items(self, i: int) -> list[int]:
         """The evidence items of a passage: its sentences or triples. A table row is one item."""
+        self._check(i)
         if self._level[i] in (_PARAGRAPH, _SUBGRAPH):
             return list(range(i + 1, self._subtree_end[i])) or [i]
         return [i]
 
     def linearise(self, i: int) -> str:
         """An evidence item on one line, with commas between its parts (graph_convqa, section 4.1)."""
+        self._check(i)
         level = self._level[i]
         source = self._source[i]
         if level == _ROW:
@@ -245,12 +347,14 @@ class Corpus:
 
     def cells(self, i: int) -> list[str]:
         """The cells of a table row that contain visible characters."""
+        self._check(i)
         return [cell for cell in self._row(i) if cell.strip()]
 
     def links(self, i: int) -> list[str]:
         """The uris of the documents to which the cells of a table row link, in the given order."""
+        self._check(i)
         source = self._source[i]
-        first, stop = self._link_range[source], self._link_range[source + 1]
+        first, stop = map(int, self._link_range[source : source + 2])
         if first == stop:
             return []
         at = np.flatnonzero(self._link_row[first:stop] == self.start[i])
@@ -260,27 +364,30 @@ class Corpus:
         """Three arrays [links]: the document of each link, its data row, and its target document (-1: not in the
         corpus).
         """
-        documents = self._parts[1]
+        documents = self.document_table
         uris = documents.column("links").values.field("uri")
         target = pc.fill_null(pc.index_in(uris, value_set=documents.column("uri")), -1)
-        source = np.repeat(np.arange(self.documents), np.diff(self._link_range))
-        return source, self._link_row, target.to_numpy(zero_copy_only=False).astype(np.int64)
+        source = np.repeat(np.arange(self.documents), np.diff(np.asarray(self._link_range)))
+        return source, np.asarray(self._link_row), target.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def triples(self, i: int) -> list[Triple]:
         """The triples in a knowledge graph's document, subgraph or triplet segment, subgraph by subgraph."""
+        self._check(i)
         return [Triple(*fact) for fact in self._facts(i)]
 
     def is_table(self, i: int) -> bool:
         """Whether a segment is a table or in one."""
+        self._check(i)
         return bool(_TABLE <= self._level[i] <= _CELL)
 
     def is_graph(self, i: int) -> bool:
         """Whether a segment is a knowledge graph or in one."""
-        return self._kind[self._source[i]] == Kind.GRAPH
+        self._check(i)
+        return bool(self._kind[self._source[i]] == Kind.GRAPH)
 
     def header(self, source: int) -> tuple[str, ...]:
         """The header of a table, as it was encoded."""
-        return tuple(self._names[k] for k in range(*self._header_range[source : source + 2]))
+        return tuple(self._names[k] for k in range(*map(int, self._header_range[source : source + 2])))
 
     def table(self, source: int) -> dict[str, Any]:
         """`title`, `header`, and `section` if there is one, of a document that is a table."""
@@ -290,6 +397,7 @@ class Corpus:
 
     def segment(self, i: int) -> dict[str, Any]:
         """A segment as evidence shows it: `id` (16 hex digits), `level`, `uri`, `offsets`, `snippet`."""
+        self._check(i)
         return {
             "id": f"{self.ids[i]:016x}",
             "level": Level(self._level[i]).name.lower(),
@@ -305,6 +413,7 @@ class Corpus:
 
         A value that is not known has no key.
         """
+        self._check(i)
         source = self._source[i]
         if self._kind[source] not in (Kind.TEXT, Kind.MARKDOWN):
             return {}
@@ -323,16 +432,43 @@ class Corpus:
 
         So an added document adds its digest to the sum, and a deleted one subtracts it.
         """
-        return f"{digest_sum(self.document_table):032x}"
+        return f"{self.digest_sum():032x}"
+
+    def digests(self, documents: Sequence[int] | None = None) -> NDArray[np.uint64]:
+        """[n, 2]: the digests of all documents, or of these."""
+        digests = digests_of(self._parts[1])
+        which = np.arange(self.documents) if documents is None else np.array(documents, np.int64)
+        if self._files:
+            place = self._files[1].place(digests) + 16 * which
+            self._files[1].check_ranges(place, place + 16)
+        return digests[which]
+
+    def digest_sum(self, documents: Sequence[int] | None = None) -> int:
+        """The sum of the digests of all documents, or of these, as two 64-bit numbers that wrap around."""
+        return digest_sum(self.digests(documents))
+
+    def passages_in(self, documents: Sequence[int]) -> int:
+        """How many passages these documents have."""
+        counts = checked(_array(self._parts[1], "passages"), self._files[1] if self._files else None)
+        return int(counts[np.array(documents, np.int64)].sum())
 
     @property
     def document_table(self) -> pa.RecordBatch:
-        """A table of the documents, with the columns of `schema.DOCUMENTS`."""
+        """The columns of `schema.DOCUMENTS`, checked as a whole, because Arrow trusts what it computes with."""
+        if self._files and not self._documents_are_sound:
+            self._files[1].check_all()
+            try:
+                self._parts[1].validate(full=True)
+            except pa.ArrowException as error:
+                raise self._damaged(" ".join(str(error).split())) from error
+            self._documents_are_sound = True
         return self._parts[1]
 
     @classmethod
     def join(cls, corpora: Sequence["Corpus"], live: Sequence[NDArray[np.bool_]]) -> "Corpus":
         """Join several corpora into one. `live`, bool[documents], says which documents of each corpus to keep."""
+        for corpus in corpora:
+            corpus.check_all()
         return cls(*join([corpus._parts for corpus in corpora], live))
 
     def save(self, folder: Path) -> None:
@@ -347,12 +483,26 @@ class Corpus:
         """Map the corpus saved in a folder. Raises IndexFormatError if a file is missing or damaged."""
         return cls(*storage.read(folder))
 
+    @classmethod
+    def mapped(cls, files: MappedFolder) -> "Corpus":
+        """Map the corpus in a part of an index. A block of it is checked when it is first read.
+
+        Raises `IndexFormatError` if a file is missing or damaged.
+        """
+        return cls(*storage.map_parts(files), storage.mapped_files(files))
+
     def _text(self, i: int) -> str:
-        return str(self._text_buffer[self._byte_start[i] : self._byte_end[i]], "utf-8")
+        return str(self._bytes(self._byte_start[i], self._byte_end[i]), "utf-8")
+
+    def _bytes(self, first: int, last: int) -> memoryview:
+        """A range of the text buffer."""
+        if self._text_file is not None:
+            self._text_file.check(first, last)
+        return self._text_buffer[first:last]
 
     def _row(self, i: int) -> list[str]:
         start = self._byte_start[i]
-        row = bytes(self._text_buffer[start : self._byte_end[i]])
+        row = bytes(self._bytes(start, self._byte_end[i]))
         cuts = [end - start for end in self._byte_end[i + 1 : self._subtree_end[i]].tolist()]
         return [row[a:b].decode() for a, b in zip([0, *cuts], cuts, strict=False)]
 
@@ -367,7 +517,7 @@ class Corpus:
         """The header of a table as `row_line` takes it."""
         header = self._headers.get(source)
         if header is None:
-            first, last = self._header_range[source], self._header_range[source + 1]
+            first, last = map(int, self._header_range[source : source + 2])
             header = self._headers[source] = [self._names[k].strip() for k in range(first, last)]
         return header
 
@@ -385,7 +535,7 @@ class Corpus:
         """The triples of a document, subgraph or triplet; none of other segments."""
         first, last = self._triplet_range(i)
         base = self._byte_start[i]
-        data = bytes(self._text_buffer[base : self._byte_end[i]])
+        data = bytes(self._bytes(base, self._byte_end[i]))
         facts = []
         start = 0
         for k in range(first, last):
@@ -405,9 +555,23 @@ class _Strings:
 
     offsets: memoryview
     data: memoryview
+    file: MappedFile | None
+    places: tuple[int, int]
+    """Where in the file the offsets and the data begin"""
 
     def __getitem__(self, k: int) -> str:
+        if self.file is not None:
+            self.file.check(self.places[0] + 8 * k, self.places[0] + 8 * k + 16)
+            self.file.check(self.places[1] + self.offsets[k], self.places[1] + self.offsets[k + 1])
         return str(self.data[self.offsets[k] : self.offsets[k + 1]], "utf-8")
+
+    def check(self, which: NDArray[np.int32]) -> None:
+        """Check the strings of these numbers in the file."""
+        if self.file is not None:
+            at = 8 * np.unique(which).astype(np.int64)
+            self.file.check_ranges(self.places[0] + at, self.places[0] + at + 16)
+            offsets = np.asarray(self.offsets)
+            self.file.check_ranges(self.places[1] + offsets[at // 8], self.places[1] + offsets[at // 8 + 1])
 
 
 def _array(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
@@ -416,14 +580,18 @@ def _array(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
     return values
 
 
-def _offsets(column: pa.Array) -> memoryview:
+def _offsets(column: pa.Array, file: MappedFile | None = None) -> Any:
     """The starts of the strings or lists of a column, and the end: int64[n + 1]."""
     buffer = column.buffers()[1]
     if not len(column) or buffer is None:  # Arrow may leave out the only offset of an empty column
-        return np.zeros(1, dtype=np.int64).data
-    return np.frombuffer(buffer, dtype=np.int64, count=len(column) + 1).data
+        return np.zeros(1, dtype=np.int64)
+    return checked(np.frombuffer(buffer, dtype=np.int64, count=len(column) + 1), file)
 
 
-def _strings(column: pa.Array) -> _Strings:
+def _strings(column: pa.Array, file: MappedFile | None) -> _Strings:
     offsets, data = _offsets(column), column.buffers()[2]
-    return _Strings(offsets, memoryview(data or b"")[: offsets[-1]])
+    if file is not None and len(column):
+        file.check_array(offsets[-1:])
+    held = np.frombuffer(memoryview(data or b"")[: max(int(offsets[-1]), 0)], np.uint8)
+    places = (0, 0) if file is None else (file.place(offsets) if len(column) else 0, file.place(held))
+    return _Strings(offsets.data, held.data, file if len(column) else None, places)

@@ -1,22 +1,24 @@
 """A corpus as a folder: three Arrow files and the text buffer, all memory-mapped when opened.
 
-The index compares the checksums. This module checks that the files belong together and that every view is inside
-its buffer, so that a damaged file cannot make a reader read out of bounds.
+This module checks that the files belong together and that every view lies inside its buffer, so that a damaged
+file cannot make a reader read out of bounds. `read` checks all of it at once. In an index, `map_parts` opens the
+files without reading them, and `Corpus` checks a block, with its checksums, when it first reads in it.
 """
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from pyfast.blocks import MappedFile, MappedFolder
 from pyfast.corpus import schema
 from pyfast.corpus.levels import CHILDREN, PASSAGE_LEVELS, ROOTS, Level
 from pyfast.corpus.schema import Kind
 from pyfast.corpus.segment_ids import hash_uris
-from pyfast.errors import ArrayError, IndexFormatError
+from pyfast.errors import IndexFormatError
 from pyfast.files import written_aside
-from pyfast.ops.hseq_stream import check_subtree_ends
 
 FORMAT = "pyfast corpus 5"
 
@@ -33,7 +35,11 @@ _FORMATS = {
 }
 """The columns of each readable format"""
 _TEXT = "content.bin"
+FOLDER = "corpus"
+"""In a part of an index"""
+_EDGE = 1 << 16  # bytes at the ends of an Arrow file that hold its schema and the places of its columns
 _BLOCK = 1 << 20  # segments checked at a time, so that checking takes little memory
+_DEEPEST = 4  # segments above another, at most
 
 Parts = tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch, memoryview]
 
@@ -90,14 +96,37 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
             "hash": hash_uris(documents.column("uri").to_pylist()),
         }
         parts = (segments, schema.record(schema.DOCUMENTS, described), triples, parts[3])
-    if fault := _fault(parts):
+    if fault := fault_of(parts):
         raise IndexFormatError(f"{folder}: the corpus is damaged: {fault}")
     return parts
 
 
-def read_documents(folder: Path) -> pa.RecordBatch:
-    """Read only the columns of a corpus's documents. Raises IndexFormatError."""
-    return _read_batch(folder / "documents.arrow", schema.DOCUMENTS, FORMAT)
+def map_parts(files: MappedFolder) -> Parts:
+    """Map the parts of a corpus in a part of an index. Only what tells their sizes is read.
+
+    Raises IndexFormatError for anything truncated or foreign.
+    """
+    batches = [_map_batch(files.file(f"{FOLDER}/{name}"), expected) for name, expected in _FILES.items()]
+    parts = (*batches, files.file(f"{FOLDER}/{_TEXT}").data.data)
+    for name, batch in zip(_FILES, batches, strict=True):
+        if batch.schema.metadata[b"sizes"].decode() != _sizes(parts):
+            raise IndexFormatError(
+                f"{files.folder}: {name} does not go with the other files: one is truncated or foreign"
+            )
+    return parts
+
+
+def mapped_files(files: MappedFolder) -> tuple[MappedFile, ...]:
+    """The files of `map_parts`, in its order."""
+    return tuple(files.file(f"{FOLDER}/{name}") for name in (*_FILES, _TEXT))
+
+
+def _map_batch(file: MappedFile, expected: pa.Schema) -> pa.RecordBatch:
+    """The batch in a file: its first and last blocks tell where the columns lie."""
+    size = len(file.data)
+    file.check(0, min(size, _EDGE))
+    file.check(max(size - _EDGE, 0), size)
+    return _read_batch(file.path, expected, FORMAT, pa.BufferReader(pa.py_buffer(file.data)))
 
 
 def _sizes(parts: Parts) -> str:
@@ -105,16 +134,17 @@ def _sizes(parts: Parts) -> str:
     return " ".join(str(len(part)) for part in parts)
 
 
-def _read_batch(path: Path, expected: pa.Schema, format_: str) -> pa.RecordBatch:
+def _read_batch(path: Path, expected: pa.Schema, format_: str, mapped: Any = None) -> pa.RecordBatch:
+    """The batch in a file. All of it is checked, but of a `mapped` file only what is read at once."""
     try:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        reader = pa.ipc.open_file(pa.memory_map(str(path)) if mapped is None else mapped)
         metadata = reader.schema.metadata or {}
         if metadata.get(b"format") != format_.encode() or b"sizes" not in metadata:
             raise IndexFormatError(f"{path}: not a file of the format {format_!r}: build the index again")
         if reader.num_record_batches != 1 or not _is(reader.schema, expected):
             raise IndexFormatError(f"{path}: damaged: it does not have the columns of the format {format_!r}")
         batch = reader.get_batch(0)
-        batch.validate(full=True)
+        batch.validate(full=mapped is None)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise IndexFormatError(f"{path}: damaged: {' '.join(str(error).split())}") from error
     if any(map(_nulls, batch.columns)):
@@ -136,47 +166,71 @@ def _nulls(column: pa.Array) -> int:
     return int(column.null_count) + nested
 
 
-def _fault(parts: Parts) -> str:
-    """The first inconsistency of these parts; "" if there is none."""
-    segments, documents, triples, buffer = parts
-    level, parent, source, byte_start, byte_end, passage = (
+def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
+    """The first inconsistency of the segments from `first` on, before `stop`; "" if there is none."""
+    segments, documents, _, buffer = parts
+    level, parent, source, byte_start, byte_end, passage, end = (
         segments.column(name).to_numpy()
-        for name in ("level", "parent", "source", "byte_start", "byte_end", "passage")
+        for name in ("level", "parent", "source", "byte_start", "byte_end", "passage", "subtree_end")
     )
-    for first in range(0, level.size, _BLOCK):
-        block = slice(first, first + _BLOCK)
-        position = np.arange(first, min(first + _BLOCK, level.size))
-        above = parent[block]
-        if (level[block] >= len(Level)).any() or (above < -1).any() or (above >= position).any():
-            return "a level is unknown, or a parent does not come before its child"
-        root = above < 0
-        if not _ALLOWED[level[block], np.where(root, len(Level), level[above])].all():
-            return "a segment is under one of the wrong level"
-        if (source[block] != np.where(root, source[block], source[above])).any():
-            return "a segment is not in its parent's document"
-        low, high = np.where(root, 0, byte_start[above]), np.where(root, len(buffer), byte_end[above])
-        if (
-            (low > byte_start[block]).any()
-            or (byte_start[block] > byte_end[block]).any()
-            or (byte_end[block] > high).any()
-        ):
-            return "content reaches beyond what it is part of"
-        if not np.isin(level[block][passage[block] != 0], PASSAGE_LEVELS).all():
-            return "a segment of the wrong level is a passage"
-
-    try:
-        check_subtree_ends(parent, segments.column("subtree_end").to_numpy())
-    except ArrayError:
-        return "a segment does not end where what is in it does"
-    roots = np.flatnonzero(parent < 0)
-    of_table = documents.column("kind").to_numpy() == Kind.TABLE
-    if not np.array_equal(source[roots], np.arange(len(documents))):
+    block = slice(first, stop)
+    position = np.arange(first, stop)
+    above = parent[block]
+    if (level[block] >= len(Level)).any() or (above < -1).any() or (above >= position).any():
+        return "a level is unknown, or a parent does not come before its child"
+    root = above < 0
+    if (level[above[~root]] >= len(Level)).any():
+        return "a level is unknown"
+    if not _ALLOWED[level[block], np.where(root, len(Level), level[above])].all():
+        return "a segment is under one of the wrong level"
+    if (source[block] != np.where(root, source[block], source[above])).any():
+        return "a segment is not in its parent's document"
+    before = np.concatenate([[-1] if not first else source[first - 1 : first], source[first : stop - 1]])
+    if (source[block] != before + root).any() or source[first] < 0 or source[stop - 1] >= len(documents):
         return "the documents are not in order"
-    if not np.array_equal(level[roots] == Level.TABLE, of_table):
+    of_table = documents.column("kind").to_numpy()[source[block][root]] == Kind.TABLE
+    if not np.array_equal(level[block][root] == Level.TABLE, of_table):
         return "a document is not of its kind"
+    low, high = np.where(root, 0, byte_start[above]), np.where(root, len(buffer), byte_end[above])
+    if (
+        (low > byte_start[block]).any()
+        or (byte_start[block] > byte_end[block]).any()
+        or (byte_end[block] > high).any()
+    ):
+        return "content reaches beyond what it is part of"
+    if not np.isin(level[block][passage[block] != 0], PASSAGE_LEVELS).all():
+        return "a segment of the wrong level is a passage"
+    # What lies between a segment and its parent, going up from the segment before it, ends where it begins.
+    ended, start = position - 1, position
+    if stop == level.size:
+        above, ended, start = np.append(above, -1), np.append(ended, stop - 1), np.append(start, stop)
+    for _ in range(_DEEPEST):
+        inside = ended != above
+        if (ended[inside] < 0).any() or (end[ended[inside]] != start[inside]).any():
+            return "a segment does not end where what is in it does"
+        ended = np.where(inside, parent[np.maximum(ended, 0)], above)
+        if (ended >= start).any() or (ended < above).any():
+            return "a segment does not end where what is in it does"
+    return "" if (ended == above).all() else "a segment does not end where what is in it does"
 
-    triplets = np.flatnonzero(level == Level.TRIPLET)
+
+def fault_of(parts: Parts) -> str:
+    """The first inconsistency of these parts; "" if there is none."""
+    segments, documents, *_ = parts
+    for first in range(0, len(segments), _BLOCK):
+        if fault := fault_of_segments(parts, first, min(first + _BLOCK, len(segments))):
+            return fault
+    level, source = (segments.column(name).to_numpy() for name in ("level", "source"))
+    if (source[-1] + 1 if len(source) else 0) != len(documents):
+        return "the documents are not in order"
+    return fault_of_triples(parts, np.flatnonzero(level == Level.TRIPLET))
+
+
+def fault_of_triples(parts: Parts, triplets: Any) -> str:
+    """The first inconsistency of the triples. `triplets` are their segments."""
+    segments, _, triples, _ = parts
     relation, tail = triples.column("relation_start").to_numpy(), triples.column("tail_start").to_numpy()
+    byte_start, byte_end = (segments.column(name).to_numpy() for name in ("byte_start", "byte_end"))
     if triplets.size != len(triples):
         return "there is not one triple for each triplet"
     if ((relation < byte_start[triplets]) | (tail < relation) | (tail > byte_end[triplets])).any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +66,12 @@ class TermCounts:
             lengths = lengths[self.deleted == 0]
         object.__setattr__(self, "live", len(lengths))
         object.__setattr__(self, "total_length", int(lengths.sum(dtype=np.int64)))
+
+    def at(self, columns: npt.ArrayLike) -> TermCounts:
+        """The same counts with other term ids: `columns`, int32[terms], has the column of each, -1 for none."""
+        other = copy(self)
+        object.__setattr__(other, "columns", array("columns", columns, np.int32))
+        return other
 
     @classmethod
     def of(cls, counts: Csr) -> TermCounts:

@@ -105,7 +105,8 @@ def _edges(index: Index, rows: Sequence[int], query: str | None) -> list[dict[st
     passages, offsets = np.array(rows, np.int32), np.array([0, len(rows)], np.int64)
     masked = None if query is None else stack([index.question_terms(query)], np.int32)
     weight: Literal["sum", "dot"] = "sum" if query is None else "dot"
-    graph = ops.evidence_graph(index.X, offsets, passages, weight=weight, top_k=STRONGEST, mask_terms=masked)
+    x = index.rows(passages)
+    graph = ops.evidence_graph(x, offsets, passages, weight=weight, top_k=STRONGEST, mask_terms=masked)
     first = np.repeat(np.arange(len(rows)), np.diff(graph.indptr))
     pairs: dict[tuple[int, int], float] = {}
     for a, b, value in zip(first.tolist(), graph.indices.tolist(), graph.weights.tolist(), strict=True):
@@ -113,7 +114,7 @@ def _edges(index: Index, rows: Sequence[int], query: str | None) -> list[dict[st
     if not pairs:
         return []
     ends = np.array(list(pairs), np.int64)
-    terms = strongest_shared_terms(index.X, passages[ends[:, 0]], passages[ends[:, 1]])
+    terms = strongest_shared_terms(x, passages[ends[:, 0]], passages[ends[:, 1]])
     hidden = set() if masked is None else set(masked[1].tolist())
     return [
         {

@@ -55,10 +55,6 @@ class Analysis:
         words = tokenize(text) if self.tokenizer == "words" else _CHARACTERS.findall(text.lower())
         return self._stems(words) if self.stemmer else words
 
-    def term_ids(self, text: str, vocabulary: Mapping[str, int]) -> list[int]:
-        """Ids of the known terms of a text, in order, with repetitions."""
-        return [i for i in map(vocabulary.get, self.tokens(text)) if i is not None]
-
     def stop(self, words: Iterable[str]) -> frozenset[str]:
         """The terms of the stop words. Empty if the index has no stop words."""
         if self.stop_words == "none":

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from pyfast import ops
-from pyfast.errors import InputError
-from pyfast.ops.arrays import stack
+from pyfast.blocks import MappedFolder, check_lists
+from pyfast.errors import IndexFormatError, InputError
+from pyfast.ops.arrays import Int32, stack
 from pyfast.retrieval.analysis import Analysis
-from pyfast.retrieval.forward_index import WORDS, mapped, stop_columns, without_columns
+from pyfast.retrieval.forward_index import WORDS, fit_together, stop_columns, without_columns
 from pyfast.retrieval.pools import Pool, split
 
 if TYPE_CHECKING:
@@ -33,6 +36,12 @@ STOP_WORDS = frozenset(
         " they this to was will with",
     )
 )
+_TYPES: dict[str, tuple[type[np.generic], ...]] = {
+    "indptr": (np.int64,),
+    "documents": (np.int32,),
+    "counts": (np.int32, np.uint8),
+    "lengths": (np.int32,),
+}
 _ARRAYS = ("indptr", "documents", "counts", "lengths")
 
 
@@ -48,9 +57,25 @@ def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
         np.save(folder / f"{name}.npy", getattr(counts, name))
 
 
-def open_term_counts(folder: Path) -> ops.TermCounts:
-    """The term counts in a folder, memory-mapped."""
-    return ops.TermCounts(*(mapped(folder, name) for name in _ARRAYS))
+def open_term_counts(files: MappedFolder, passages: int, terms: int) -> ops.TermCounts:
+    """The term counts of a part, mapped. The lengths are read; what else is read must be checked first."""
+    indptr, documents, counts, lengths = (
+        files.file(f"{FOLDER}/{name}.npy").array(*_TYPES[name]) for name in _ARRAYS
+    )
+    fit_together(files, FOLDER, indptr, terms, documents, counts)
+    if len(lengths) != passages:
+        raise IndexFormatError(f"{files.folder}: {FOLDER} is of other passages; build the index again")
+    file = files.file(f"{FOLDER}/lengths.npy")
+    file.check_all()
+    if len(lengths) and lengths.min() < 0:
+        raise IndexFormatError(f"{file.path}: damaged: a length is negative; build the index again")
+    return ops.TermCounts(indptr, documents, counts, lengths)
+
+
+def check_columns(files: MappedFolder, columns: Int32, *others: npt.NDArray[Any]) -> None:
+    """Check some columns of the mapped term counts of a part, and of other arrays with the same columns."""
+    indptr, documents, counts = (files.file(f"{FOLDER}/{name}.npy").checked(*_TYPES[name]) for name in _ARRAYS[:3])
+    check_lists(indptr, columns, documents, counts, *others)
 
 
 class BM25Retriever:
@@ -59,14 +84,22 @@ class BM25Retriever:
     def __init__(self, index: Index, k1: float = BM25_PARAMETERS["k1"], b: float = BM25_PARAMETERS["b"]) -> None:
         self._k1, self._b = k1, b
         self.fingerprint = f"bm25:method={BM25_PARAMETERS['method']},k1={k1},b={b}"
-        self._vocabulary, self._analysis = index.vocabulary, index.analysis
-        self.parts = index.term_counts
-        self._place = index.place
+        self._analysis, self._folder = index.analysis, index.folder
+        self._searched, self._place = index.searched, index.place
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """The `k` best passages for each query, best first. There are fewer if fewer share a word with it."""
-        asked = stack([self._analysis.term_ids(query, self._vocabulary) for query in queries], np.int32)
-        offsets, documents, scores = ops.bm25(self.parts, *asked, k, k1=self._k1, b=self._b)
+        asked = [self._analysis.tokens(query) for query in queries]
+        words = list(dict.fromkeys(chain.from_iterable(asked)))
+        columns = [part.terms.find(words) for part, _ in self._searched]
+        known = np.any(np.array(columns).reshape(len(columns), len(words)) >= 0, axis=0).tolist()
+        number = {word: i for i, (word, is_known) in enumerate(zip(words, known, strict=True)) if is_known}
+        parts = []
+        for (part, counts), column in zip(self._searched, columns, strict=True):
+            part.check_columns(column[column >= 0])
+            parts.append(counts.at(column))
+        terms = stack([[number[word] for word in of_query if word in number] for of_query in asked], np.int32)
+        offsets, documents, scores = ops.bm25(parts, *terms, k, k1=self._k1, b=self._b)
         return split(offsets, documents if self._place is None else self._place[documents], scores)
 
 

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from pyfast.corpus import Document, storage
-from pyfast.corpus.joining import add_sums, digest_sum
+from pyfast.blocks import MappedFolder
+from pyfast.corpus import Corpus, Document
+from pyfast.corpus.joining import add_sums
 from pyfast.errors import InputError
 from pyfast.files import only_writer
 from pyfast.retrieval.analysis import Analysis
@@ -31,12 +30,14 @@ from pyfast.retrieval.manifest import (
     PARTS,
     check_file,
     commit_numbers,
+    map_part,
     read_manifest,
     write_commit,
 )
 from pyfast.retrieval.parts import Part, join_parts, make_part, open_part, save_part
 from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.passage_vectors import unfinished, with_vectors
+from pyfast.retrieval.uris import find_documents
 
 _TIER = 8
 """Up to this number, parts of one tier stay separate. A part of the next tier has this many times the documents"""
@@ -119,13 +120,13 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
     parameters = read_manifest(folder, check=False)["parameters"]
     part = make_part(documents, PassageSize.of(parameters), Analysis.of(parameters))
     with _writing(folder) as writer:
-        uris = part.corpus.document_table.column("uri")
+        uris = [part.corpus.uri(document) for document in range(part.corpus.documents)]
         existing = writer.find(uris)
         if existing and not replace:
             raise InputError(
                 f"{folder}: holds a document {next(iter(existing))!r} already; use update to replace it"
             )
-        digests = dict(zip(uris.to_pylist(), part.corpus.document_table.column("digest").to_pylist(), strict=True))
+        digests = dict(zip(uris, map(bytes, part.corpus.digests()), strict=True))
         same = {uri for uri, place in existing.items() if writer.digest(place) == digests[uri]}
         if same:
             keep = np.fromiter((uri not in same for uri in digests), bool, len(digests))
@@ -148,7 +149,7 @@ def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
         IndexFormatError: The folder is not an index, or is damaged.
     """
     with _writing(folder) as writer:
-        existing = writer.find(pa.array(list(uris), pa.large_string()))
+        existing = writer.find(uris)
         for uri in uris:
             if uri not in existing:
                 raise InputError(f"{folder}: has no document {uri!r}")
@@ -214,7 +215,8 @@ class _Writer:
         self._folder = folder
         self._before = read_manifest(folder, check=False)
         self._facts = {name: self._before[name] for name in ("documents", "passages", "corpus", "parameters")}
-        self._tables: dict[str, pa.RecordBatch] = {}
+        self._files: dict[str, MappedFolder] = {}
+        self._corpora: dict[str, Corpus] = {}
         self._parts: list[_Entry] = []
         for part in self._before["parts"]:
             if part["deleted"] is not None:
@@ -230,46 +232,51 @@ class _Writer:
         """Whether the index is one part without deleted documents."""
         return len(self._parts) == 1 and bool(self._parts[0].live.all())
 
-    def _documents(self, entry: _Entry) -> pa.RecordBatch:
+    def _mapped(self, entry: _Entry) -> MappedFolder | None:
+        """The files of a part; None if it is in memory."""
         if entry.part is not None:
-            return entry.part.corpus.document_table
-        if entry.name not in self._tables:
-            check_file(self._folder, self._before, f"{PARTS}/{entry.name}/corpus/documents.arrow")
-            self._tables[entry.name] = storage.read_documents(self._folder / PARTS / entry.name / "corpus")
-        return self._tables[entry.name]
+            return entry.part.files
+        if entry.name not in self._files:
+            self._files[entry.name] = map_part(self._folder, self._before, entry.name)
+        return self._files[entry.name]
 
-    def find(self, uris: pa.Array) -> dict[str, _Place]:
+    def _corpus(self, entry: _Entry) -> Corpus:
+        if entry.part is not None:
+            return entry.part.corpus
+        if entry.name not in self._corpora:
+            files = self._mapped(entry)
+            assert files is not None
+            self._corpora[entry.name] = Corpus.mapped(files)
+        return self._corpora[entry.name]
+
+    def find(self, uris: Sequence[str]) -> dict[str, _Place]:
         """The places of the documents with these uris, without uris that the index does not have."""
         places: dict[str, _Place] = {}
         for number, entry in enumerate(self._parts):
-            column = self._documents(entry).column("uri")
-            hits = pc.is_in(column, value_set=uris).to_numpy(zero_copy_only=False)
-            for document in np.flatnonzero(hits & entry.live).tolist():
-                places[column[document].as_py()] = number, document
+            found = find_documents(self._corpus(entry), self._mapped(entry), uris)
+            places |= {uri: (number, document) for uri, document in found.items() if entry.live[document]}
         return places
 
     def digest(self, place: _Place) -> bytes:
         """The digest of a document."""
-        digest: bytes = self._documents(self._parts[place[0]]).column("digest")[place[1]].as_py()
-        return digest
+        return bytes(self._corpus(self._parts[place[0]]).digests([place[1]])[0])
 
     def delete(self, places: Sequence[_Place]) -> None:
         """Mark documents as deleted."""
         for number in sorted({number for number, _ in places}):
             entry = self._parts[number]
-            chosen = np.zeros(entry.documents, bool)
-            chosen[[document for which, document in places if which == number]] = True
-            entry.live &= ~chosen
+            chosen = sorted({document for which, document in places if which == number})
+            entry.live[chosen] = False
             entry.changed = True
-            table = self._documents(entry)
-            self._count(-1, int(chosen.sum()), int(table.column("passages").to_numpy()[chosen].sum()))
-            self._sum(digest_sum(table, chosen), -1)
+            corpus = self._corpus(entry)
+            self._count(-1, len(chosen), corpus.passages_in(chosen))
+            self._sum(corpus.digest_sum(chosen), -1)
 
     def add(self, part: Part) -> None:
         """Add a new part after the others."""
         self._parts.append(_Entry(part.corpus.documents, np.ones(part.corpus.documents, bool), part=part))
         self._count(1, part.corpus.documents, len(part.passages))
-        self._sum(digest_sum(part.corpus.document_table), 1)
+        self._sum(part.corpus.digest_sum(), 1)
 
     def _count(self, sign: int, documents: int, passages: int) -> None:
         self._facts["documents"] += sign * documents
@@ -288,10 +295,8 @@ class _Writer:
 
     def _open(self, entry: _Entry) -> Part:
         if entry.part is None:
-            for name in self._before["files"]:
-                if name.startswith(f"{PARTS}/{entry.name}/"):
-                    check_file(self._folder, self._before, name)
-            entry.part = open_part(self._folder / PARTS / entry.name, Analysis.of(self._before["parameters"]))
+            files = map_part(self._folder, self._before, entry.name)
+            entry.part = open_part(files, Analysis.of(self._before["parameters"]))
         return entry.part
 
     def merge_full_tiers(self) -> None:
@@ -316,10 +321,10 @@ class _Writer:
                 added.append(self._folder / PARTS / entry.name)
                 save_part(added[-1], entry.part, alone=len(self._parts) == 1)
             if entry.changed:
-                entry.deleted = f"{DELETED}/{entry.name}-{number}.npy"
+                entry.deleted = f"{DELETED}/{entry.name}-{number}.bits"
                 added.append(self._folder / entry.deleted)
                 added[-1].parent.mkdir(exist_ok=True)
-                np.save(added[-1], (~entry.live).view(np.uint8))
+                np.packbits(~entry.live).tofile(added[-1])
         parts = [{"name": e.name, "documents": e.documents, "deleted": e.deleted} for e in self._parts]
         if parts == before["parts"]:
             return Change(before["commit"], **counts)

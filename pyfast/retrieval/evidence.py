@@ -12,10 +12,11 @@ import orjson
 from pyfast import ops
 from pyfast.corpus import Level
 from pyfast.ops.arrays import Float32, Int64, ends
-from pyfast.retrieval.index import Index
+from pyfast.retrieval.index import Index, of_index
 from pyfast.retrieval.pools import Pool, stack_pools
 
 
+@of_index
 def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
     """Each pool's passages as numbered lines, best first: as many as fit into `characters`.
 
@@ -38,7 +39,8 @@ def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
         True
     """
     offsets, passages, _ = stack_pools(pools)
-    return ops.narrate(index.rendered, offsets, passages, characters)
+    rendered, places = index.lines(passages)
+    return ops.narrate(rendered, offsets, places, characters)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +69,7 @@ def evidence_of(index: Index, pool: Pool) -> ScoredSegments:
     return ScoredSegments(index.passages[pool.passages], pool.scores)
 
 
+@of_index
 def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
     """The JSON text of each list: objects with `segment`, `uri`, `offsets`, `snippet`, `score` (`ops.cite`).
 
@@ -95,7 +98,8 @@ def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
     segments = np.concatenate([np.empty(0, np.int64), *[item.segments for item in items]])
     scores = np.concatenate([np.empty(0, np.float64), *[item.scores for item in items]])
     corpus, offsets = index.corpus, ends(items)
-    level = corpus.level.take(segments, mode="clip")
+    corpus.check(segments)
+    level = corpus.columns.level.take(segments, mode="clip")
     in_table = np.flatnonzero((level >= Level.TABLE) & (level <= Level.TABLE_CELL)).tolist()
     if not in_table:
         return ops.cite(corpus.columns, offsets, segments, scores)

@@ -13,11 +13,12 @@ from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.evidence import ScoredSegments
 from pyfast.retrieval.forward_index import WORDS
-from pyfast.retrieval.index import Index
+from pyfast.retrieval.index import Index, of_index
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rerank import search
 
 
+@of_index
 def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: int) -> list[ScoredSegments]:
     """For each query, at most `k` items of its `passages` best passages, best first.
 
@@ -43,11 +44,9 @@ def _best(index: Index, query: str, pool: Pool, k: int) -> ScoredSegments:
     segments = list(
         chain.from_iterable(index.corpus.evidence_items(i) for i in index.passages[pool.passages].tolist())
     )
-    frequencies = {term: index.frequency(term) for term in index.question_terms(query)}
-    words = {
-        word: frequencies[index.vocabulary[word]]
-        for word in set(index.analysis.tokens(query)) & index.vocabulary.keys()
-    }
+    asked = sorted(set(index.analysis.tokens(query)))
+    terms = index.terms.find(asked).tolist()
+    words = {word: index.frequency(term) for word, term in zip(asked, terms, strict=True) if term >= 0}
     scores = bm25_scores(words, len(index.passages), [index.corpus.linearise(i) for i in segments], index.analysis)
     best = np.argsort(-scores, kind="stable")[: min(k, np.count_nonzero(scores > 0))]
     return ScoredSegments(np.array(segments, np.int64)[best], scores[best])

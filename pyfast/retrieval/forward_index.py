@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from pyfast.blocks import MappedFolder, check_lists, raw
+from pyfast.errors import IndexFormatError
 from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval.analysis import Analysis
@@ -18,6 +21,8 @@ FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "englis
 """The parameters of `weigh`, in scikit-learn's words"""
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 WORDS = Analysis()
+_X = (("indptr", np.int64), ("indices", np.int32), ("weights", np.float32))
+_TRANSPOSED = "transposed_weights"
 _CELLS = ("value_offsets", "term_offsets", "term_ids")
 
 
@@ -102,17 +107,34 @@ def save_weights(folder: Path, x: csr_array, transposed: csr_array) -> None:
     np.save(folder / "indptr.npy", x.indptr.astype(np.int64))
     np.save(folder / "indices.npy", x.indices.astype(np.int32))
     np.save(folder / "weights.npy", x.data)
-    np.save(folder / "transposed_weights.npy", transposed.data)
+    np.save(folder / f"{_TRANSPOSED}.npy", transposed.data)
 
 
-def open_weights(folder: Path, counts: TermCounts) -> tuple[csr_array, csr_array]:
-    """Map (X, X transposed). Data is read on first use."""
-    data, indices, indptr = (mapped(folder, name) for name in ("weights", "indices", "indptr"))
-    weights = mapped(folder, "transposed_weights")
-    return (
-        _csr(data, indices, indptr, len(counts.indptr) - 1),
-        _csr(weights, counts.documents, counts.indptr, len(counts.lengths)),
-    )
+def open_weights(files: MappedFolder, folder: str, counts: TermCounts) -> tuple[csr_array, csr_array]:
+    """Map (X, X transposed). What is read must be checked first (`check_rows`)."""
+    passages, terms = len(counts.lengths), len(counts.indptr) - 1
+    indptr, indices, data = (files.file(f"{folder}/{name}.npy").array(dtype) for name, dtype in _X)
+    fit_together(files, folder, indptr, passages, indices, data)
+    weights = files.file(f"{folder}/{_TRANSPOSED}.npy").array(np.float32)
+    fit_together(files, folder, counts.indptr, terms, weights)
+    return _csr(data, indices, indptr, terms), _csr(weights, counts.documents, counts.indptr, passages)
+
+
+def check_rows(files: MappedFolder, folder: str, rows: npt.NDArray[Any]) -> None:
+    """Check some rows of the X that `open_weights` mapped."""
+    indptr, indices, data = (files.file(f"{folder}/{name}.npy").checked(dtype) for name, dtype in _X)
+    check_lists(indptr, rows, indices, data)
+
+
+def transposed_weights(files: MappedFolder, folder: str) -> Any:
+    """The weights of X transposed. What is read of them is checked."""
+    return files.file(f"{folder}/{_TRANSPOSED}.npy").checked(np.float32)
+
+
+def fit_together(files: MappedFolder, folder: str, offsets: Any, lists: int, *values: Any) -> None:
+    """Raise `IndexFormatError` unless the offsets are of so many lists, and end where the values do."""
+    if len(offsets) != lists + 1 or any(len(one) != int(offsets[-1]) for one in values):
+        raise IndexFormatError(f"{files.folder}: the arrays of {folder} do not go together; build the index again")
 
 
 def narrow(x: csr_array) -> csr_array:
@@ -128,11 +150,6 @@ def _csr(data: Any, indices: Any, indptr: Any, columns: int) -> csr_array:
     return cast(csr_array, x)
 
 
-def mapped(folder: Path, name: str) -> Any:
-    """An array in a folder, memory-mapped."""
-    return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-
-
 def save_cells(folder: Path, cells: Cells) -> None:
     """Write the arrays of the cell values, each into a file."""
     folder.mkdir()
@@ -140,16 +157,35 @@ def save_cells(folder: Path, cells: Cells) -> None:
         np.save(folder / f"{name}.npy", getattr(cells, name))
 
 
-def open_cells(folder: Path) -> Cells:
-    """Open the cell values in a folder, memory-mapped."""
-    return Cells(*(mapped(folder, name) for name in _CELLS))
+def open_cells(files: MappedFolder, folder: str, passages: int) -> Cells:
+    """Map the arrays. What is read of them is checked."""
+    values, terms, ids = (
+        files.file(f"{folder}/{name}.npy").checked(*((np.int32,) if name == "term_ids" else (np.int64, np.int32)))
+        for name in _CELLS
+    )
+    fit_together(files, folder, values, passages)
+    fit_together(files, folder, terms, int(values[-1]), ids)
+    return Cells(values, terms, ids)
+
+
+def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:
+    """The cells as an op reads them, with those of some passages checked."""
+    values, terms, ids = cells.value_offsets, cells.term_offsets, cells.term_ids
+    check_lists(values, passages, terms)
+    first, last = raw(values)[passages], raw(values)[passages + 1]
+    some = first < last
+    if some.any():
+        check_lists(terms, np.concatenate(list(map(np.arange, first[some], last[some]))), ids)
+    return Cells(raw(values), raw(terms), raw(ids))
 
 
 def join_cells(cells: Sequence[Cells], live: Sequence[Mask], columns: Sequence[Int32]) -> Cells:
     """Join the cells of several parts: the live passages of each, with the new columns of its terms."""
     values, ends, ids = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for some, keep, column in zip(cells, live, columns, strict=True):
-        per_passage, per_value = np.diff(some.value_offsets), np.diff(some.term_offsets)
+        of_passages: Int64 = np.asarray(some.value_offsets)
+        of_values: Int64 = np.asarray(some.term_offsets)
+        per_passage, per_value = np.diff(of_passages), np.diff(of_values)
         keep_value = np.repeat(keep, per_passage)
         values.append(per_passage[keep])
         ends.append(per_value[keep_value])

@@ -12,35 +12,37 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from pyfast import ops
-from pyfast.corpus import Document, EntityLinks, Level, entity_links, stream
-from pyfast.errors import IndexFormatError, InputError
+from pyfast.corpus import Corpus, Document, EntityLinks, Level, entity_links, stream
+from pyfast.errors import ArrayError, IndexFormatError, InputError
 from pyfast.files import built_aside, link_folder, only_writer
-from pyfast.ops.arrays import Int32, Int64
+from pyfast.ops.arrays import Int32, Int64, ends
 from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.filters import parse_filter
 from pyfast.retrieval.forward_index import FORWARD, WORDS, Mask, narrow
-from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, read_manifest, write_manifest
-from pyfast.retrieval.parts import Part, columns_in, join_parts, make_part, open_part, save_part, weigh_part
+from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, map_part, read_manifest, write_manifest
+from pyfast.retrieval.parts import Part, join_parts, make_part, open_part, save_part, weigh_part
 from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.passage_vectors import PassageVectors, describe_vectors, unfinished, with_vectors
 from pyfast.retrieval.pools import Pool
-from pyfast.retrieval.rendered_passages import RenderedPassages
+from pyfast.retrieval.rendered_passages import RenderedPassages, lines_of
 from pyfast.retrieval.reranker import OFF, Reranker, open_rerankers
 from pyfast.retrieval.restriction import fitting_parts, part_of
 from pyfast.retrieval.retriever import Retriever, open_retriever
 from pyfast.retrieval.score_cache import ScoreCache
+from pyfast.retrieval.terms import Terms, Vocabulary
 from pyfast.retrieval.tokenization import TOKENS
 
+Work = TypeVar("Work", bound=Callable[..., Any])
 _LOG = logging.getLogger("pyfast")
 
 KNOWLEDGE = "knowledge"
@@ -107,7 +109,7 @@ def write_index(
     computed: Mapping[str, PassageVectors] | None = None,
     tokens: Path | None = None,
 ) -> None:
-    """Fill an empty folder. `computed` are the passages' vectors, if they are known.
+    """Fill an empty folder, as the commit of this number. `computed` are the passages' vectors, if they are known.
 
     Otherwise they are computed, and `tokens` is the folder for those of tokens until all are there.
 
@@ -139,21 +141,40 @@ def facts_of(part: Part, size: PassageSize, vectors: Mapping[str, Mapping[str, s
     }
 
 
+def of_index(work: Work) -> Work:
+    """A function of an index that raises `IndexFormatError` where what it reads of the index cannot be.
+
+    Ops check what they read. If one refuses it, all of the index is checked, to see whether that is why.
+    """
+
+    @wraps(work)
+    def reads(index: Index, *args: Any, **settings: Any) -> Any:
+        try:
+            return work(index, *args, **settings)
+        except (ArrayError, IndexError, UnicodeDecodeError):
+            index.check_all()
+            raise
+
+    return cast(Work, reads)
+
+
 def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
     """bool[documents] of a part in a manifest: False for deleted ones."""
     if entry["deleted"] is None:
         return np.ones(entry["documents"], bool)
-    deleted: Mask = np.load(folder / entry["deleted"], allow_pickle=False) != 0
-    if deleted.shape != (entry["documents"],):
+    bits = np.fromfile(folder / entry["deleted"], np.uint8)
+    if len(bits) != -(-entry["documents"] // 8):
         raise IndexFormatError(f"{folder}: {entry['deleted']} does not go with its part; build the index again")
-    return ~deleted
+    live: Mask = np.unpackbits(bits, count=entry["documents"]) == 0
+    return live
 
 
 class Index:
     """An opened index, at one commit. Later changes do not affect it.
 
-    If the index has one part without deleted documents, its large arrays are memory-mapped. Otherwise its parts
-    are joined in memory. Several threads can call all methods at once.
+    Its large arrays are memory-mapped, and a block of them is compared with its checksum when it is first read. If
+    the index has several parts, or deleted documents, a search reads the parts as they are; what else is asked for
+    is joined in memory when it is first used. Several threads can call all methods at once.
     """
 
     def __init__(
@@ -188,31 +209,18 @@ class Index:
 
     def _hold(self, parts: list[Part], live: Sequence[Mask]) -> None:
         """Set all that follows from the documents."""
-        self.parts = parts
-        alone = len(self.parts) == 1 and live[0].all()
-        self.whole: Part = self.parts[0] if alone else join_parts(self.parts, live)
-        """All live documents as one part"""
-        self.corpus = self.whole.corpus
+        self.parts, self._live = parts, live
+        alone = self._is_one
         self.analysis = Analysis.of(self.manifest["parameters"])
         """how texts and queries are made into terms"""
-        self.passages: Int64 = self.whole.passages
-        """[passages] the segment of each passage, that is, of each row of X"""
-        self.terms: list[str] = self.whole.terms
-        """the term of each column of X"""
-        self.vocabulary: dict[str, int] = {term: i for i, term in enumerate(self.terms)}
-        self.cells = self.whole.cells
-        in_table = self.corpus.level[self.passages] == Level.TABLE_ROW
-        self.is_table: npt.NDArray[np.uint8] = in_table.view(np.uint8)
-        """[passages] 1 for table rows"""
-        self.rendered: RenderedPassages = self.whole.rendered
-        """the line of each passage, as the LLM reads it"""
-        self.term_counts: list[ops.TermCounts] = [self.whole.counts]
-        """what `ops.bm25` searches: the parts, with what is deleted"""
+        kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
+        self.searched = [(part, _without(part.counts, keep)) for part, keep in zip(parts, kept, strict=True)]
+        """what a search reads: the parts, and their term counts with what is deleted"""
+        self._rows = [None if keep.all() else np.flatnonzero(keep) for keep in kept]  # of each part what is live
+        self._starts = np.cumsum([0, *map(np.count_nonzero, kept)])
         self.place: Int32 | None = None
-        """of each passage that it numbers, deleted ones too, the row of X; None: they are the same"""
-        if not alone:
-            kept = [part.live_passages(alive) for part, alive in zip(self.parts, live, strict=True)]
-            self.term_counts = _term_counts(self.parts, self.terms, kept)
+        """of each passage that a search numbers, deleted ones too, its number; None: they are the same"""
+        if not alone and any(rows is not None for rows in self._rows):
             self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)
         self._streams: dict[tuple[Level, ...], ops.Stream] = {}
         chosen, rerank = self._retriever, self._rerank
@@ -252,8 +260,8 @@ class Index:
         if not part.counts.total_length:
             raise InputError("documents: they have nothing to retrieve")
         other = copy(self)
-        for name in ("_weights", "entity_links"):  # those of all documents
-            other.__dict__.pop(name, None)
+        for name in [name for name, of in vars(Index).items() if isinstance(of, cached_property)]:
+            other.__dict__.pop(name, None)  # that of all documents
         other.is_restricted = True
         other._hold([part], [np.ones(part.corpus.documents, bool)])
         return other
@@ -270,40 +278,118 @@ class Index:
         return other
 
     @property
+    def _is_one(self) -> bool:
+        """Whether it is one part without deleted documents."""
+        return len(self.parts) == 1 and bool(self._live[0].all())
+
+    @cached_property
+    def whole(self) -> Part:
+        """All live documents as one part."""
+        return self.parts[0] if self._is_one else join_parts(self.parts, self._live)
+
+    @property
+    def corpus(self) -> Corpus:
+        """The sequence of segments."""
+        return self.whole.corpus
+
+    @property
+    def passages(self) -> Int64:
+        """[passages] the segment of each passage, that is, of each row of X."""
+        return self.whole.passages
+
+    @property
+    def terms(self) -> Terms:
+        """The term of each column of X."""
+        return self.whole.terms
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The column of each term."""
+        return Vocabulary(self.whole.terms)
+
+    @property
+    def cells(self) -> ops.Cells:
+        """The cell values of each passage, as term ids."""
+        return self.whole.cells
+
+    @property
+    def rendered(self) -> RenderedPassages:
+        """The line of each passage, as the LLM reads it."""
+        return self.whole.rendered
+
+    @property
+    def term_counts(self) -> list[ops.TermCounts]:
+        """What `ops.bm25` searches, with the index's term ids and what is deleted."""
+        terms = list(self.terms)
+        return [counts.at(part.terms.find(terms)) for part, counts in self.searched]
+
+    @cached_property
+    def is_table(self) -> npt.NDArray[np.uint8]:
+        """[passages] 1 for table rows."""
+        in_table: Mask = np.asarray(self.corpus.level)[np.asarray(self.passages)] == Level.TABLE_ROW
+        return in_table.view(np.uint8)
+
+    def rows(self, passages: npt.NDArray[Any]) -> csr_array:
+        """X, of which these rows are checked."""
+        x = self._weights[0]
+        self._weighed.check_rows(passages)
+        return x
+
+    def columns(self, passages: npt.NDArray[Any]) -> tuple[csr_array, csr_array]:
+        """X, of which these rows are checked, and X transposed, of which the columns of all that is in them."""
+        x, transposed = self.rows(passages), self._weights[1]
+        if self._weighed.files is not None:
+            used = [x.indices[x.indptr[row] : x.indptr[row + 1]] for row in np.unique(passages).tolist()]
+            self._weighed.check_rows(np.concatenate([np.empty(0, np.int32), *used]), transposed=True)
+        return x, transposed
+
+    @property
     def X(self) -> csr_array:
-        """The forward index."""
-        return self._weights[0]
+        """The forward index. All of it is checked; `rows` checks some."""
+        x = self._weights[0]
+        self._weighed.check_weights()
+        return x
 
     @property
     def XT(self) -> csr_array:
         """The transpose of X. Rows of stop words can have zeros."""
-        return self._weights[1]
+        transposed = self._weights[1]
+        self._weighed.check_weights()
+        return transposed
+
+    @property
+    def _weights(self) -> tuple[csr_array, csr_array]:
+        weights = self._weighed.weights
+        assert weights is not None
+        return weights
 
     @cached_property
-    def _weights(self) -> tuple[csr_array, csr_array]:
-        """The stored weights. If parts were joined, they are computed on first use."""
-        if self.whole.weights is not None and len(self.parts) == 1:
-            return self.whole.weights
+    def _weighed(self) -> Part:
+        """The whole with its weights. If parts were joined, they are computed on first use."""
+        if self.whole.weights is not None:
+            return self.whole
+        self.whole.check_all()
         x, transposed = weigh_part(self.whole)
-        return narrow(x), transposed
+        return replace(self.whole, weights=(narrow(x), transposed), files=None)
 
+    @of_index
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
         """The `k` best passages for each query, best first, or fewer if fewer match. A string is one query."""
         return self.retriever.search([queries] if isinstance(queries, str) else queries, k)
 
     def question_terms(self, question: str) -> list[int]:
         """The distinct term ids of a question, ascending. `bridge_rank` ignores these terms."""
-        return sorted(set(self.analysis.term_ids(question, self.vocabulary)))
+        found = np.unique(self.terms.find(self.analysis.tokens(question)))
+        return [term for term in found.tolist() if term >= 0]
 
     def frequency(self, term: int) -> int:
         """The number of passages with a term; 0 for stop words."""
-        first, last = (int(place) for place in self.XT.indptr[term : term + 2])
-        return last - first if first < last and self.XT.data[first] else 0
+        return self._weighed.frequency(term)
 
     def idf(self, term: int) -> float:
         """The idf of a term: ln(1 + passages / passages with the term). 0 for stop words."""
-        frequency = self.frequency(term)
-        return math.log(1 + len(self.passages) / frequency) if frequency else 0.0
+        passages = self.frequency(term)
+        return math.log(1 + len(self.passages) / passages) if passages else 0.0
 
     def stream(self, priority: tuple[Level, ...]) -> ops.Stream:
         """The corpus as a stream of segments, best level first. It is made once."""
@@ -325,10 +411,32 @@ class Index:
         source = self.corpus.find(uri)
         return "" if source is None else self.corpus.title(source)
 
+    @of_index
     def text(self, passage: int) -> str:
         """A passage as the LLM reads it."""
-        offsets, text = self.rendered
-        return text[offsets[passage] : offsets[passage + 1]].tobytes().decode()
+        return self._line(passage).decode()
+
+    def lines(self, passages: Int32) -> tuple[RenderedPassages, Int32]:
+        """The lines of passages for an op, and where among them that of each passage is."""
+        if self._is_one:
+            return lines_of(self.rendered, passages), passages
+        distinct, place = np.unique(passages, return_inverse=True)
+        lines = [self._line(passage) for passage in distinct.tolist()]
+        return (ends(lines), np.frombuffer(b"".join(lines), np.uint8)), place.astype(np.int32)
+
+    def _line(self, passage: int) -> bytes:
+        if not 0 <= passage < self._starts[-1]:
+            raise IndexError(f"passage {passage} of {self._starts[-1]}")
+        number = int(np.searchsorted(self._starts, passage, side="right")) - 1
+        rows, row = self._rows[number], passage - int(self._starts[number])
+        row = row if rows is None else int(rows[row])
+        offsets, text = lines_of(self.parts[number].rendered, np.array([row]))
+        return text[offsets[row] : offsets[row + 1]].tobytes()
+
+    def check_all(self) -> None:
+        """Check all that the index consists of. Raises `IndexFormatError`."""
+        for part in self.parts:
+            part.check_all()
 
 
 def _open_commit(folder: Path, commit: int | None) -> tuple[dict[str, Any], list[Part], list[Mask]]:
@@ -341,23 +449,18 @@ def _open_commit(folder: Path, commit: int | None) -> tuple[dict[str, Any], list
         try:
             manifest = read_manifest(folder, commit=commit)
             analysis = Analysis.of(manifest["parameters"])
-            parts = [open_part(folder / PARTS / entry["name"], analysis) for entry in manifest["parts"]]
+            parts = [open_part(map_part(folder, manifest, entry["name"]), analysis) for entry in manifest["parts"]]
+            for part, entry in zip(parts, manifest["parts"], strict=True):
+                if part.corpus.documents != entry["documents"]:
+                    raise IndexFormatError(f"{folder}: a part is of other documents; build the index again")
             return manifest, parts, [live_documents(folder, entry) for entry in manifest["parts"]]
         except (IndexFormatError, FileNotFoundError):
             if commit is not None or read_manifest(folder, check=False) == manifest:
                 raise
 
 
-def _term_counts(parts: Sequence[Part], terms: Sequence[str], kept: Sequence[Mask]) -> list[ops.TermCounts]:
-    """The term counts of each part, with the index's term ids and without deleted passages."""
-    counted = []
-    for part, column, keep in zip(parts, columns_in(terms, parts), kept, strict=True):
-        columns = np.full(len(terms), -1, np.int32)
-        there = np.flatnonzero(column >= 0)
-        columns[column[there]] = there
-        counts = part.counts
-        deleted = None if keep.all() else (~keep).view(np.uint8)
-        counted.append(
-            ops.TermCounts(counts.indptr, counts.documents, counts.counts, counts.lengths, columns, deleted)
-        )
-    return counted
+def _without(counts: ops.TermCounts, keep: Mask) -> ops.TermCounts:
+    """Term counts in which the other passages are deleted."""
+    if keep.all():
+        return counts
+    return replace(counts, deleted=(~keep).view(np.uint8))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyfast.retrieval.index import Index
+from pyfast.retrieval.index import Index, of_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class Words:
 
     def __init__(self, index: Index, question: str) -> None:
         self._analysis = index.analysis
-        known = {
-            word: index.vocabulary[word] for word in index.analysis.tokens(question) if word in index.vocabulary
-        }
-        self.idf = {word: idf for word, term in known.items() if (idf := index.idf(term))}
+        asked = list(dict.fromkeys(index.analysis.tokens(question)))
+        terms = index.terms.find(asked).tolist()
+        known = {word: index.idf(term) for word, term in zip(asked, terms, strict=True) if term >= 0}
+        self.idf = {word: idf for word, idf in known.items() if idf}
         self._whole = {word: re.compile(rf"\b{word}\b") for word in self.idf}
 
     def within(self, text: str) -> set[str]:
@@ -45,6 +45,7 @@ class Words:
         return sum(self.idf[word] for word in sorted(words))
 
 
+@of_index
 def select_lexically(
     index: Index, items: Sequence[tuple[str, Sequence[str], Sequence[str]]], k: int
 ) -> list[LexicalSelection]:

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from pyfast.blocks import CHECKSUMS, MappedFolder
 from pyfast.errors import IndexFormatError
 from pyfast.files import link_file, sync_to_disk, written_aside
 
@@ -44,12 +45,28 @@ def write_manifest(
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
         is_known = before is not None and name in known and path.samefile(before / name)
-        files[name] = known[name] if is_known else {"bytes": path.stat().st_size, "blake2b": _digest(path)}
+        files[name] = known[name] if is_known else _entry(path, name)
     manifest = {"format": f"pyfast-{kind}", "version": VERSION[kind], **facts, "files": files}
     (folder / _NAME).write_text(_sealed(manifest), encoding="utf-8")
     for path in (*folder.rglob("*"), folder):
         sync_to_disk(path)
     return manifest
+
+
+def _entry(path: Path, name: str) -> dict[str, Any]:
+    """What the manifest says of a file. A part's files have the checksums of their blocks beside them."""
+    size = {"bytes": path.stat().st_size}
+    has_blocks = name.startswith(f"{PARTS}/") and path.name != CHECKSUMS
+    return size if has_blocks else {**size, "blake2b": _digest(path)}
+
+
+def map_part(folder: Path, manifest: dict[str, Any], name: str) -> MappedFolder:
+    """The files of a part, mapped. Raises `IndexFormatError`."""
+    beginning = f"{PARTS}/{name}/"
+    check_file(folder, manifest, beginning + CHECKSUMS)
+    files = manifest["files"].items()
+    sizes = {file.removeprefix(beginning): it["bytes"] for file, it in files if file.startswith(beginning)}
+    return MappedFolder(folder / PARTS / name, sizes)
 
 
 def _sealed(manifest: dict[str, Any]) -> str:
@@ -106,8 +123,8 @@ def write_commit(
         below = [path, *path.rglob("*")] if path.is_dir() else [path]
         for one in below:
             if one.is_file():
-                facts_of_file = {"bytes": one.stat().st_size, "blake2b": _digest(one)}
-                files[one.relative_to(folder).as_posix()] = facts_of_file
+                name = one.relative_to(folder).as_posix()
+                files[name] = _entry(one, name)
             written.add(one)
         written.add(path.parent)
     manifest = {
@@ -144,7 +161,8 @@ def read_manifest(
         kind: `index` or `knowledge`.
         version: The expected version of the format.
         commit: For an index, the number of an earlier commit. None: the current one.
-        check: Whether to compare all files with their checksums, and not only the manifest.
+        check: Whether to look at the files too, and not only at the manifest: whether those of an index's parts
+            are there (`map_part` compares what is read of them), and whether all others have their checksums.
 
     Raises:
         IndexFormatError: The folder is damaged, incomplete, or of another kind or format.
@@ -162,7 +180,7 @@ def read_manifest(
         raise IndexFormatError(f"{folder}: {_NAME} is damaged (checksum); build the {kind} again")
     if not check:
         return manifest
-    with ThreadPoolExecutor() as threads:  # checksums are most of what opening takes
+    with ThreadPoolExecutor() as threads:
         faults = threads.map(lambda file: _fault(folder / file[0], file[1]), manifest["files"].items())
         for name, fault in zip(manifest["files"], faults, strict=True):
             if fault:
@@ -180,7 +198,7 @@ def keep_commit(folder: Path, number: int) -> None:
 
 def check_file(folder: Path, manifest: dict[str, Any], name: str) -> None:
     """Compare one file with its checksum. Raises `IndexFormatError`."""
-    if fault := _fault(folder / name, manifest["files"][name]):
+    if fault := _fault(folder / name, manifest["files"].get(name, {})):
         raise IndexFormatError(f"{folder}: {name} is {fault}; build the index again")
 
 
@@ -219,8 +237,10 @@ def _parse(folder: Path, kind: str, file: str = _NAME) -> tuple[str, dict[str, A
 
 
 def _fault(path: Path, expected: dict[str, Any]) -> str | None:
-    if not path.is_file():
+    if not path.is_file() or not expected:
         return "missing"
-    if path.stat().st_size != expected["bytes"] or _digest(path) != expected["blake2b"]:
+    if path.stat().st_size != expected["bytes"]:
+        return "damaged (size)"
+    if "blake2b" in expected and _digest(path) != expected["blake2b"]:
         return "damaged (checksum)"
     return None

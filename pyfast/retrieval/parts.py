@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array, vstack
 
 from pyfast import ops
+from pyfast.blocks import MappedFolder, write_checksums
 from pyfast.corpus import Corpus, Document, encode
+from pyfast.corpus.storage import FOLDER as CORPUS
+from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
-from pyfast.retrieval.bm25 import STOP_WORDS, open_term_counts, save_term_counts, term_counts
+from pyfast.retrieval.bm25 import STOP_WORDS, check_columns, open_term_counts, save_term_counts, term_counts
 from pyfast.retrieval.forward_index import (
     WORDS,
     Mask,
     cell_terms,
+    check_rows,
     count_terms,
     join_cells,
     open_cells,
@@ -28,6 +33,7 @@ from pyfast.retrieval.forward_index import (
     save_cells,
     save_weights,
     transpose,
+    transposed_weights,
     weigh,
 )
 from pyfast.retrieval.passage_size import PassageSize, indexed_text, passage_line
@@ -46,8 +52,10 @@ from pyfast.retrieval.rendered_passages import (
     render_passages,
     save_rendered,
 )
+from pyfast.retrieval.terms import Terms
+from pyfast.retrieval.uris import save_uris
 
-_CELLS, _WEIGHTS, _TERMS = "cells", "forward", "terms.json"
+_CELLS, _WEIGHTS, _PASSAGES = "cells", "forward", "passages.npy"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,10 +63,10 @@ class Part:
     """Some documents, with the data for searching them. Only the weights depend on other parts."""
 
     corpus: Corpus
-    passages: Int64 = field(init=False)
-    """[passages] the segment of each passage"""
-    terms: list[str]
-    """The term of each column, sorted"""
+    passages: Int64
+    """[passages] the segment of each"""
+    terms: Terms
+    """Sorted; the term of each column"""
     counts: ops.TermCounts
     cells: ops.Cells
     rendered: RenderedPassages
@@ -71,28 +79,73 @@ class Part:
     """The analysis that made its terms"""
     codes: Path | None = None
     """The file of faiss's codes of its dense vectors, if there are many"""
-
-    def __post_init__(self) -> None:
-        """Look up the passages."""
-        object.__setattr__(self, "passages", self.corpus.passages())
+    files: MappedFolder | None = None
+    """What its arrays lie in, if they are mapped: what is read of them is checked first"""
 
     def live_passages(self, live: Mask) -> Mask:
         """Which passages belong to documents that are not deleted."""
-        kept: Mask = live[self.corpus.source[self.passages]]
+        if live.all():
+            return np.ones(len(self.passages), bool)
+        kept: Mask = live[np.asarray(self.corpus.source)[np.asarray(self.passages)]]
         return kept
+
+    def check_columns(self, columns: Int32) -> None:
+        """Check some columns of the term counts. Raises `IndexFormatError`."""
+        if self.files is not None:
+            check_columns(self.files, columns)
+
+    def check_rows(self, rows: npt.NDArray[Any], transposed: bool = False) -> None:
+        """Check some rows of X, or of X transposed. Raises `IndexFormatError`."""
+        if self.files is None:
+            return
+        if transposed:
+            check_columns(self.files, rows, transposed_weights(self.files, _WEIGHTS))
+        else:
+            check_rows(self.files, _WEIGHTS, rows)
+
+    def check_weights(self) -> None:
+        """Check the checksums of X and of X transposed. Raises `IndexFormatError`."""
+        if self.files is not None:
+            self.files.check_all(
+                [name for name in self.files.names if name.startswith((f"{_WEIGHTS}/", f"{BM25_FOLDER}/"))]
+            )
+
+    def frequency(self, term: int) -> int:
+        """The number of passages with a term; 0 for stop words of the forward index."""
+        assert self.weights is not None
+        transposed = self.weights[1]
+        if self.files is not None:
+            self.files.file(f"{BM25_FOLDER}/indptr.npy").check_array(transposed.indptr[term : term + 2])
+        first, last = map(int, transposed.indptr[term : term + 2])
+        if not 0 <= first < last <= len(transposed.data):
+            return 0
+        if self.files is not None:
+            self.files.file(f"{_WEIGHTS}/transposed_weights.npy").check_array(transposed.data[first : first + 1])
+        return last - first if transposed.data[first] else 0
+
+    def check_all(self) -> None:
+        """Check all of it: checksums, ranges, order, and that all goes together. Raises `IndexFormatError`."""
+        if self.files is None:
+            return
+        self.files.check_all()
+        self.corpus.check_all()
+        if fault := fault_of(self):
+            raise IndexFormatError(f"{self.files.folder}: damaged: {fault}; build the index again")
 
 
 def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analysis = WORDS) -> Part:
     """Make the part of these documents, in memory."""
     corpus = encode(documents, size.length)
-    passages = corpus.passages().tolist()
+    places = corpus.passages()
+    passages = places.tolist()
     counted, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
     vocabulary = {term: i for i, term in enumerate(terms)}
     rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages)
     counts = counted if terms else csr_array(np.empty((len(passages), 0), np.float32))  # that has a row for each
     return Part(
         corpus,
-        terms,
+        places,
+        Terms.of(terms),
         term_counts(counts, terms, analysis),
         cell_terms(rows, vocabulary, analysis),
         render_passages(passage_line(corpus, i, size.overlap) for i in passages),
@@ -102,6 +155,8 @@ def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analys
 
 def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
     """Join the documents of several parts that are not deleted into one part, in order."""
+    for part in parts:
+        part.check_all()
     kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
     matrices = [_by_passage(part)[keep] for part, keep in zip(parts, kept, strict=True)]
     used = [
@@ -122,9 +177,11 @@ def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
     for matrix, column in zip(matrices, columns, strict=True):
         matrix.indices = column[matrix.indices]
     shaped = [csr_array((m.data, m.indices, m.indptr), shape=(m.shape[0], len(terms))) for m in matrices]
+    corpus = Corpus.join([part.corpus for part in parts], live)
     return Part(
-        Corpus.join([part.corpus for part in parts], live),
-        terms,
+        corpus,
+        corpus.passages(),
+        Terms.of(terms),
         ops.TermCounts.of(csr_array(vstack(shaped, format="csr"))),
         join_cells([part.cells for part in parts], kept, columns),
         join_rendered([part.rendered for part in parts], kept),
@@ -155,28 +212,81 @@ def weigh_part(part: Part) -> tuple[csr_array, csr_array]:
 def save_part(folder: Path, part: Part, alone: bool) -> None:
     """Write a part into a new folder, with its weights if it is a whole index."""
     folder.mkdir(parents=True)
-    part.corpus.save(folder / "corpus")
-    (folder / _TERMS).write_text(json.dumps(part.terms, ensure_ascii=False), encoding="utf-8")
+    part.corpus.save(folder / CORPUS)
+    np.save(folder / _PASSAGES, part.passages)
+    part.terms.save(folder)
+    save_uris(folder, part.corpus.document_table.column("uri"))
     save_term_counts(folder / BM25_FOLDER, part.counts)
     save_cells(folder / _CELLS, part.cells)
     save_rendered(folder / RENDERED_FOLDER, part.rendered)
     save_vectors(folder, part.vectors)
     if alone:
         save_weights(folder / _WEIGHTS, *weigh_part(part))
+    write_checksums(folder)
 
 
-def open_part(folder: Path, analysis: Analysis = WORDS) -> Part:
-    """Open a part, memory-mapped."""
-    terms = json.loads((folder / _TERMS).read_text(encoding="utf-8"))
-    counts = open_term_counts(folder / BM25_FOLDER)
+def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
+    """Map a part. Little is read; what is read later is checked first.
+
+    Raises `IndexFormatError` if a file is missing, cut short, foreign, or does not go with the others.
+    """
+    terms = Terms.map(files)
+    passages = files.file(_PASSAGES).checked(np.int64)
+    alone = any(name.startswith(f"{_WEIGHTS}/") for name in files.names)
+    counts = open_term_counts(files, len(passages), len(terms))
     return Part(
-        Corpus.open(folder / "corpus"),
+        Corpus.mapped(files),
+        passages,
         terms,
         counts,
-        open_cells(folder / _CELLS),
-        open_rendered(folder / RENDERED_FOLDER),
-        open_weights(folder / _WEIGHTS, counts) if (folder / _WEIGHTS).is_dir() else None,
-        open_vectors(folder),
+        open_cells(files, _CELLS, len(passages)),
+        open_rendered(files, len(passages)),
+        open_weights(files, _WEIGHTS, counts) if alone else None,
+        open_vectors(files, len(passages)),
         analysis,
-        dense_codes(folder),
+        dense_codes(files),
+        files,
     )
+
+
+def fault_of(part: Part) -> str:
+    """What is wrong with a part whose files are as they were written; "" if nothing is."""
+    passages, terms = np.asarray(part.passages), len(part.terms)
+    if not np.array_equal(passages, part.corpus.passages()):
+        return "its passages are not those of its corpus"
+    spelled = list(part.terms)
+    if (
+        any(a >= b for a, b in pairwise(spelled))
+        or Terms.of(spelled).prefixes.tobytes() != part.terms.prefixes.tobytes()
+    ):
+        return "its terms are not in order"
+    counts, cells = part.counts, part.cells
+    lines, text = part.rendered
+    ragged: dict[str, tuple[Any, Any, int]] = {
+        "bm25": (counts.indptr, counts.documents, len(passages)),
+        "cells": (np.asarray(cells.term_offsets), np.asarray(cells.term_ids), terms),
+        "cells, values": (np.asarray(cells.value_offsets), np.empty(0, np.int32), 0),
+        "lines": (np.asarray(lines), np.empty(0, np.int32), 0),
+    }
+    for name, matrix in zip(("X", "X transposed"), part.weights or (), strict=False):
+        ragged[name] = (matrix.indptr, matrix.indices, matrix.shape[1])
+        if not np.isfinite(matrix.data).all():
+            return f"{name}: a weight is no number"
+    for name, (offsets, ids, limit) in ragged.items():
+        if len(offsets) == 0 or offsets[0] or (np.diff(offsets) < 0).any():
+            return f"{name}: offsets do not ascend"
+        if len(ids) and (ids.min() < 0 or ids.max() >= limit):
+            return f"{name}: an id is out of range"
+        ascending = np.diff(ids) > 0
+        starts = offsets[1:-1]
+        ascending[starts[(starts > 0) & (starts < len(ids))] - 1] = True
+        if not name.startswith("cells") and not ascending.all():
+            return f"{name}: the ids of a list do not ascend"
+    lengths = np.bincount(counts.documents, counts.counts, len(passages)) if len(counts.documents) else 0
+    if (len(counts.counts) and counts.counts.min() < 1) or (counts.lengths != lengths).any():
+        return "bm25: counts and lengths do not go together"
+    try:
+        text.tobytes().decode()
+    except UnicodeDecodeError:
+        return "the lines are no text"
+    return ""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from pyfast.errors import InputError
+from pyfast.blocks import MappedFolder, checked
+from pyfast.errors import IndexFormatError, InputError
 from pyfast.ops.arrays import Float32
 from pyfast.retrieval.embeddings import DEFAULT, Embedder, find_embedder, find_model
-from pyfast.retrieval.forward_index import Mask, mapped, narrow
+from pyfast.retrieval.forward_index import Mask, fit_together, narrow
 from pyfast.retrieval.late import LateEncoder, find_late_model
 from pyfast.retrieval.sparse_embeddings import SparseEmbedder
 from pyfast.retrieval.token_store import TokenStore, encode_tokens, encode_tokens_into
@@ -30,7 +31,8 @@ PassageVectors: TypeAlias = "Float32 | csr_array | TokenStore"
 KINDS = ("dense", "sparse", "late")
 EXACT = 200_000
 """For up to so many passages, a query is compared with all dense vectors; beyond, with faiss's codes of them"""
-_CODES = "codes.faiss"
+CODES = "dense/codes.faiss"
+"""The file of a part with them"""
 _SPARSE = ("indptr", "indices", "weights")
 _AT_ONCE = 4096  # passages
 
@@ -126,7 +128,7 @@ def with_vectors(part: Part, parameters: Mapping[str, Any], aside: Path | None =
     vectors: dict[str, PassageVectors] = {}
     for kind in parameters.get("vectors", {}):
         encoder = encoder_of(parameters, kind)
-        offsets, text = part.rendered
+        offsets, text = map(np.asarray, part.rendered)
         if kind == "late":
             given = encoder.encode, offsets, text, encoder.dimensions
             if aside is None:
@@ -177,25 +179,33 @@ def save_vectors(folder: Path, vectors: Mapping[str, PassageVectors]) -> None:
         else:
             np.save(folder / kind / "vectors.npy", matrix)
             if len(matrix) > EXACT:
-                save_codes(folder / kind / _CODES, make_codes(matrix))
+                save_codes(folder / CODES, make_codes(matrix))
 
 
-def dense_codes(folder: Path) -> Path | None:
-    """The file of faiss's codes of a part's dense vectors, if it has one."""
-    path = folder / "dense" / _CODES
-    return path if path.is_file() else None
+def dense_codes(files: MappedFolder) -> Path | None:
+    """The file of faiss's codes of a part's dense vectors, if it has one. Check it before you read it."""
+    return files.folder / CODES if CODES in files else None
 
 
-def open_vectors(folder: Path) -> dict[str, PassageVectors]:
-    """Open what `save_vectors` wrote, memory-mapped."""
+def open_vectors(files: MappedFolder, passages: int) -> dict[str, PassageVectors]:
+    """Map what `save_vectors` wrote. Sparse vectors are checked as a whole."""
     vectors: dict[str, PassageVectors] = {}
     for kind in KINDS:
-        if (folder / kind / "vectors.npy").is_file():
-            vectors[kind] = mapped(folder / kind, "vectors")
-        elif (folder / kind / "codes.npy").is_file():
-            vectors[kind] = TokenStore.open(folder / kind)
-        elif (folder / kind).is_dir():
-            indptr, indices, data = (mapped(folder / kind, name) for name in _SPARSE)
-            columns = int(np.load(folder / kind / "columns.npy", allow_pickle=False))
-            vectors[kind] = narrow(csr_array((data, indices, indptr), shape=(len(indptr) - 1, columns)))
+        if f"{kind}/vectors.npy" in files:
+            file = files.file(f"{kind}/vectors.npy")
+            matrix = file.array(np.float32, dimensions=2)
+            if len(matrix) != passages:
+                raise IndexFormatError(f"{files.folder}: {kind} is of other passages; build the index again")
+            vectors[kind] = checked(matrix, file)
+        elif f"{kind}/codes.npy" in files:
+            vectors[kind] = TokenStore.map(files, kind, passages)
+        elif f"{kind}/columns.npy" in files:
+            files.check_all([name for name in files.names if name.startswith(f"{kind}/")])
+            indptr, indices, data = (
+                files.file(f"{kind}/{name}.npy").array(dtype)
+                for name, dtype in zip(_SPARSE, (np.int64, np.int32, np.float32), strict=True)
+            )
+            fit_together(files, kind, indptr, passages, indices, data)
+            columns = int(files.file(f"{kind}/columns.npy").array(np.int64, dimensions=0))
+            vectors[kind] = narrow(csr_array((data, indices, indptr), shape=(passages, columns)))
     return vectors

@@ -5,12 +5,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from pyfast.blocks import MappedFolder, check_lists, checked, raw
 from pyfast.ops.arrays import Int64
-from pyfast.retrieval.forward_index import Mask
+from pyfast.retrieval.forward_index import Mask, fit_together
 
 FOLDER = "rendered_passages"
 """The name of the file in an index"""
@@ -29,8 +31,11 @@ def render_passages(lines: Iterable[str]) -> RenderedPassages:
 
 def join_rendered(parts: Sequence[RenderedPassages], live: Sequence[Mask]) -> RenderedPassages:
     """Join the texts of several parts, for passages that are not deleted."""
-    sizes = [np.diff(offsets) for offsets, _ in parts]
-    texts = [text[np.repeat(keep, size)] for (_, text), size, keep in zip(parts, sizes, live, strict=True)]
+    starts: list[Int64] = [np.asarray(offsets) for offsets, _ in parts]
+    sizes = [np.diff(offsets) for offsets in starts]
+    texts = [
+        np.asarray(text)[np.repeat(keep, size)] for (_, text), size, keep in zip(parts, sizes, live, strict=True)
+    ]
     kept = np.concatenate([np.empty(0, np.int64), *(size[keep] for size, keep in zip(sizes, live, strict=True))])
     return np.concatenate([[0], np.cumsum(kept)]), np.concatenate([np.empty(0, np.uint8), *texts])
 
@@ -43,9 +48,15 @@ def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
     np.save(folder / "offsets.npy", offsets)
 
 
-def open_rendered(folder: Path) -> RenderedPassages:
-    """Open the texts, memory-mapped."""
-    offsets = np.load(folder / "offsets.npy", mmap_mode="r", allow_pickle=False)
-    if not offsets[-1]:  # an empty file cannot be mapped
-        return offsets, np.empty(0, np.uint8)
-    return offsets, np.memmap(folder / "text.bin", np.uint8, mode="r")
+def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
+    """Map the lines. What is read of them is checked."""
+    offsets = files.file(f"{FOLDER}/offsets.npy").checked(np.int64)
+    file = files.file(f"{FOLDER}/text.bin")
+    fit_together(files, FOLDER, offsets, passages, file.data)
+    return cast(RenderedPassages, (offsets, checked(file.data, file)))
+
+
+def lines_of(rendered: RenderedPassages, passages: npt.NDArray[Any]) -> RenderedPassages:
+    """The lines as an op reads them, with those of some passages checked."""
+    check_lists(rendered[0], passages, rendered[1])
+    return cast(RenderedPassages, (raw(rendered[0]), raw(rendered[1])))

@@ -15,8 +15,9 @@ import numpy as np
 
 from pyfast import ops
 from pyfast.ops.arrays import Float32, Int32, Int64, stack
+from pyfast.retrieval.forward_index import cells_of
 from pyfast.retrieval.fusion import reciprocal_ranks
-from pyfast.retrieval.index import Index
+from pyfast.retrieval.index import Index, of_index
 from pyfast.retrieval.pools import Pool, fuse, split, stack_pools
 from pyfast.retrieval.reranker import scores_of
 from pyfast.retrieval.strongest_edges import RankedPool, traces
@@ -62,6 +63,7 @@ class SelectedPool(Pool):
     """phi of its top passage and its top table row (equation 3 of N2N-GQA). False if one of them is missing"""
 
 
+@of_index
 def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankConfig) -> list[RankedPool]:
     """For each (pool, query), rank the nodes of the evidence graph, and keep the best for the context.
 
@@ -82,7 +84,7 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
         terms = stack([index.question_terms(query) for _, query in items], np.int32)
         if how.expand:
             offsets, passages, semantic = expand(index, offsets, passages, semantic, terms)
-        scores = ops.bridge_rank(index.X, offsets, passages, semantic, terms)
+        scores = ops.bridge_rank(index.rows(passages), offsets, passages, semantic, terms)
         structural = None
     else:
         # With alpha 1 the structure is left out, of the trace too.
@@ -103,8 +105,8 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
 def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centrality) -> Float32:
     """The centrality of each node in its pool's evidence graph; the weighted degree needs no edges."""
     if centrality == "degree":
-        return ops.weighted_degree(index.X, offsets, passages)
-    graph = ops.evidence_graph(index.X, offsets, passages)
+        return ops.weighted_degree(index.rows(passages), offsets, passages)
+    graph = ops.evidence_graph(index.rows(passages), offsets, passages)
     if centrality == "pagerank":
         return ops.pagerank(graph)
     if centrality == "betweenness":
@@ -123,7 +125,7 @@ def expand(
     seeds = passages[np.arange(len(passages)) - np.repeat(offsets[:-1], sizes) < SEEDS]
     seed_offsets = np.concatenate([[0], np.cumsum(np.minimum(sizes, SEEDS))])
     found_offsets, nearest, _ = ops.bridge_expand(
-        index.X, index.XT, seed_offsets, seeds, terms, NEAREST, largest_norm=1.0, max_entries=MAX_ENTRIES
+        *index.columns(seeds), seed_offsets, seeds, terms, NEAREST, largest_norm=1.0, max_entries=MAX_ENTRIES
     )
     pools = np.arange(len(offsets) - 1)
     pool = np.concatenate([np.repeat(pools, sizes), np.repeat(pools, np.diff(found_offsets[seed_offsets]))])
@@ -138,6 +140,7 @@ def expand(
     return np.searchsorted(pool[order], np.arange(len(offsets))), joined[order], scored[order]
 
 
+@of_index
 def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[SelectedPool]:
     """The pools after the bridge-aware selector (algorithm 1 of N2N-GQA), best first.
 
@@ -151,14 +154,15 @@ def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Sele
     """
     offsets, passages, semantic = stack_pools(pools)
     is_table = index.is_table[passages]
-    boosted = ops.bridge_select(index.X, offsets, passages, semantic, is_table, index.cells, beta)
+    x, cells = index.rows(passages), cells_of(index.cells, passages)
+    boosted = ops.bridge_select(x, offsets, passages, semantic, is_table, cells, beta)
     every = max(len(passages), 1)
     kept = ops.prune(boosted, is_table, offsets, every, every)  # all, in order
     places = _places(offsets, *kept)
     ranked = split(kept[0], passages[places], boosted[places])
     shown = boosted
     if beta < _SEEN:  # too little to be told from the scores themselves
-        shown = ops.bridge_select(index.X, offsets, passages, semantic, is_table, index.cells, 1.0)
+        shown = ops.bridge_select(x, offsets, passages, semantic, is_table, cells, 1.0)
     selected = []
     for pool, (begin, end) in zip(ranked, pairwise(offsets.tolist()), strict=True):
         has_both = 0 < is_table[begin:end].sum() < end - begin
@@ -243,6 +247,7 @@ def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
     return [pool.head(k) for pool in order_pools(index, items, "bridge_rank", expanded=True)]
 
 
+@of_index
 def order_pools(
     index: Index, items: Sequence[tuple[Pool, str]], rank: Rank | Literal["list"], expanded: bool = False
 ) -> list[Pool]:
@@ -261,7 +266,7 @@ def order_pools(
         terms = stack([index.question_terms(query) for query in queries], np.int32)
         if expanded:
             offsets, passages, scores = expand(index, offsets, passages, scores, terms)
-        scores = ops.bridge_rank(index.X, offsets, passages, scores, terms)
+        scores = ops.bridge_rank(index.rows(passages), offsets, passages, scores, terms)
     else:
         scores = ops.graph_rank(scores, _structural(index, offsets, passages, "degree"), offsets)
     if index.rerankers:

@@ -7,16 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyfast.errors import InputError
-from pyfast.ops.arrays import Int64
 from pyfast.retrieval.filters import Condition, fitting_documents, with_fitting_triples
 from pyfast.retrieval.forward_index import Mask
 from pyfast.retrieval.parts import Part, make_part
 from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.passage_vectors import with_vectors
+from pyfast.retrieval.uris import find_documents
 
 
 def fitting_parts(
@@ -48,18 +46,19 @@ def part_of(whole: Part, uris: Sequence[str], parameters: Mapping[str, Any]) -> 
 
     Raises `InputError` if a uri is missing.
     """
-    column = whole.corpus.document_table.column("uri")
-    wanted = pa.array(dict.fromkeys(uris), column.type)
-    sources: Int64 = np.flatnonzero(pc.is_in(column, value_set=wanted).to_numpy(zero_copy_only=False))
-    if len(sources) < len(wanted):
-        missing = next(uri for uri in uris if whole.corpus.find(uri) is None)
+    wanted = list(dict.fromkeys(uris))
+    found = find_documents(whole.corpus, whole.files, wanted)
+    if len(found) < len(wanted):
+        missing = next(uri for uri in wanted if uri not in found)
         raise InputError(f"documents: {missing!r} is not in the index")
+    sources = np.array(sorted(found.values()), np.int64)
     documents = [whole.corpus.document(source) for source in sources.tolist()]
     part = make_part(documents, PassageSize.of(parameters), whole.analysis)
     if not whole.vectors:
         return part
     ends = np.append(whole.corpus.roots, len(whole.corpus))
+    passages = np.asarray(whole.passages)
     rows = np.concatenate(
-        [np.arange(*np.searchsorted(whole.passages, ends[source : source + 2])) for source in sources.tolist()]
+        [np.arange(*np.searchsorted(passages, ends[source : source + 2])) for source in sources.tolist()]
     )
     return replace(part, vectors={kind: matrix[rows] for kind, matrix in whole.vectors.items()})

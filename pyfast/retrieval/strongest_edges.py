@@ -127,14 +127,15 @@ def _strongest_edges(
     first;
     ties: the earlier nodes.
     """
-    graph = ops.evidence_graph(index.X, offsets, passages)
+    x = index.rows(passages)
+    graph = ops.evidence_graph(x, offsets, passages)
     first = np.repeat(np.arange(len(passages)), np.diff(graph.indptr))
     pool = np.searchsorted(offsets, first, side="right") - 1
     second = graph.indices + offsets[pool]
     once = np.flatnonzero(first < second)
     once = once[np.lexsort((-graph.weights[once], pool[once]))]  # stable: ties keep the order of nodes
     once = once[_rank(pool[once], len(offsets)) < EDGES]
-    terms = strongest_shared_terms(index.X, passages[first[once]], passages[second[once]])
+    terms = strongest_shared_terms(x, passages[first[once]], passages[second[once]])
     places = np.stack([first[once], second[once]], axis=1) - offsets[pool[once], None]
     edges = [
         (a, b, weight, [index.terms[term] for term in shared])

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pyfast import ops
+from pyfast.blocks import MappedFolder, check_lists, checked, raw
 from pyfast.ops.arrays import Float32, Int32, Int64, ends
-from pyfast.retrieval.forward_index import mapped
+from pyfast.retrieval.forward_index import fit_together
 
-_ARRAYS = ("codes", "scales", "offsets")
 _AT_ONCE = 256
 """Passages that are encoded, or copied, at a time"""
 _LARGEST = 127
@@ -103,7 +103,9 @@ class TokenStore:
         vectors = np.concatenate(queries) if len(queries) else np.empty((0, 1), np.float32)
         for tokens, chosen, places in self._by_piece(read):
             pairs = np.column_stack([asked[chosen], places])
-            scores[chosen] = ops.maxsim(vectors, ends(queries), tokens.codes, tokens.offsets, pairs, tokens.scales)
+            check_lists(tokens.offsets, places, tokens.codes, tokens.scales)
+            codes, offsets, scales = raw(tokens.codes), raw(tokens.offsets), raw(tokens.scales)
+            scores[chosen] = ops.maxsim(vectors, ends(queries), codes, offsets, pairs, scales)
         return np.split(scores, np.cumsum([len(some) for some in passages])[:-1]) if len(passages) else []
 
     def save(self, folder: Path) -> None:
@@ -132,9 +134,14 @@ class TokenStore:
         return owners
 
     @classmethod
-    def open(cls, folder: Path) -> TokenStore:
-        """Map what `save` wrote."""
-        return cls.of(Tokens(*(mapped(folder, name) for name in _ARRAYS)))
+    def map(cls, files: MappedFolder, folder: str, passages: int) -> TokenStore:
+        """Map what `save` wrote. What is read of it is checked."""
+        offsets = files.file(f"{folder}/offsets.npy").checked(np.int64)
+        codes_file = files.file(f"{folder}/codes.npy")
+        codes = checked(codes_file.array(np.int8, dimensions=2), codes_file)
+        scales = files.file(f"{folder}/scales.npy").checked(np.float32)
+        fit_together(files, folder, offsets, passages, codes, scales)
+        return cls.of(Tokens(codes, scales, offsets))
 
 
 def coded(vectors: Float32) -> tuple[npt.NDArray[np.int8], Float32]:

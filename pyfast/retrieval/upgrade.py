@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
 
 from pyfast.corpus import Corpus, storage
 from pyfast.files import built_aside, link_file, link_folder
 from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.forward_index import Mask
-from pyfast.retrieval.index import live_documents, write_index
+from pyfast.retrieval.index import write_index
 from pyfast.retrieval.manifest import PARTS, VERSION, format_version, read_manifest
 from pyfast.retrieval.passage_size import PassageSize
-from pyfast.retrieval.passage_vectors import PassageVectors, join_vectors, open_vectors
+from pyfast.retrieval.passage_vectors import PassageVectors, join_vectors
 
 _CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3", 5: "pyfast corpus 3", 6: "pyfast corpus 4"}
 """The format of the corpus in each older format of an index"""
@@ -36,7 +40,7 @@ def upgrade_index(folder: Path) -> bool:
     entries = manifest["parts"] if version >= _FIRST_WITH_PARTS else []
     places = [folder / PARTS / entry["name"] for entry in entries] or [folder]
     corpora = [Corpus(*storage.read(place / "corpus", _CORPORA[version])) for place in places]
-    live = [live_documents(folder, entry) for entry in entries] or [corpora[0].level[corpora[0].roots] >= 0]
+    live = [_live(folder, entry) for entry in entries] or [corpora[0].level[corpora[0].roots] >= 0]
     documents = (
         corpus.document(source)
         for corpus, some in zip(corpora, live, strict=True)
@@ -62,7 +66,29 @@ def upgrade_index(folder: Path) -> bool:
 def _vectors(places: Sequence[Path], corpora: Sequence[Corpus], live: Sequence[Mask]) -> dict[str, PassageVectors]:
     """The vectors of the passages that stay: their texts stay as they are."""
     kept = [some[corpus.source[corpus.passages()]] for corpus, some in zip(corpora, live, strict=True)]
-    return join_vectors([open_vectors(place) for place in places], kept)
+    return join_vectors([_old_vectors(place) for place in places], kept)
+
+
+def _live(folder: Path, entry: Mapping[str, Any]) -> Mask:
+    """Which documents of a part of format 6 are not deleted."""
+    if entry["deleted"] is None:
+        return np.ones(entry["documents"], bool)
+    live: Mask = np.load(folder / entry["deleted"], allow_pickle=False) == 0
+    return live
+
+
+def _old_vectors(place: Path) -> dict[str, PassageVectors]:
+    """The vectors in a part of format 6."""
+    vectors: dict[str, PassageVectors] = {}
+    if (place / "dense").is_dir():
+        vectors["dense"] = np.load(place / "dense" / "vectors.npy", mmap_mode="r", allow_pickle=False)
+    if (place / "sparse").is_dir():
+        indptr, indices, data, columns = (
+            np.load(place / "sparse" / f"{name}.npy", allow_pickle=False)
+            for name in ("indptr", "indices", "weights", "columns")
+        )
+        vectors["sparse"] = csr_array((data, indices, indptr), shape=(len(indptr) - 1, int(columns)))
+    return vectors
 
 
 def _link(path: Path, target: Path) -> None:

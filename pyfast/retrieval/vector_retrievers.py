@@ -40,8 +40,7 @@ class DenseRetriever:
 
     @cached_property
     def _vectors(self) -> vectors.Vectors:
-        matrix = self._index.whole.vectors["dense"]
-        assert isinstance(matrix, np.ndarray)
+        matrix: Float32 = np.asarray(self._index.whole.vectors["dense"])
         parts = self._index.parts
         coded = [number for number, part in enumerate(parts) if part.codes is not None]
         if len(matrix) <= passage_vectors.EXACT or not coded:
@@ -51,12 +50,14 @@ class DenseRetriever:
     def _around(self, largest: int, matrix: Float32) -> vectors.Vectors:
         """The search by the codes of the largest part; all other passages are compared."""
         part = self._index.parts[largest]
-        base = part.vectors["dense"]
-        assert isinstance(base, np.ndarray) and part.codes is not None
+        base: Float32 = np.asarray(part.vectors["dense"])
+        assert part.codes is not None
+        if part.files is not None:
+            part.files.check_all([passage_vectors.CODES])
         codes = vectors.load_codes(part.codes)
         if len(self._index.parts) == 1 and len(base) == len(matrix):
             return vectors.Vectors(matrix, codes)
-        deleted = [counts.deleted for counts in self._index.term_counts]
+        deleted = [counts.deleted for _, counts in self._index.searched]
         kept = [
             np.arange(len(one.passages)) if gone is None else np.flatnonzero(gone == 0)
             for one, gone in zip(self._index.parts, deleted, strict=True)

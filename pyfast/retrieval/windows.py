@@ -13,7 +13,7 @@ from pyfast import ops
 from pyfast.corpus import Level
 from pyfast.ops.arrays import Int64, ends
 from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors
-from pyfast.retrieval.index import Index
+from pyfast.retrieval.index import Index, of_index
 from pyfast.retrieval.lexical_selection import Words
 from pyfast.retrieval.rerank import search
 
@@ -58,6 +58,7 @@ class Move:
     of: tuple[int, ...] = ()
 
 
+@of_index
 def open_window(index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority) -> list[View]:
     """Window(S_h; W, rho) for each question: the first `prior` passages of a search, then the rest of their
     documents in the order rho, then the rest of the sequence.
@@ -94,6 +95,7 @@ def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
     return np.concatenate([np.empty(0, np.int64), *(segments[levels == level] for level in priority)])[:_BESIDE]
 
 
+@of_index
 def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority) -> list[View]:
     """Refresh(S_h, M_t; W, rho) for each question: finished segments leave the window, and neighbours come first.
 

@@ -160,7 +160,7 @@ def test_an_index(tmp_path: Path, examples: Path) -> None:
     found = verify(index)
     assert failed(found) == [] and found.kind == "index"
     assert [check.name for check in found.checks] == ["index", "knowledge"]
-    broken = {"knowledge/1/triples.sqlite": ["knowledge"], "parts/1/terms.json": ["index", "knowledge"]}
+    broken = {"knowledge/1/triples.sqlite": ["knowledge"], "parts/1/terms/text.bin": ["index", "knowledge"]}
     for name, names in broken.items():
         path = index / name
         path.write_bytes(flip(path.read_bytes()))

@@ -247,7 +247,7 @@ def test_a_run_of_other_code_is_not_gone_on_with(old: Path) -> None:
 def test_the_folder_tells_what_it_is(old: Path, small: Index, tmp_path: Path) -> None:
     assert upgrade(old) == f"{old}: run of format 3, upgraded"
     assert upgrade(old) == f"{old}: run of format 3 already"
-    assert upgrade(small.folder) == f"{small.folder}: index of format 6 already"
+    assert upgrade(small.folder) == f"{small.folder}: index of format 7 already"
     for path in (tmp_path, tmp_path / "nothing", old / "run.toml"):
         with pytest.raises(InputError, match="neither an index nor a run folder"):
             upgrade(path)

@@ -132,9 +132,9 @@ def test_knowledge_of_format_2_is_upgraded(index: Index, store: Knowledge) -> No
 def test_the_upgrade_of_an_index_takes_its_knowledge_along(
     index: Index, both: tuple[Knowledge, Knowledge]
 ) -> None:
-    assert upgrade_folder(index.folder) == f"{index.folder}: index of format 6, upgraded"
+    assert upgrade_folder(index.folder) == f"{index.folder}: index of format 7, upgraded"
     check(index, both)
-    assert upgrade_folder(index.folder) == f"{index.folder}: index of format 6 already"
+    assert upgrade_folder(index.folder) == f"{index.folder}: index of format 7 already"
 
 
 def test_vectors_are_the_same_files(index: Index, both: tuple[Knowledge, Knowledge]) -> None:

@@ -1,5 +1,6 @@
 """An index folder is there whole or not at all; what is damaged or foreign is refused, never half-read."""
 
+import contextlib
 import json
 import os
 import random
@@ -13,11 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from pyfast.corpus import Document, TextDocument, read
+import pyfast
+from pyfast.blocks import BLOCK, raw, write_checksums
+from pyfast.corpus import Document, Level, TextDocument, read
 from pyfast.errors import IndexFormatError, InputError
-from pyfast.retrieval import Index, build_index
+from pyfast.retrieval import (
+    Index,
+    RerankConfig,
+    bridge_select,
+    build_index,
+    cite,
+    evidence_of,
+    find_evidence_items,
+    narrate,
+    open_window,
+    rerank_pools,
+)
+from pyfast.retrieval.manifest import write_manifest
 
 pytestmark = pytest.mark.guarantee("G8")
 
@@ -44,6 +60,7 @@ def current(folder: Path) -> list[Path]:
 
 
 def mapped(array: Any) -> bool:
+    array = raw(array)
     while array is not None and not isinstance(array, np.memmap):
         array = getattr(array, "base", None)
     return array is not None
@@ -93,10 +110,10 @@ def test_any_flipped_byte_is_noticed(copy: Path) -> None:
             broken[place] ^= 1 << chance.randrange(8)
             path.write_bytes(broken)
             with pytest.raises(IndexFormatError) as error:
-                Index(copy)
+                Index(copy).check_all()
             assert "\n" not in str(error.value), (path.name, place)
         path.write_bytes(whole)
-    Index(copy)
+    Index(copy).check_all()
 
 
 def test_every_byte_of_the_manifest_counts(copy: Path) -> None:
@@ -129,7 +146,7 @@ def test_cut_emptied_grown_or_missing_files(copy: Path, damage: Callable[[Path],
         with pytest.raises(IndexFormatError):
             Index(copy)
         path.write_bytes(whole)
-    Index(copy)
+    Index(copy).check_all()
 
 
 FOREIGN = ["{}", "[]", "null", "3", '{"format": "pyfast-index"}', "[" * 100_000, "\xff", ""]
@@ -287,3 +304,111 @@ def test_two_at_the_same_time(tmp_path: Path) -> None:
     index = build_index(documents(), tmp_path / "out")
     assert len(refused) == 2 and index.manifest["documents"] == 1
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def tampered(folder: Path, name: str, chance: random.Random) -> None:
+    """Other values in an array, or in the columns of a corpus, with checksums that are right again."""
+    path = folder / "parts" / "1" / name
+    if path.suffix == ".arrow":
+        with pa.ipc.open_file(path.read_bytes()) as reader:
+            batch = reader.get_batch(0)
+        columns = list(batch.columns)
+        numbers = [k for k, one in enumerate(columns) if pa.types.is_integer(one.type) and len(one)]
+        if not numbers:
+            return
+        k = chance.choice(numbers)
+        values = columns[k].to_numpy().copy()
+        values[chance.randrange(len(values))] = chance.choice([0, 1, 7, 100, np.iinfo(values.dtype).max])
+        columns[k] = pa.array(values, columns[k].type)
+        with pa.ipc.new_file(path, batch.schema) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=batch.schema))
+    elif path.suffix == ".npy":
+        values = np.load(path).copy()
+        if not values.size:
+            return
+        limits = [0, 3, np.nan, -1e30] if values.dtype.kind == "f" else [0, 1, 99, np.iinfo(values.dtype).max]
+        if values.dtype.kind == "i":
+            limits += [-1, np.iinfo(values.dtype).min]
+        values.ravel()[chance.randrange(values.size)] = chance.choice(limits)
+        np.save(path, values)
+    else:
+        data = bytearray(path.read_bytes())
+        if data:
+            data[chance.randrange(len(data))] = chance.choice([0, 0x80, 0xFF, 0x22])
+        path.write_bytes(data)
+    write_checksums(path.parents[len(Path(name).parts) - 1])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["blake2b"], manifest["files"]
+    write_manifest(folder, {key: manifest[key] for key in manifest if key not in ("format", "version")})
+
+
+def everything(index: Index) -> None:
+    """What all systems ask of an index."""
+    queries = ["Which moon did Cassini visit?", "launch site of Apollo 11", "Saturn"]
+    pools = index.search(queries, 9)
+    narrate(index, pools, 4000)
+    cite(index, [evidence_of(index, pool) for pool in pools])
+    ranked = list(zip(pools, queries, strict=True))
+    for how in (RerankConfig(2, 9, rank="bridge_rank", expand=True), RerankConfig(2, 9, edges=True)):
+        rerank_pools(index, ranked, how)
+    bridge_select(index, pools, 0.2)
+    find_evidence_items(index, queries, 5, 5)
+    open_window(index, queries, 8, 4, (Level.PARAGRAPH, Level.TABLE_ROW, Level.SENTENCE, Level.TRIPLET))
+    pyfast.delete_documents(index.folder, index.uri(0))
+
+
+def test_values_that_cannot_be_are_refused_or_harmless(built: Path, tmp_path: Path) -> None:
+    """Also with right checksums, nothing is read out of bounds, and no error but one comes of it."""
+    chance = random.Random(int(os.environ.get("PYFAST_SEED", "7")))
+    names = [str(path.relative_to(built / "parts" / "1")) for path in files(built / "parts" / "1")]
+    refused = 0
+    rounds = int(os.environ.get("PYFAST_ROUNDS", "2"))
+    for number, name in enumerate(name for _ in range(rounds) for name in names if name != "checksums.bin"):
+        copy = Path(shutil.copytree(built, tmp_path / f"{number}"))
+        tampered(copy, name, chance)
+        for work in (lambda at=copy: everything(Index(at)), lambda at=copy: Index(at).check_all()):
+            try:
+                work()
+            except IndexFormatError:
+                refused += 1
+        shutil.rmtree(copy)
+    assert refused > rounds * len(names) / 2
+
+
+def test_healthy_files_of_another_index_are_refused(copy: Path, tmp_path: Path) -> None:
+    build_index(texts(40), tmp_path / "other")
+    for path in files(tmp_path / "other" / "parts" / "1"):
+        name = path.relative_to(tmp_path / "other")
+        if path.name in ("checksums.bin",) or (copy / name).read_bytes() == path.read_bytes():
+            continue
+        own = (copy / name).read_bytes()
+        shutil.copy(path, copy / name)
+        write_checksums(copy / "parts" / "1")
+        manifest = json.loads((copy / "manifest.json").read_text())
+        del manifest["blake2b"], manifest["files"]
+        write_manifest(copy, {key: manifest[key] for key in manifest if key not in ("format", "version")})
+        with pytest.raises(IndexFormatError):
+            Index(copy).check_all()
+        with contextlib.suppress(IndexFormatError):
+            everything(Index(copy))
+        (copy / name).write_bytes(own)
+
+
+def test_opening_reads_few_blocks(tmp_path: Path) -> None:
+    """What opening does not need may be damaged: only a search that reads it notices."""
+    rows = [TextDocument(f"{i}.txt", "", f"moon number{i} " + "word " * 60) for i in range(3000)]
+    build_index(rows, tmp_path / "index")
+    for name in ("corpus/content.bin", "rendered_passages/text.bin"):
+        path = tmp_path / "index" / "parts" / "1" / name
+        data = bytearray(path.read_bytes())
+        data[-BLOCK // 4] ^= 1  # in the last block: of the last documents
+        path.write_bytes(data)
+    index = Index(tmp_path / "index")
+    first, last = (index.search([f"number{i}"], 1)[0] for i in (0, 2999))
+    assert index.text(int(first.passages[0])).startswith("moon number0")
+    assert cite(index, [evidence_of(index, first)])
+    with pytest.raises(IndexFormatError, match=r"text\.bin: damaged \(checksum\)"):
+        index.text(int(last.passages[0]))
+    with pytest.raises(IndexFormatError, match=r"content\.bin: damaged \(checksum\)"):
+        cite(index, [evidence_of(index, last)])
+    assert not pyfast.verify(tmp_path / "index").passed

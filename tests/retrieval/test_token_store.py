@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 import pyfast
+from pyfast.blocks import MappedFolder, write_checksums
 from pyfast.errors import InputError
 from pyfast.ops.maxsim import maxsim_reference
 from pyfast.retrieval import Index
@@ -48,6 +49,12 @@ def test_codes_are_within_half_a_step() -> None:
     assert (np.abs(codes * scales[:, None] - vectors) <= scales[:, None] / 2 * 1.001).all()
 
 
+def mapped_folder(folder: Path) -> MappedFolder:
+    write_checksums(folder)
+    sizes = {str(p.relative_to(folder)): p.stat().st_size for p in folder.rglob("*") if p.is_file()}
+    return MappedFolder(folder, sizes)
+
+
 def test_stores_are_chosen_from_joined_and_saved(tmp_path: Path) -> None:
     """Scores, and what is saved, are those of a store that was made of these passages."""
     passages = drawn([3, 0, 7, 1, 20, 2, 5], 2)
@@ -61,7 +68,7 @@ def test_stores_are_chosen_from_joined_and_saved(tmp_path: Path) -> None:
         (tmp_path / "store").mkdir()
         store.save(tmp_path / "store")
         files = {path.name: path.read_bytes() for path in (tmp_path / "store").iterdir()}
-        again = TokenStore.open(tmp_path / "store")
+        again = TokenStore.map(mapped_folder(tmp_path), "store", len(store))
         for path in (tmp_path / "store").iterdir():
             path.unlink()
         (tmp_path / "store").rmdir()

@@ -5,6 +5,7 @@ import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -38,6 +39,14 @@ def make_old(folder: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> Non
     corpora = list(folder.glob("parts/*/corpus"))
     for corpus in corpora:
         make_old_corpus(corpus, version)
+    for path in folder.glob("parts/*/checksums.bin"):
+        path.unlink()
+    for part in facts["parts"]:  # deleted documents were bytes, not bits
+        if part["deleted"] is not None:
+            bits = np.fromfile(folder / part["deleted"], np.uint8)
+            (folder / part["deleted"]).unlink()
+            part["deleted"] = part["deleted"].replace(".bits", ".npy")
+            np.save(folder / part["deleted"], np.unpackbits(bits, count=part["documents"]))
     shutil.rmtree(folder / "commits")
     (folder / "manifest.json").unlink()
     if version < 6:
@@ -46,6 +55,7 @@ def make_old(folder: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> Non
         facts = {"documents": 5}
     with monkeypatch.context() as patch:
         patch.setitem(manifest.VERSION, "index", version)
+        patch.setattr(manifest, "PARTS", "")  # all files had a checksum of the whole
         manifest.write_manifest(folder, facts)
         if version >= 6:
             manifest.keep_commit(folder, facts["commit"])

@@ -1,0 +1,254 @@
+"""Mapped files whose blocks are compared with their checksums when they are first read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from pyfast.errors import IndexFormatError
+
+BLOCK = 1 << 18
+"""Bytes with a checksum of their own"""
+_SHIFT = 18
+CHECKSUMS = "checksums.bin"
+"""The file of a folder with the checksums of all its other files, XXH3 of 64 bits, in the order of their names"""
+
+Int64 = npt.NDArray[np.int64]
+Sums = npt.NDArray[np.uint64]
+
+
+def block_sums(path: Path) -> Sums:
+    """The checksum of each block of a file."""
+    with path.open("rb") as file:
+        sums = [xxhash.xxh3_64_intdigest(block) for block in iter(lambda: file.read(BLOCK), b"")]
+    return np.array(sums, np.uint64)
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the checksums of all files in a folder beside them."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    paths.sort(key=lambda path: path.relative_to(folder).as_posix())
+    sums = [block_sums(path) for path in paths if path.name != CHECKSUMS]
+    np.concatenate([np.empty(0, np.uint64), *sums]).astype("<u8").tofile(folder / CHECKSUMS)
+
+
+class MappedFile:
+    """A mapped file. What is read through it is compared with the checksums of its blocks first, once for each."""
+
+    def __init__(self, path: Path, size: int, sums: Sums) -> None:
+        """Map the file. Raises `IndexFormatError` if it does not have that size."""
+        self.path = path
+        if not path.is_file():
+            raise IndexFormatError(f"{path}: missing; build the index again")
+        if path.stat().st_size != size:
+            raise IndexFormatError(f"{path}: damaged (size); build the index again")
+        self.data: npt.NDArray[np.uint8] = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+        self._bytes, self._sums = self.data.data, sums
+        self._sound = bytearray(len(sums))
+        self._base = _address(self.data)
+        self._is_whole = not size
+
+    def check(self, first: int, last: int) -> None:
+        """Compare the blocks of these bytes with their checksums. Raises `IndexFormatError`."""
+        if self._is_whole or first >= last:
+            return
+        for block in range(first >> _SHIFT, (last - 1 >> _SHIFT) + 1):
+            if not self._sound[block]:
+                self._compare(block)
+
+    def check_ranges(self, first: Int64, last: Int64) -> None:
+        """The same for many ranges."""
+        if self._is_whole or not len(first):
+            return
+        some = last > first
+        low, high = first[some] >> _SHIFT, (last[some] - 1) >> _SHIFT
+        wide = np.flatnonzero(high - low > 1)
+        inner = [np.arange(low[k] + 1, high[k]) for k in wide.tolist()]
+        for block in np.unique(np.concatenate([low, high, *inner])).tolist():
+            if not self._sound[block]:
+                self._compare(block)
+
+    def check_all(self) -> None:
+        """The same for all blocks."""
+        self.check(0, len(self.data))
+        self._is_whole = True
+
+    def check_array(self, array: npt.NDArray[Any]) -> None:
+        """The same for the bytes of an array that lies in the file."""
+        first = self.place(array)
+        self.check(first, first + array.nbytes)
+
+    def place(self, array: npt.NDArray[Any]) -> int:
+        """Where in the file an array begins."""
+        return _address(array) - self._base if array.nbytes else 0
+
+    def _compare(self, block: int) -> None:
+        if xxhash.xxh3_64_intdigest(self._bytes[block << _SHIFT : block + 1 << _SHIFT]) != int(self._sums[block]):
+            raise IndexFormatError(f"{self.path}: damaged (checksum); build the index again")
+        self._sound[block] = 1
+
+    def array(self, *dtypes: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
+        """The array of a `.npy` file, of one of these types. Only its header is read.
+
+        Raises `IndexFormatError`.
+        """
+        self.check(0, min(len(self.data), 128))
+        try:
+            header = io.BytesIO(self.data[:4096].tobytes())
+            version = np.lib.format.read_magic(header)
+            read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+            shape, is_fortran, found = read[version](header)
+        except (ValueError, KeyError, EOFError) as error:
+            raise IndexFormatError(f"{self.path}: damaged (header); build the index again") from error
+        begin, types = header.tell(), [np.dtype(one) for one in dtypes]
+        wanted = found if found in types else types[0]
+        size = int(np.prod(shape, dtype=object)) * wanted.itemsize
+        if found != wanted or is_fortran or len(shape) != dimensions or begin + size != len(self.data):
+            raise IndexFormatError(
+                f"{self.path}: damaged: expected {wanted} in {dimensions} dimensions, got {found} {shape}"
+            )
+        if not size:
+            return np.empty(shape, wanted)
+        array: npt.NDArray[Any] = self.data[begin:].view(wanted).reshape(shape)
+        return array
+
+    def checked(self, *dtypes: npt.DTypeLike) -> Any:
+        """The array of a `.npy` file that checks what is read of it; see `CheckedArray`."""
+        return checked(self.array(*dtypes), self)
+
+
+class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array in a mapped file, in place of NumPy's.
+
+    Indexing it checks the blocks that are read. All else takes the whole array, and checks the whole.
+    """
+
+    __slots__ = ("_file", "_place", "raw")
+
+    def __init__(self, raw: npt.NDArray[Any], file: MappedFile) -> None:
+        """`raw` lies in `file`."""
+        self.raw = raw
+        self._file, self._place = file, file.place(raw)
+
+    dtype = property(lambda self: self.raw.dtype)
+    shape = property(lambda self: self.raw.shape)
+    size = property(lambda self: self.raw.size)
+    nbytes = property(lambda self: self.raw.nbytes)
+    ndim = property(lambda self: self.raw.ndim)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        self._file.check_array(self.raw)
+        return np.array(self.raw, dtype) if copy else np.asarray(self.raw, dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any:
+        plain = (np.asarray(one) if isinstance(one, CheckedArray) else one for one in inputs)
+        return getattr(ufunc, method)(*plain, **settings)
+
+    def __getitem__(self, key: Any) -> Any:
+        size = self.raw.strides[0] if self.raw.ndim else 0  # of a row
+        if isinstance(key, int | np.integer):
+            at = self._place + (int(key) % len(self.raw) if len(self.raw) else 0) * size
+            self._file.check(at, at + size)
+        elif isinstance(key, slice):
+            first, last, step = key.indices(len(self.raw))
+            if step < 0:
+                first, last = 0, len(self.raw)
+            self._file.check(self._place + first * size, self._place + last * size)
+        elif isinstance(key, tuple):
+            return np.asarray(self)[key]
+        else:
+            key = np.asarray(key)
+            if key.dtype.kind not in "iu" or (key.size and int(key.min()) < 0):
+                return np.asarray(self)[key]
+            at = self._place + np.minimum(key.ravel().astype(np.int64), max(len(self.raw) - 1, 0)) * size
+            self._file.check_ranges(at, at + size)
+        return self.raw[key]
+
+    def damaged(self, fault: str) -> IndexFormatError:
+        """The error for a fault of what it lies in."""
+        return IndexFormatError(f"{self._file.path.parent}: damaged ({fault}); build the index again")
+
+    def check_ranges(self, first: Int64, last: Int64) -> None:
+        """Check the items of many ranges."""
+        size = self.raw.strides[0]
+        first, last = first.astype(np.int64), last.astype(np.int64)
+        self._file.check_ranges(self._place + size * first, self._place + size * last)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(np.asarray(self), name)
+
+    def __iter__(self) -> Any:
+        return iter(np.asarray(self))
+
+
+def checked(array: npt.NDArray[Any], file: MappedFile | None) -> Any:
+    """The array as one that checks what is read of it; itself if it lies in no file."""
+    return array if file is None else CheckedArray(array, file)
+
+
+def raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array as NumPy's own, for an op; what it reads has been checked before."""
+    return array.raw if isinstance(array, CheckedArray) else array
+
+
+def check_lists(offsets: npt.NDArray[Any], which: npt.NDArray[Any], *values: npt.NDArray[Any]) -> None:
+    """Check lists of a ragged array, by their numbers: where they begin and end, and what is in them."""
+    if isinstance(offsets, CheckedArray):
+        which = np.unique(which).astype(np.int64)
+        which = which[(which >= 0) & (which < len(offsets) - 1)]
+        first, last = offsets[which], offsets[which + 1]
+        for one in values:
+            if isinstance(one, CheckedArray):
+                if (first < 0).any() or (last < first).any() or (last > len(one)).any():
+                    raise one.damaged("offsets")
+                one.check_ranges(first, last)
+
+
+class MappedFolder:
+    """The files of a folder, mapped when they are first asked for."""
+
+    def __init__(self, folder: Path, sizes: dict[str, int]) -> None:
+        """Open a folder with the files of these names and sizes, and their checksums.
+
+        Raises `IndexFormatError` if a file is missing or has another size.
+        """
+        self.folder = folder
+        self.names = sorted(name for name in sizes if name != CHECKSUMS)
+        blocks = [-(-sizes[name] // BLOCK) for name in self.names]
+        sums = np.fromfile(folder / CHECKSUMS, "<u8")
+        if len(sums) != sum(blocks):
+            raise IndexFormatError(f"{folder}: {CHECKSUMS} is damaged; build the index again")
+        parts = np.split(sums.astype(np.uint64), np.cumsum(blocks)[:-1]) if blocks else []
+        self._files = {
+            name: MappedFile(folder / name, sizes[name], part)
+            for name, part in zip(self.names, parts, strict=True)
+        }
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+    def file(self, name: str) -> MappedFile:
+        """One file. Raises `IndexFormatError` if the folder has none of that name."""
+        if name not in self._files:
+            raise IndexFormatError(f"{self.folder}: has no file {name}; build the index again")
+        return self._files[name]
+
+    def check_all(self, names: Sequence[str] | None = None) -> None:
+        """Compare all blocks, of all files or those of these names, with their checksums."""
+        for name in self.names if names is None else names:
+            self.file(name).check_all()
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])

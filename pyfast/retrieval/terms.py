@@ -1,0 +1,149 @@
+"""The terms of a part: sorted, in a file that is searched and not loaded."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from pyfast.blocks import MappedFolder
+from pyfast.errors import IndexFormatError
+from pyfast.ops.arrays import Int32, Int64, ends
+
+FOLDER = "terms"
+"""In a part"""
+_PREFIX = 8  # bytes
+
+
+class Terms(Sequence[str]):
+    """Distinct terms in alphabetical order. The number of a term is its column."""
+
+    def __init__(
+        self,
+        offsets: Int64,
+        text: npt.NDArray[np.uint8],
+        prefixes: npt.NDArray[np.uint64],
+        files: MappedFolder | None = None,
+    ) -> None:
+        """`offsets` [terms + 1] into `text` (UTF-8); `prefixes` [terms] are the first eight bytes of each.
+
+        Of mapped ones `files` are checked, as a whole, when they are first read.
+        """
+        self._given, self._files, self._count = (offsets, text, prefixes), files, len(prefixes)
+
+    @classmethod
+    def of(cls, terms: Iterable[str]) -> Terms:
+        """The terms of a sorted list."""
+        encoded = [term.encode() for term in terms]
+        prefixes = np.array([one[:_PREFIX] for one in encoded], f"S{_PREFIX}").view(">u8").astype(np.uint64)
+        return cls(ends(encoded), np.frombuffer(b"".join(encoded), np.uint8), prefixes)
+
+    @classmethod
+    def map(cls, files: MappedFolder) -> Terms:
+        """The terms in the folder of a part."""
+        offsets, prefixes = (
+            files.file(f"{FOLDER}/{name}.npy").array(dtype)
+            for name, dtype in (("offsets", np.int64), ("prefixes", np.uint64))
+        )
+        if len(offsets) != len(prefixes) + 1:
+            raise IndexFormatError(f"{files.folder}: its terms do not go together; build the index again")
+        return cls(offsets, files.file(f"{FOLDER}/text.bin").data, prefixes, files)
+
+    def save(self, folder: Path) -> None:
+        """Write the terms into a new folder in that of a part."""
+        (folder / FOLDER).mkdir()
+        offsets, text, prefixes = self._arrays
+        np.save(folder / FOLDER / "offsets.npy", offsets)
+        np.save(folder / FOLDER / "prefixes.npy", prefixes)
+        text.tofile(folder / FOLDER / "text.bin")
+
+    @cached_property
+    def _arrays(self) -> tuple[Int64, npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
+        """The arrays, checked."""
+        if self._files is not None:
+            self._files.check_all([name for name in self._files.names if name.startswith(f"{FOLDER}/")])
+            offsets, text, _ = self._given
+            if offsets[0] or offsets[-1] != len(text) or (np.diff(offsets) < 0).any():
+                raise IndexFormatError(f"{self._files.folder}: its terms are damaged; build the index again")
+        return self._given
+
+    @property
+    def prefixes(self) -> npt.NDArray[np.uint64]:
+        """[terms] the first eight bytes of each, as a number."""
+        return self._arrays[2]
+
+    @cached_property
+    def _read(self) -> tuple[memoryview, memoryview]:
+        offsets, text, _ = self._arrays
+        return offsets.data, text.data
+
+    def bytes(self, number: int) -> bytes:
+        """A term in UTF-8."""
+        offsets, text = self._read
+        return text[offsets[number] : offsets[number + 1]].tobytes()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, number: int) -> str: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[str]: ...
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        if not -len(self) <= number < len(self):
+            raise IndexError(number)
+        try:
+            return self.bytes(number % len(self)).decode()
+        except UnicodeDecodeError as error:
+            raise IndexFormatError("the terms of the index are damaged; build it again") from error
+
+    def __iter__(self) -> Iterator[str]:
+        offsets, text, _ = self._arrays
+        held, at = text.tobytes(), offsets.tolist()
+        return (held[first:last].decode() for first, last in pairwise(at))
+
+    def find(self, words: Sequence[str]) -> Int32:
+        """The number of each word; -1 where it is no term."""
+        found = np.full(len(words), -1, np.int32)
+        if not len(self):
+            return found
+        encoded = [word.encode(errors="replace") for word in words]
+        wanted = np.array([one[:_PREFIX] for one in encoded], f"S{_PREFIX}").view(">u8").astype(np.uint64)
+        prefixes = self._arrays[2]
+        first = np.searchsorted(prefixes, wanted).tolist()
+        last = np.searchsorted(prefixes, wanted, side="right").tolist()
+        for at, (word, low, high) in enumerate(zip(encoded, first, last, strict=True)):
+            place = bisect_left(range(high), word, lo=low, key=self.bytes) if low < high else high
+            if place < high and self.bytes(place) == word:
+                found[at] = place
+        return found
+
+
+class Vocabulary(Mapping[str, int]):
+    """The number of each term."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+
+    def __getitem__(self, word: str) -> int:
+        (number,) = self._terms.find([word]).tolist()
+        if number < 0:
+            raise KeyError(word)
+        return int(number)
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self._terms.find([word])[0] >= 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._terms)
+
+    def __len__(self) -> int:
+        return len(self._terms)

@@ -1,0 +1,47 @@
+"""Where the documents of a part are, by the hash of their uri."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pyfast.blocks import MappedFolder
+from pyfast.corpus import Corpus
+from pyfast.corpus.segment_ids import hash_uris
+from pyfast.errors import IndexFormatError
+
+FOLDER = "uris"
+"""In a part"""
+
+
+def save_uris(folder: Path, uris: pa.Array) -> None:
+    """Write the sorted hashes of the uris of a part's documents, and the document of each, into its folder."""
+    hashes = hash_uris(uri.as_py() for uri in uris)
+    order = np.argsort(hashes, kind="stable")
+    (folder / FOLDER).mkdir()
+    np.save(folder / FOLDER / "hashes.npy", hashes[order])
+    np.save(folder / FOLDER / "documents.npy", order.astype(np.int32))
+
+
+def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[str]) -> dict[str, int]:
+    """The documents with these uris, without uris that the part does not have. A few blocks are read."""
+    if files is None:
+        return {uri: at for uri in uris if (at := corpus.find(uri)) is not None}
+    hashes = files.file(f"{FOLDER}/hashes.npy").array(np.uint64)
+    documents = files.file(f"{FOLDER}/documents.npy").checked(np.int32)
+    if not len(hashes) == len(documents) == corpus.documents:
+        raise IndexFormatError(f"{files.folder}: {FOLDER} is of other documents; build the index again")
+    wanted = hash_uris(uris)
+    files.check_all([f"{FOLDER}/hashes.npy"])
+    places = np.searchsorted(hashes, wanted)
+    found = {}
+    for uri, place, one in zip(uris, places.tolist(), wanted, strict=True):
+        if place < len(hashes) and hashes[place] == one:
+            document = int(documents[place])
+            if not 0 <= document < corpus.documents or corpus.uri(document) != uri:
+                raise IndexFormatError(f"{files.folder}: {FOLDER} is damaged; build the index again")
+            found[uri] = document
+    return found
