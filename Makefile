@@ -31,7 +31,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 # vLLM for the CPU exists for Linux on x86-64; `make test-all VLLM=off` leaves it out there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test test-lowest test-vllm test-slow test-all lint docs bench fuzz recall vendor cuda-report gpu-check env env-vllm clean
+.PHONY: demo test test-lowest test-vllm test-slow test-all lint docs screenshots bench fuzz recall vendor cuda-report gpu-check env env-vllm clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -74,6 +74,11 @@ lint: $(CHECKED)
 # The documentation site, into build/site. A warning is an error.
 docs: $(CHECKED)
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
+
+# The pictures of reports in the docs, made by the tests that use a real browser.
+screenshots: $(TESTED)
+	mkdir -p docs/images
+	PYFAST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -m "slow(suite='browser')" tests/reports/test_browser.py
 
 bench: $(TESTED)
 	$(BIN)/python -c '$(ASKS)' bench > $(VENV)/bench.txt

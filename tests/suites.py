@@ -159,6 +159,7 @@ SUITES: Mapping[str, Suite] = {
                 "pyfast/api/reranking.py",
                 "pyfast/api/retrieving.py",
                 "tests/integrations/",
+                "tests/environments.py",
             ),
             "docs/howto/integrations.md",
         ),
@@ -171,6 +172,8 @@ SUITES: Mapping[str, Suite] = {
             *("pyfast/engine/journal.py", "tests/distributed/"),
         ),
     ),
+    # Reports in a real browser, with what an environment of the suite's own drives it by.
+    "browser": Suite(120, ("pyfast/reports/", "tests/environments.py", "tests/reports/")),
     # vLLM's engines: how they start, end and die, and what they say beside transformers. A test has both cores.
     "vllm": Suite(
         480,

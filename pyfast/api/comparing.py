@@ -14,7 +14,7 @@ from pyfast.evaluation.compare import Comparison
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Cost, cost_of
 from pyfast.evaluation.evaluate import Scored, read_answers
-from pyfast.evaluation.prices import Prices, read_prices
+from pyfast.evaluation.prices import Prices, listed
 
 
 def compare(
@@ -62,10 +62,9 @@ def compare(
         raise InputError(f"{', '.join(names)}: they have no question in common")
     every = dict.fromkeys(id for some in scored.values() for id in some)
     differences, flips = differences_of({name: [some[id] for id in shared] for name, some in scored.items()})
-    listed = read_prices(prices) if isinstance(prices, str | Path) else prices
+    known = listed(prices)
     costs = [
-        _cost(name, run, [scored[name][id] for id in shared], listed)
-        for name, run in zip(names, runs, strict=True)
+        _cost(name, run, [scored[name][id] for id in shared], known) for name, run in zip(names, runs, strict=True)
     ]
     return Comparison(len(shared), tuple(id for id in every if id not in set(shared)), differences, flips, costs)
 

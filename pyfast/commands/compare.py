@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.evaluate import Gold, Json, Metrics, some
+from pyfast.commands.evaluate import Gold, Json, Metrics, Prices, some
 from pyfast.commands.terminal import console, json_line, plain
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(help="The folders of two runs or more.", metavar="RUN_A RUN_B...")],
     gold: Gold = None,
     metric: Metrics = None,
-    prices: Annotated[Path | None, typer.Option(help="A price list, for the costs in money.")] = None,
+    prices: Prices = None,
     json: Json = False,
 ) -> None:
     """Compare runs over the same questions: which differences are significant, and what each run cost."""

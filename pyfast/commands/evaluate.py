@@ -26,6 +26,7 @@ Metrics = Annotated[
         "--metric", help="A metric by name, or MODULE:NAME; repeatable. Without it: those that the gold names."
     ),
 ]
+Prices = Annotated[Path | None, typer.Option(help="A price list, for the costs in money.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NAMED = 5  # ids of questions that were not run
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.evaluate import Gold, Metrics
+from pyfast.commands.evaluate import Gold, Metrics, Prices
 
 
 def report(
@@ -15,6 +15,7 @@ def report(
     out: Annotated[Path, typer.Option(help="The folder or file to write; an existing report is replaced.")],
     gold: Gold = None,
     metric: Metrics = None,
+    prices: Prices = None,
     single: Annotated[
         str | None, typer.Option(help="The id of a question: write only this one, as a file that opens anywhere.")
     ] = None,
@@ -22,7 +23,7 @@ def report(
     """Write runs as web pages, for any web server."""
     import pyfast
 
-    pyfast.report(runs, out, gold, metrics=metric or None, single=single)
+    pyfast.report(runs, out, gold, metrics=metric or None, prices=prices, single=single)
     if single is not None:
         print(f"{out}: open it in a browser")
         return

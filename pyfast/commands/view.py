@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.evaluate import Gold, Metrics
+from pyfast.commands.evaluate import Gold, Metrics, Prices
 
 
 def view(
     runs: Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")],
     gold: Gold = None,
     metric: Metrics = None,
+    prices: Prices = None,
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="The port on this machine; 0 takes a free one.")
     ] = 0,
@@ -26,4 +27,4 @@ def view(
         print(f"{address} (Ctrl-C ends it)", flush=True)
 
     with contextlib.suppress(KeyboardInterrupt):
-        pyfast.view(runs, gold, metrics=metric or None, port=port, on_start=started)
+        pyfast.view(runs, gold, metrics=metric or None, prices=prices, port=port, on_start=started)

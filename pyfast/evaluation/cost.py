@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -79,11 +79,19 @@ def _of(record: Record) -> Used:
     return Used(None, usage.llm_calls, usage.prompt_tokens, 0, usage.completion_tokens, {})
 
 
+def prices_of(folder: Path, roles: Iterable[str], prices: Prices) -> tuple[Price, dict[str, Price]]:
+    """The price of a run's default model, and of the model of each role.
+
+    Raises `InputError` if the price list lacks a model.
+    """
+    default = recorded_value(folder, "places", "llm")
+    specs = {role: recorded_value(folder, "places", f"{role}_llm") or default for role in roles}
+    of_role = {role: prices.price(str(spec)) for role, spec in specs.items() if spec}
+    return prices.price(str(default)) if default or not of_role else next(iter(of_role.values())), of_role
+
+
 def _money(folder: Path, used: Sequence[Used], prices: Prices) -> float:
-    default = prices.price(str(recorded_value(folder, "places", "llm") or ""))
-    roles = {role for one in used for role in one.by_role}
-    specs = {role: recorded_value(folder, "places", f"{role}_llm") for role in roles}
-    of_role = {role: prices.price(str(spec)) if spec else default for role, spec in specs.items()}
+    default, of_role = prices_of(folder, {role for one in used for role in one.by_role}, prices)
     return fmean(money_of(one, default, of_role) for one in used)
 
 

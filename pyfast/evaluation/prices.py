@@ -78,3 +78,8 @@ def read_prices(path: str | Path) -> Prices:
         raise InputError(f"{path}: {error}") from None
     except ValidationError as error:
         raise InputError("{}: {}: {}".format(path, *first_fault(error))) from None
+
+
+def listed(prices: str | Path | Prices | None) -> Prices | None:
+    """A price list that was given as such or as its file. Raises `InputError` as `read_prices` does."""
+    return read_prices(prices) if isinstance(prices, str | Path) else prices

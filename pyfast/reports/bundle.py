@@ -18,6 +18,9 @@ import orjson
 
 from pyfast.api.evaluating import GoldLike
 from pyfast.evaluation import Metric
+from pyfast.evaluation.cost import prices_of
+from pyfast.evaluation.prices import Prices
+from pyfast.llm import ROLES
 from pyfast.reports.details import details_of
 from pyfast.reports.documents import Part, content_of
 from pyfast.reports.passages import PassageFinder, index_of
@@ -66,10 +69,19 @@ class RunData:
     """The data of one run in a folder. `update` adds the questions that have ended since."""
 
     def __init__(
-        self, path: Path, out: Path, gold: GoldLike | None = None, metrics: Sequence[str | Metric] | None = None
+        self,
+        path: Path,
+        out: Path,
+        gold: GoldLike | None = None,
+        metrics: Sequence[str | Metric] | None = None,
+        prices: Prices | None = None,
     ) -> None:
-        """Begin the data of the run `path` in the folder `out`. Raises `InputError` if it is not a run's."""
+        """Begin the data of the run `path` in the folder `out`. Raises `InputError` if it is not a run's, or if
+        `prices` lacks one of its models.
+        """
         self.reader = RunReader(path)
+        self._currency = None if prices is None else prices.currency
+        self._price = None if prices is None else prices_of(path, ROLES, prices)
         self._out = out
         self._gold, self._metrics = gold, metrics
         self._finder = PassageFinder(index_of(path))
@@ -102,7 +114,7 @@ class RunData:
             "folder": self._out.name,
             "figures": scores.names,
             "lists": self._lists,
-            **summary_of(status, scores, self._series, self.reader.configuration),
+            **summary_of(status, scores, self._series, self.reader.configuration, self._currency),
         }
 
     def _scores(self) -> Scores:
@@ -126,12 +138,27 @@ class RunData:
                         "start": start,
                         "size": len(content),
                     }
-                    self._series.add(row, entry.ledger, wrongness(details["figures"]))
+                    money = self._money(details["ledger"])
+                    self._series.add(row, entry.ledger, wrongness(details["figures"]), money)
                     rows.append(row)
                     start += len(content)
             self._chunks += 1
         self._done += len(rows)
         return rows
+
+    def _money(self, ledger: Mapping[str, Any]) -> dict[str, float]:
+        """What each prompt of a question cost. Each has the question's share of cached tokens."""
+        if self._price is None:
+            return {}
+        default, of_role = self._price
+        stages = [stage for stage in ledger["stages"] if stage["role"]]
+        cached = ledger.get("cached_tokens", 0) / max(sum(stage["tokens_in"] for stage in stages), 1)
+        return {
+            stage["name"]: of_role.get(stage["role"], default).of(
+                stage["tokens_in"], cached * stage["tokens_in"], stage["tokens_out"]
+            )
+            for stage in stages
+        }
 
     def _write_list(self, rows: Sequence[Mapping[str, Any]]) -> None:
         file = f"list-{len(self._lists):05}.json.gz"

@@ -19,6 +19,7 @@ from pyfast.api.run import Run
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import PyfastError
 from pyfast.evaluation import Metric
+from pyfast.evaluation.prices import Prices, listed
 from pyfast.reports.bundle import RunData
 from pyfast.reports.page import write_page
 from pyfast.reports.writing import MANIFEST, differences, folders_of, title_of, write_manifest
@@ -34,6 +35,7 @@ def view(
     gold: GoldLike | None = None,
     *,
     metrics: Sequence[str | Metric] | None = None,
+    prices: str | Path | Prices | None = None,
     port: int = 0,
     on_start: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
@@ -46,12 +48,13 @@ def view(
         runs: As for `pyfast.report`.
         gold: As for `pyfast.evaluate`.
         metrics: As for `pyfast.evaluate`.
+        prices: As for `pyfast.report`.
         port: The port on 127.0.0.1. 0 takes a free one.
         on_start: Called with the page's address when it can be opened.
         stop: Once it is set, the server ends.
 
     Raises:
-        InputError: A run is in memory or damaged, or the gold does not fit.
+        InputError: A run is in memory or damaged, the gold does not fit, or the price list lacks a model.
         OSError: Another program uses the port.
 
     Example:
@@ -64,7 +67,7 @@ def view(
     folders = folders_of(runs)
     stop = stop or threading.Event()
     with TemporaryDirectory(prefix="pyfast-view-") as made:
-        pages = _Pages(folders, Path(made), gold, metrics)
+        pages = _Pages(folders, Path(made), gold, metrics, listed(prices))
         write_page(Path(made), title_of(folders))
         server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, pages=pages))
         server.daemon_threads = True
@@ -88,9 +91,10 @@ class _Pages:
         out: Path,
         gold: GoldLike | None,
         metrics: Sequence[str | Metric] | None,
+        prices: Prices | None,
     ) -> None:
         self.out = out
-        self._folders, self._gold, self._metrics = folders, gold, metrics
+        self._folders, self._gold, self._metrics, self._prices = folders, gold, metrics, prices
         self._data = [self._open(number) for number in range(len(folders))]
         self._parts: list[dict[str, Any]] = [{} for _ in folders]
         self._seen: list[tuple[int, ...]] = [() for _ in folders]
@@ -102,7 +106,7 @@ class _Pages:
         place = self.out / "data" / f"run-{number}"
         if place.exists():
             rmtree(place)
-        return RunData(self._folders[number], place, self._gold, self._metrics)
+        return RunData(self._folders[number], place, self._gold, self._metrics, self._prices)
 
     def refresh(self) -> None:
         """Add what has ended since. Raises `PyfastError` if a run is damaged."""

@@ -31,11 +31,19 @@ class Series:
     wrong: list[float] = field(default_factory=list)
     batches: list[float] = field(default_factory=list)
     """The mean number of LLM calls in progress"""
+    worked: list[float] = field(default_factory=list)
+    """The mean number of questions in a batch of other work"""
+    money: Counter[str] = field(default_factory=Counter)
+    """Of each stage, if there are prices"""
+    paid: list[float] = field(default_factory=list)
+    """Of each question"""
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(state, reason) of the questions without an answer"""
 
-    def add(self, row: Mapping[str, Any], ledger: Mapping[str, Any], wrong: float) -> None:
-        """Add one question: its row in the list, its ledger, how wrong its answer is."""
+    def add(
+        self, row: Mapping[str, Any], ledger: Mapping[str, Any], wrong: float, money: Mapping[str, float]
+    ) -> None:
+        """Add one question: its row in the list, its ledger, how wrong its answer is, the money of its stages."""
         self.ids.append(row["id"])
         self.texts.append(row["question"])
         self.seconds.append(row["seconds"] or 0.0)
@@ -43,15 +51,20 @@ class Series:
         self.tokens.append(row["tokens"])
         self.wrong.append(wrong)
         stages = [stage for stage in ledger.get("stages", {}).values() if isinstance(stage, list)]
-        of_llm = [stage for stage in stages if len(stage) == 7]
-        calls = sum(stage[0] for stage in of_llm)
-        self.batches.append(sum(stage[3] for stage in of_llm) / calls if calls else 0.0)
+        for sizes, length in ((self.batches, 7), (self.worked, 4)):  # prompts' stages have a role and tokens
+            some = [stage for stage in stages if len(stage) == length]
+            calls = sum(stage[0] for stage in some)
+            sizes.append(sum(stage[3] for stage in some) / calls if calls else 0.0)
+        for stage, value in money.items():
+            self.money[stage] += value  # type: ignore[assignment]
+        self.paid.append(sum(money.values()))
         if row["state"] != "answered":
             self.reasons[row["state"], row["reason"] or "the evidence has no answer"] += 1
 
     def extremes(self) -> dict[str, list[tuple[str, float, str | None]]]:
         """The slowest, most expensive and most wrong questions: id, number, text."""
-        ranked: dict[str, Sequence[float]] = {"slowest": self.seconds, "tokens": self.tokens, "wrong": self.wrong}
+        ranked: dict[str, Sequence[float]] = {"wrong": self.wrong, "slowest": self.seconds}
+        ranked |= {"money": self.paid} if any(self.paid) else {"tokens": self.tokens}
         return {
             name: [
                 (self.ids[at], numbers[at], self.texts[at])
@@ -67,16 +80,17 @@ class Series:
         timed = ends > 1
         if not timed.any():
             return []
-        ends, batches = ends[timed], np.asarray(self.batches)[timed]
+        sizes = {"batch": np.asarray(self.batches)[timed], "worked": np.asarray(self.worked)[timed]}
+        ends = ends[timed]
         first = float(ends.min() - np.asarray(self.seconds)[timed][ends.argmin()])
         width = max(float(ends.max()) - first, 1e-3) / BINS
         place = np.minimum(((ends - first) / width).astype(int), BINS - 1)
         counts = np.bincount(place, minlength=BINS)
-        sums = np.bincount(place, weights=batches, minlength=BINS)
-        return [
-            {"second": (at + 0.5) * width, "rate": count / width, "batch": total / count if count else 0.0}
-            for at, (count, total) in enumerate(zip(counts.tolist(), sums.tolist(), strict=True))
-        ]
+        bins = {"second": (np.arange(BINS) + 0.5) * width, "rate": counts / width}
+        for name, values in sizes.items():
+            bins[name] = np.bincount(place, weights=values, minlength=BINS) / np.maximum(counts, 1)
+        columns = [values.tolist() for values in bins.values()]
+        return [dict(zip(bins, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def latencies(self) -> list[dict[str, float]]:
         """A histogram of the seconds that questions took."""
@@ -90,8 +104,10 @@ class Series:
         ]
 
 
-def summary_of(status: Status, scores: Scores, series: Series, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """The first screen of one run, in JSON types."""
+def summary_of(
+    status: Status, scores: Scores, series: Series, configuration: Mapping[str, Any], currency: str | None
+) -> dict[str, Any]:
+    """The first screen of one run, in JSON types. `currency`: of the prices, if there are any."""
     return {
         "configuration": {name: table for name, table in configuration.items() if name not in HIDDEN},
         "questions": status.questions,
@@ -109,6 +125,7 @@ def summary_of(status: Status, scores: Scores, series: Series, configuration: Ma
             "completion_tokens": status.completion_tokens,
             "reasoning_tokens": status.reasoning_tokens,
         },
+        "currency": currency,
         "percentiles": {f"p{percent}": value for percent, value in status.seconds.items()},
         "fall_backs": status.fall_backs,
         "left_out": status.left_out,
@@ -122,6 +139,7 @@ def summary_of(status: Status, scores: Scores, series: Series, configuration: Ma
                 "batch": stage.batch,
                 "tokens_in": stage.prompt_tokens,
                 "tokens_out": stage.completion_tokens,
+                **({} if currency is None else {"money": series.money[stage.name]}),
             }
             for stage in status.stages
         ],

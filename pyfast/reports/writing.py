@@ -14,6 +14,7 @@ from pyfast.api.evaluating import GoldLike
 from pyfast.api.run import Run
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
+from pyfast.evaluation.prices import Prices, listed
 from pyfast.files import built_aside, write_atomically
 from pyfast.reports.bundle import VERSION, RunData
 from pyfast.reports.details import question_of
@@ -28,6 +29,7 @@ def report(
     gold: GoldLike | None = None,
     *,
     metrics: Sequence[str | Metric] | None = None,
+    prices: str | Path | Prices | None = None,
     single: str | None = None,
 ) -> Path:
     """Write runs as web pages: a static folder that needs no network.
@@ -41,6 +43,7 @@ def report(
         out: The folder to write. If it has a report, the new one replaces it.
         gold: As for `pyfast.evaluate`. None: the gold beside or in the questions, if there is any.
         metrics: As for `pyfast.evaluate`.
+        prices: A price list, or its file (see `pyfast.evaluation.read_prices`), for the money of each stage.
         single: The id of a question. `out` is then one file with this question of one run, which you can open from
             the disk.
 
@@ -48,7 +51,8 @@ def report(
         The folder, or the file.
 
     Raises:
-        InputError: A run is in memory or damaged, the gold does not fit, or `out` has something else.
+        InputError: A run is in memory or damaged, the gold does not fit, the price list lacks a model, or `out`
+            has something else.
 
     Example:
         >>> import pyfast
@@ -61,9 +65,10 @@ def report(
         return _write_single(folders, out, single, gold, metrics)
     if out.exists() and not (out.is_dir() and ((out / MANIFEST).is_file() or not any(out.iterdir()))):
         raise InputError(f"{out}: exists and is not a report; choose another folder")
+    known = listed(prices)
     with built_aside(out.resolve()) as aside:
         data = [
-            RunData(folder, aside / "data" / f"run-{number}", gold, metrics)
+            RunData(folder, aside / "data" / f"run-{number}", gold, metrics, known)
             for number, folder in enumerate(folders)
         ]
         parts = [one.update() for one in data]

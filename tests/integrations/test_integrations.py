@@ -3,11 +3,10 @@
 import os
 import subprocess
 import sys
-import sysconfig
-import venv
 from pathlib import Path
 
 import pytest
+from environments import over_this_one
 
 pytestmark = pytest.mark.slow(suite="integrations")
 
@@ -19,14 +18,7 @@ PACKAGES = ["langchain-core>=1.0", "langchain-tests", "llama-index-core>=0.14", 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the frameworks, over the packages of this one."""
-    place = tmp_path_factory.mktemp("frameworks") / "venv"
-    venv.create(place, with_pip=True)
-    (site,) = place.glob("lib/python3*/site-packages")
-    (site / "of_pyfast.pth").write_text(sysconfig.get_path("purelib"))
-    interpreter = place / "bin" / "python"
-    pip = [interpreter, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
-    subprocess.run([*pip, *PACKAGES], check=True)
-    return interpreter
+    return over_this_one(tmp_path_factory.mktemp("frameworks") / "venv", PACKAGES)
 
 
 @pytest.mark.parametrize("cases", ["langchain_cases.py", "llamaindex_cases.py", "page_cases.py"])

@@ -254,3 +254,16 @@ def test_what_lost_a_gold_passage() -> None:
         "no step retrieved it",
     ]
     assert [path.lost for path in paths] == [None, 1, 4, None]
+
+
+def test_the_money_of_the_stages_is_that_of_the_run(runs: list[Path], asked: Path, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('currency = "EUR"\n[models.instant]\ninput = 3.0\noutput = 15.0\n')
+    part = manifest(pyfast.report(runs[0], tmp_path / "report", prices=prices))["runs"][0]
+    cost = pyfast.compare(runs, asked, prices=prices).costs[0]
+    spent = [stage["money"] for stage in part["stages"]]
+    assert cost.money and sum(spent) == pytest.approx(cost.money * 7) and part["currency"] == "EUR"
+    assert part["extremes"]["money"] and "tokens" not in part["extremes"]
+    prices.write_text("[models.other]\ninput = 3.0\noutput = 15.0\n")
+    with pytest.raises(InputError, match="no price for 'instant'"):
+        pyfast.report(runs[0], tmp_path / "report", prices=prices)

@@ -47,8 +47,8 @@ function table(caption, heads, rows, props) {
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     el("table", props,
       el("caption", {}, caption),
-      el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
-      el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => el("td", {}, cell)))))));
+      el("thead", {}, el("tr", {}, heads.map((head) => (head === null ? null : el("th", { scope: "col" }, head))))),
+      el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, at) => (heads[at] === null ? null : el("td", {}, cell))))))));
 }
 
 const section = (title, ...children) => el("section", {}, el("h2", {}, title), children);

@@ -19,11 +19,12 @@ function runView(run, at) {
       Object.entries(run.percentiles).slice(0, 3).map(([name, value]) => card(seconds(value), `${name} of a question`)),
       card(number(run.usage.llm_calls), "LLM calls"),
       card(number(run.usage.prompt_tokens), `tokens in, ${number(run.usage.cached_tokens)} cached`),
-      card(number(run.usage.completion_tokens), "tokens out")),
+      card(number(run.usage.completion_tokens), "tokens out"),
+      run.currency ? card(money(run.stages.reduce((sum, stage) => sum + stage.money, 0)), run.currency) : null),
     el("div", { class: "columns" }, extremes(run, at)),
     run.scores.length ? section("Scores", scoreTable(run)) : null,
     troubles(run, at),
-    section("Stages", stageTable(run.stages), el("p", { class: "note" },
+    section("Stages", stageTable(run), el("p", { class: "note" },
       "Queued and running: mean of a question. The time of a batch counts for each question in it.")),
     section("Over time", el("div", { class: "columns" }, timeCharts(run))),
     section("What was run", configuration(run.configuration)),
@@ -48,13 +49,14 @@ const EXTREMES = {
   wrong: ["Most wrong", (value) => `${number(100 * value)} % wrong`],
   slowest: ["Slowest", seconds],
   tokens: ["Most expensive", (value) => `${number(value)} tokens`],
+  money: ["Most expensive", (value, run) => `${money(value)} ${run.currency}`],
 };
 
 function extremes(run, at) {
   return Object.entries(EXTREMES).filter(([name]) => run.extremes[name] && run.extremes[name].length)
     .map(([name, [title, format]]) => el("section", { class: "box" }, el("h2", {}, title),
       el("ol", {}, run.extremes[name].map(([id, value, text]) =>
-        el("li", {}, el("a", { href: address("question", at, id) }, foreign(text || id)), ` ${format(value)}`)))));
+        el("li", {}, el("a", { href: address("question", at, id) }, foreign(text || id)), ` ${format(value, run)}`)))));
 }
 
 function scoreTable(run) {
@@ -78,10 +80,13 @@ function troubles(run, at) {
   return rows.length ? section("Failures, abstentions and fall-backs", table("By reason", ["what", "reason", "number"], rows)) : null;
 }
 
-function stageTable(stages) {
-  return table("Time and tokens by stage", ["stage", "role", "calls", "queued", "running", "calls in a batch", "tokens in", "tokens out"],
+const money = (value) => number(value, value < 1 ? 5 : 2);
+
+function stageTable({ stages, currency }) {
+  return table("Time, tokens and cost by stage", ["stage", "role", "calls", "queued", "running", "calls in a batch", "tokens in", "tokens out", currency],
     stages.map((stage) => [foreign(stage.name), foreign(stage.role), number(stage.calls), seconds(stage.queued_ms / 1000),
-      seconds(stage.running_ms / 1000), number(stage.batch, 1), stage.role ? number(stage.tokens_in) : "", stage.role ? number(stage.tokens_out) : ""]));
+      seconds(stage.running_ms / 1000), number(stage.batch, 1), stage.role ? number(stage.tokens_in) : "", stage.role ? number(stage.tokens_out) : "",
+      stage.role && currency ? money(stage.money) : ""]));
 }
 
 function timeCharts(run) {
@@ -91,9 +96,10 @@ function timeCharts(run) {
       x: { label: "seconds since the start" }, y: { label: "questions/s", grid: true },
       marks: [Plot.areaY(run.over_time, { x: "second", y: "rate", fillOpacity: 0.25, fill: "currentColor" }), Plot.lineY(run.over_time, { x: "second", y: "rate" }), Plot.ruleY([0])],
     })));
-    charts.push(chart("LLM calls in progress", (Plot) => ({
-      x: { label: "seconds since the start" }, y: { label: "calls", grid: true },
-      marks: [Plot.lineY(run.over_time.filter((bin) => bin.batch), { x: "second", y: "batch" }), Plot.ruleY([0])],
+    const sizes = run.over_time.flatMap(({ second, batch, worked }) => [{ second, kind: "LLM calls in progress", size: batch }, { second, kind: "in a batch of retrieval and graph work", size: worked }]).filter((one) => one.size);
+    charts.push(chart("Batch sizes", (Plot) => ({
+      x: { label: "seconds since the start" }, y: { label: "calls", grid: true, zero: true }, color: { legend: true, range: ["#4269d0", "#c2541b"] },
+      marks: [Plot.lineY(sizes, { x: "second", y: "size", stroke: "kind" }), Plot.ruleY([0])],
     })));
   }
   if (run.latencies.length) {
