@@ -16,7 +16,7 @@ from pyfast.engine.service_times import ServiceTimes, service_times
 from pyfast.engine.status import Used, used_by
 from pyfast.errors import InputError
 from pyfast.evaluation.cost import money_of
-from pyfast.evaluation.prices import Price, Prices, listed
+from pyfast.evaluation.prices import Price, Prices, read_prices
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index
 from pyfast.systems import System
@@ -115,9 +115,9 @@ def estimate(
         1.0
     """
     at_least_one("sample", sample)
-    known = listed(prices)
+    listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     specs = {"default": llm} if isinstance(llm, str) else dict(llm)
-    of_role = {} if known is None else {role: known.price(spec) for role, spec in specs.items()}
+    of_role = {} if listed is None else {role: listed.price(spec) for role, spec in specs.items()}
     at_least_one("workers", workers)
     if isinstance(questions, int):
         count = at_least_one("questions", questions if limit is None else min(questions, limit))

@@ -19,7 +19,7 @@ from pyfast.evaluation.compare import Difference, holm
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Cost, cost_of
 from pyfast.evaluation.evaluate import rows_of
-from pyfast.evaluation.prices import Prices, listed
+from pyfast.evaluation.prices import Prices, read_prices
 from pyfast.experiments.plan import Model, Plan, Row, read_plan
 from pyfast.experiments.writing import write_tables
 
@@ -144,7 +144,7 @@ def experiment(
         read = read.model_copy(update={"models": {_name_of(llm): Model(llm=llm, options=llm_options or {})}})
     parts = {"limit": limit, "sample": sample}
     read = read.model_copy(update={name: part for name, part in parts.items() if part is not None})
-    known = listed(prices)
+    listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
     cells = []
     for name, source in sources.items():
@@ -158,7 +158,7 @@ def experiment(
                              concurrency=concurrency, outage=outage, on_event=on_event, stop=stop)
                         for seed in read.seeds
                     )  # fmt: skip
-                    cells.append(_cell(read, name, row, model_name, runs, source, known))
+                    cells.append(_cell(read, name, row, model_name, runs, source, listed))
     result = Experiment(read, cells)
     write_tables(result.plan, result.cells, folder)
     return result

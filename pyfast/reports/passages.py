@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from pyfast.retrieval import Index
 EXCERPT = 160
 """The maximum number of characters of a passage that no list kept"""
 _LOG = logging.getLogger("pyfast")
+_ID = re.compile("[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class PassageFinder:
 
     def segments(self, ids: Iterable[str]) -> dict[str, int]:
         """The positions of segments in the corpus, by their ids. Unknown ids are left out."""
-        numbers = {id: int(id, 16) for id in ids if _is_id(id)}
+        numbers = {id: int(id, 16) for id in ids if _ID.fullmatch(id)}
         if self._index is None or not numbers or not len(self._sorted):
             return {}
         values = np.array(list(numbers.values()), np.uint64)
@@ -122,10 +124,6 @@ class PassageFinder:
         header = corpus.header(source) if corpus.is_table(segment) and "\t" in text else ()
         shown = text if whole or header else text[:EXCERPT]
         return Passage(corpus.uri(source), corpus.title(source), shown, len(shown) == len(text), tuple(header))
-
-
-def _is_id(text: str) -> bool:
-    return len(text) == 16 and all(letter in "0123456789abcdef" for letter in text)
 
 
 def _of_evidence(record: Record) -> dict[str, Passage]:

@@ -119,8 +119,9 @@ def differences(
     """The differences between runs, as from `pyfast.compare`. Empty without scores or with one run."""
     if len(folders) < 2 or not all(part["scores"] for part in parts):
         return []
-    differences: list[dict[str, Any]] = compare(folders, gold, metrics=metrics).as_json()["differences"]
-    return differences
+    names = {str(folder): part["name"] for folder, part in zip(folders, parts, strict=True)}
+    found = compare(folders, gold, metrics=metrics).as_json()["differences"]
+    return [{**one, "a": names[one["a"]], "b": names[one["b"]]} for one in found]
 
 
 def write_manifest(

@@ -227,7 +227,6 @@ def test_two_traces_side_by_side_by_one_click(opened: Open, address: str) -> Non
     scores = [row.locator(".badge").all_inner_texts() for row in page.locator("tbody tr").all()]
     apart = [abs(float(row[0]) - float(row[1])) for row in scores if len(row) == 2]
     assert len(apart) >= 25 and apart == sorted(apart, reverse=True)
-    keep(page, "report-compare")
     page.locator("tbody tr a").first.click()
     expect(page.locator(".side > .box")).to_have_count(2)
     expect(page.locator(".side dl.facts")).to_have_count(2)
