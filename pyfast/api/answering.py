@@ -92,9 +92,9 @@ def answer(
 ) -> Run:
     """Answer questions with one of the systems, and wait until all are answered.
 
-    If `run` is a folder, each LLM call is stored before its question sees it. The call can end in any way, even by
-    a kill of the process: the same call resumes the run. The answers are then the same as without the
-    interruption.
+    If `run` is a folder, each LLM call is stored before its question sees it. `answer` can end in any way, even by
+    a kill of the process: if you call it again with the same arguments, it resumes the run. The answers are then
+    the same as without the interruption.
 
     Args:
         questions: The path of a file with one question in each line (JSON Lines, CSV) or row (Parquet). Or
@@ -103,8 +103,8 @@ def answer(
             event loop reads an asynchronous iterator. If yours needs your own loop, use `Engine.answer_many`.
         index: An index, or its folder; `direct` and `cot` need none.
         llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a text that names one. A model that you pass as
-            an object stays loaded for the next call. A model that you pass as text is closed at the end. You can
-            also pass a mapping of roles to models, `{"default": ..., "pick": ...}`. The default model answers the
+            an object stays loaded when `answer` returns. A model that you pass as text is closed. You can also
+            pass a mapping of roles to models, `{"default": ..., "pick": ...}`. The default model answers the
             prompts of all roles that the mapping does not name (`pyfast systems NAME` prints the roles).
         llm_options: Options of a model that is given as text. Options of a role's model have names like
             `"ROLE.NAME"`.
@@ -117,8 +117,8 @@ def answer(
             the turn leaves out. `off`: the turns stay unchanged.
         run: The folder of the run. None: the run stays in memory and cannot be resumed.
         limit: Answer only the first `limit` questions. A run can be resumed with a higher limit.
-        sample: Answer only so many questions, drawn uniformly. The draw is always the same, and a larger sample
-            contains each smaller one. Conversations are drawn as a whole.
+        sample: Answer only this number of questions, drawn uniformly. The draw is always the same, and a larger
+            sample contains each smaller one. Conversations are drawn as a whole.
         documents: `own`: a question that names its own `documents` (uris) searches only these. `all`: every
             question searches the whole index.
         temperature: The temperature of the model, if the system does not set it. 0 is greedy.
@@ -130,7 +130,7 @@ def answer(
         outage: How many minutes to wait if the model cannot be reached, is overloaded or has internal errors.
             After that the run stops, and can be resumed. 0: it stops at once.
         strict: If the model gives no reply of the right form, fail the question. Otherwise the system continues
-            with something simpler. `run.status.fall_backs` counts these cases either way.
+            with something simpler. `run.status.fall_backs` counts these cases, with `strict` and without.
         max_failures: Stop if more questions than this fail: a number, or a share such as `"5%"`.
         response_cache: A folder for plans that depend only on the question. Several runs can share it.
         sync: `normal`: a power cut can lose the last LLM calls. `full`: it loses none.
@@ -141,7 +141,8 @@ def answer(
         retry_failed: Try the failed questions again.
         on_event: Called with each `pyfast.engine.Event`, from another thread. It must return soon.
         on_step: Called with each `pyfast.engine.Step`, from another thread. A step is one call of a question, to
-            the model or to a search. It comes twice: when it begins and when it ends.
+            the model or to a batched function such as a search. Each step comes twice: when it begins and when it
+            ends.
         stop: Once it is set, no new question starts. Questions in progress finish, and the run can be resumed.
         ray: Answer by workers of a Ray cluster. `local`: processes of this machine. `auto`: the cluster that this
             machine belongs to. Or its address, `HOST:PORT`. The answers are the same. `run` must be a folder that
@@ -157,8 +158,8 @@ def answer(
         ModelNotFoundError: The model is not on this machine.
         LLMUnavailableError: The model can no longer be reached.
         RunError: The run cannot continue: the disk is full, too many questions failed, or its budget is spent. Its
-            work is kept: in the folder, where the same call continues, or without a folder in the error's
-            `records`.
+            finished work is kept. With a folder, `answer` resumes the run if you call it again. Without one, the
+            error's `records` have the answers.
 
     Example:
         >>> import pyfast

@@ -27,7 +27,7 @@ from pyfast.retrieval import Index
 from pyfast.retrieval.score_cache import FILE as RERANK_SCORES
 
 _OF_RUN = ("run_tokens", "run_seconds")
-"""Limits that the process with the workers keeps itself"""
+"""Limits of the run. The process that starts the workers checks them itself"""
 
 
 @explained()
@@ -44,7 +44,7 @@ def answer_by_workers(
     Args:
         questions: As in `answer`.
         given: The arguments of `answer` that each worker needs too.
-        of_run: Those that only this process needs.
+        of_run: The arguments that only this process needs.
         cluster: Where the workers are.
         on_event: Called with each event.
         stop: Once set, no question starts.
@@ -92,7 +92,7 @@ def _handed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Answering:
-    """What a worker does: it answers blocks of a run of `answer`."""
+    """The work of a worker: it answers blocks of a run of `answer`."""
 
     run: str
     given: Mapping[str, Any]
@@ -122,7 +122,7 @@ class Answering:
         return session
 
     def turn(self) -> Future[None]:
-        """A future of the event loop's next turn."""
+        """A future that is done at the event loop's next turn."""
         return asyncio.run_coroutine_threadsafe(asyncio.sleep(0), blocking_loop())
 
 

@@ -29,7 +29,7 @@ class Package:
 
     name: str
     version: str | None
-    """None: not installed"""
+    """The installed version. None: not installed"""
     use: str
     """What pyfast uses it for"""
 
@@ -44,7 +44,7 @@ class Environment:
     cores: int
     """The cores that this process may use"""
     instructions: str
-    """What `maxsim` takes of the processor: portable, avx2, avx512 or avx512_vnni"""
+    """The processor instructions that `maxsim` uses: portable, avx2, avx512 or avx512_vnni"""
     has_gpu_ops: bool
     """Whether this pyfast was built with GPU ops"""
     gpus: tuple[str, ...]

@@ -44,16 +44,18 @@ class Estimate:
     prompt_tokens: Expected
     completion_tokens: Expected
     money: Expected | None
-    """None without a price list"""
+    """The price of the run. None without a price list"""
     seconds: Expected | None
     """The sum over all questions, if the estimate comes from a run. A run works on several questions at once"""
     currency: str | None = None
-    """Of the money"""
+    """The currency of `money`"""
     hours: Expected | None = None
-    """Until all are answered, if the estimate rests on a run; without the start of models and workers"""
+    """The hours until all questions are answered, if the estimate comes from a run. The start of models and
+    workers is not included
+    """
     shares: Mapping[str, float] = field(default_factory=dict)
-    """Where a question of that run spends its time: `llm`, `waiting for the llm` (no place was free), `search`,
-    `engine` (this process). The sum can be above 1 if a question makes several calls at once
+    """Where a question of the earlier run spends its time: `llm`, `waiting for the llm` (no place was free),
+    `search`, `engine` (this process). The sum can be above 1 if a question makes several calls at once
     """
 
     @property
@@ -87,7 +89,7 @@ def estimate(
     language model, and four bytes count as a token. For a budget, use a small real run.
 
     Args:
-        questions: As in `pyfast.answer`; or, with `based_on`, how many.
+        questions: As in `pyfast.answer`; or, with `based_on`, the number of questions.
         index: As in `pyfast.answer`.
         llm: The text that names the model of the run, or a mapping of roles to such texts. It sets the price.
         system: As in `pyfast.answer`.
@@ -98,8 +100,9 @@ def estimate(
         sample: The number of questions to try, without `based_on`.
         context_window: Tokens of the LLM's context window, without `based_on`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
-        workers: How many workers of a cluster answer, for `hours`. Each is taken to be as fast as a worker of the
-            earlier run, or as its one process: with a model of its own, or a server that is not at its limit.
+        workers: How many workers of a cluster answer, for `hours`. Each is assumed to be as fast as a worker of
+            the earlier run (or as its one process). This holds if each worker has a model of its own, or if the
+            shared server is not at its limit.
 
     Returns:
         The expected totals with intervals.

@@ -25,7 +25,7 @@ def evaluate(
     """Score the answers of a run.
 
     pyfast scores only the questions that the run has finished. A failed question counts as wrong. `report.not_run`
-    names the others. A run with a limit is scored over the questions that were asked.
+    names the questions that it has not finished. A run with a limit is scored over the questions that were asked.
 
     Args:
         run: A run, or its folder.

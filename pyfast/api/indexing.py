@@ -53,8 +53,8 @@ def build_index(
         columns: A table of more columns is cut into several, each with the first column and the column names.
         passage_length: The maximum number of characters in a passage of text. Longer paragraphs are cut at
             sentence ends. The index keeps this size for documents that are added later.
-        passage_overlap: If a paragraph is cut, two neighbouring passages share up to so many characters, in whole
-            sentences. The shared text is searched and read with both, and stored once.
+        passage_overlap: If a paragraph is cut, two neighbouring passages share up to this number of characters, in
+            whole sentences. The shared text is searched and read with both, and stored once.
         tokenizer: `words`: words of two characters or more. `characters`: words of any length, and each Chinese or
             Japanese character. Use it for these languages, or if words of one character matter.
         stemmer: A language of Snowball, such as `"english"` or `"german"`: all forms of a word are one term.
@@ -62,9 +62,10 @@ def build_index(
         stop_words: `english`, or `none` for texts in other languages.
         vectors: The encoders of the passages, for retrievers other than BM25: `"dense"` or `"dense:MODEL"`
             (sentence embeddings), `"sparse:MODEL"` (learned sparse vectors), `"late"`, `"late:MODEL"` or
-            `"late:MODEL#96"` (a vector for each token, of so many dimensions, 128 unless given); one or several. A
-            model is a folder or a name of the hub. The index keeps the encoders for documents that are added
-            later. If a build with `late` is killed, the same call goes on where it was.
+            `"late:MODEL#96"` (a vector for each token, with the number of dimensions after `#`, by default 128);
+            one or several. A model is a folder or a name of the hub. The index keeps the encoders for documents
+            that are added later. If a build with `late` is killed, call `build_index` again with the same
+            arguments: it continues where the build was.
         strict: Stop at the first file that cannot be read. Then no index is made.
         on_unread: Called at the end with each file that was left out, and the reason. None: a warning is logged
             for each.

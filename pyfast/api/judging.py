@@ -54,9 +54,10 @@ def judge_runs(
     Args:
         run_a: The folder of a finished run.
         run_b: The folder of another run over the same questions.
-        run: The folder of the judge's run. The same call resumes it.
+        run: The folder of the judge's run. A stopped run resumes if you call the function again with the same
+            arguments.
         questions: The file of the questions, if it is no longer where the first run found it.
-        ties: Whether the judge may call two answers equally good. In the paper it may not. Without ties, a pair
+        ties: Whether the judge may call two answers equally good. In MTQA's paper it may not. Without ties, a pair
             still counts as tied if the judge's choice depends on the order, or if the answers are the same.
         llm: The judge, whose role is `judge`; `llm` and all that follows are as in `pyfast.answer`.
 

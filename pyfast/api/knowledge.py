@@ -72,10 +72,11 @@ def build_knowledge(
         max_failures: Stop if more chunks than this fail: a number, or a share such as "5%".
         concurrency: How many chunks the LLM reads at once. None: as in `pyfast.answer`.
         outage: How many minutes to wait for a model that does not answer.
-        restart: Set aside an extraction that was stopped, and start again. The existing graph stays.
+        restart: Keep a stopped extraction under another name, and start again. The existing graph stays.
         retry_failed: Try again the chunks that failed.
         on_event: Called with each `pyfast.engine.Event` of the extraction, from another thread.
-        stop: Once it is set, no new chunk starts, and `RunError` is raised. The same call resumes.
+        stop: Once it is set, no new chunk starts, and `RunError` is raised. Call the function again with the same
+            arguments to resume the extraction.
 
     Returns:
         The graph. `len` of it is the number of triples.

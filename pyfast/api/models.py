@@ -27,7 +27,7 @@ GivenLLM = LLM | str | Mapping[str, LLM | str] | Mapping[Role, LLM]
 
 @dataclass(frozen=True, slots=True)
 class OpenedModels:
-    """The models of a call, and whether they stay loaded after it."""
+    """The models of one call of the API, and whether they stay loaded after this call."""
 
     by_role: Mapping[Role, LLM]
     kept: frozenset[Role]
@@ -125,7 +125,8 @@ class _Use:
 
 
 _uses: dict[int, _Use] = {}
-"""By the model's id. The entry goes when nobody holds the model any more"""
+"""The use of each model, by the model's `id()`. The entry is deleted when no object refers to the model any more
+"""
 
 
 @contextlib.asynccontextmanager
@@ -134,8 +135,8 @@ async def started(llm: LLM, keep: bool = False) -> AsyncIterator[FullLLM]:
 
     Args:
         llm: The model.
-        keep: Keep it loaded for the next user. It is then closed when another event loop needs it, or when the
-            process ends.
+        keep: Keep the model loaded when its last user leaves. It is then closed when the process ends, or before
+            another event loop starts it.
 
     Raises:
         InputError: Another event loop is using the model.

@@ -57,11 +57,12 @@ def write_questions(
     Args:
         index: An index of the corpus, or its folder.
         out: The file of questions to write, in JSON lines: `id`, `question`, `user`, `task`.
-        run: The folder of the run that writes them. The same call resumes it.
+        run: The folder of the run that writes the questions. A stopped run resumes if you call the function again
+            with the same arguments.
         users: How many users.
         tasks: How many tasks each user has.
         questions: How many questions each task has.
-        llm: The model that writes them, in the role `plan`; `llm` and all that follows are as in
+        llm: The model that writes the questions, in the role `plan`; `llm` and all that follows are as in
             `pyfast.answer`.
 
     Returns:

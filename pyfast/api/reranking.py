@@ -22,7 +22,7 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
         scores: Earlier scores of the texts; higher is better. None: the TF-IDF weights of the query's terms.
 
     Returns:
-        A score in [0, 1] for each text, in their order.
+        A score in [0, 1] for each text, in the order of the texts.
 
     Raises:
         InputError: The number of scores differs from that of the texts, or a score is not finite.

@@ -41,7 +41,9 @@ class Run:
         self.path: Path | None = Path(path)
         """Its folder; None for a run in memory"""
         self.session: Summary | None = None
-        """What the call that returned it did: states, LLM calls, tokens, seconds; None if it was just opened"""
+        """The counts of the session that returned this run: states, LLM calls, tokens, seconds. None if the run
+        was only opened
+        """
         self._records: Sequence[Record] = ()
         self._lines: tuple[tuple[int, int, int], _Lines] | None = None
         self._status: Status | None = None
@@ -49,7 +51,7 @@ class Run:
 
     @classmethod
     def finished(cls, path: Path | None, total: int, session: Summary, records: Sequence[Record]) -> Run:
-        """The run of a call of `pyfast.answer` that has just finished."""
+        """The run that `pyfast.answer` returns when it has finished."""
         run = cls.__new__(cls)
         run.path, run.session = path, session
         run._records, run._lines = records, None
@@ -85,7 +87,7 @@ class Run:
         return read_status(self.path)
 
     def prompts(self, id: str) -> list[LLMCall]:
-        """The LLM calls that answered one question: what each asked, and the reply.
+        """The LLM calls that answered one question, each with its prompt and its reply.
 
         Args:
             id: The id of the question.

@@ -156,8 +156,9 @@ class Engine:
             settings: Settings of the system, by name.
             history: The earlier (question, answer) pairs, if it continues a conversation.
             on_step: Called in this event loop with each `pyfast.engine.Step`. A step is one call of the question,
-                to the model or to a search. It comes twice: when it begins and when it ends.
-            ledger: A new `pyfast.engine.Ledger`. The call writes into it what the question uses, stage by stage.
+                to the model or to a batched function such as a search. Each step comes twice: when it begins and
+                when it ends.
+            ledger: A new `pyfast.engine.Ledger`. `answer` writes into it what the question uses, stage by stage.
 
         Returns:
             The record. If the question cannot be answered, it has the state `failed` and a reason.
@@ -249,7 +250,8 @@ class Engine:
         """Answer a set of questions as `pyfast.answer` does, with the models of this engine.
 
         The run's questions share batches with each other, and share the models with all other callers. If you
-        cancel the call, it ends like a killed process: the same call resumes the run.
+        cancel `answer_run`, it ends like a killed process: call it again with the same arguments to resume the
+        run.
 
         Args:
             questions: As in `pyfast.answer`.

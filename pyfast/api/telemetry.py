@@ -23,19 +23,19 @@ def export_spans() -> bool:
     """Export the spans of this process, as OpenTelemetry's environment variables say.
 
     Call it before `pyfast.answer` or `pyfast.serve`; the commands `answer` and `serve` do. It sets the process's
-    tracer provider, unless the program has set one itself: then that gets the spans. The last spans are sent when
-    the process ends.
+    tracer provider. If the program has set a provider itself, this one stays and gets the spans. The last spans
+    are sent when the process ends.
 
     The variables are those of OpenTelemetry's SDK. Nothing is exported unless one of
     `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_TRACES_EXPORTER` (`otlp`,
-    `console`) is set. `OTEL_TRACES_EXPORTER=none` and `OTEL_SDK_DISABLED=true` turn it off. The protocol is
-    `http/protobuf`. `OTEL_EXPORTER_OTLP_PROTOCOL=grpc` needs `opentelemetry-exporter-otlp-proto-grpc`.
+    `console`) is set. `OTEL_TRACES_EXPORTER=none` and `OTEL_SDK_DISABLED=true` turn the export off. The protocol
+    is `http/protobuf`. `OTEL_EXPORTER_OTLP_PROTOCOL=grpc` needs `opentelemetry-exporter-otlp-proto-grpc`.
 
     Returns:
         Whether spans are made from now on.
 
     Raises:
-        InputError: A variable names an exporter or a protocol that there is none of.
+        InputError: A variable names an exporter or a protocol that does not exist.
 
     Example:
         >>> from pyfast.api.telemetry import export_spans

@@ -46,7 +46,7 @@ def tokens(used: Summary | Status) -> str:
 
 
 def fall_backs(used: Summary | Status) -> str:
-    """How often systems continued without an answer of the right form; empty if never."""
+    """The number of fallbacks for each prompt, as text; empty if there were none."""
     return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.fall_backs.items()))
 
 

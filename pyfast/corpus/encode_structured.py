@@ -59,7 +59,9 @@ def _tree(middles: Integers, leaves: Integers) -> _Tree:
 def encode_tables(
     tables: Sequence[Table], source: NDArray[np.int32], hashes: NDArray[np.uint64], buffer: bytearray
 ) -> Columns:
-    """The segments of tables, depth first. `source` and `hashes` are those of the tables."""
+    """The segments of tables, depth first. `source` has the document number of each table, `hashes` the hash of
+    its uri.
+    """
     rows = [row for table in tables for row in table.rows]
     cells = list(chain.from_iterable(rows))
     tree = _tree(lengths(table.rows for table in tables), lengths(rows))

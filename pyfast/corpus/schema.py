@@ -102,7 +102,7 @@ def empty(columns: pa.Schema) -> pa.RecordBatch:
 
 
 def record(columns: pa.Schema, values: Mapping[str, object]) -> pa.RecordBatch:
-    """A batch of these values (NumPy arrays or lists), by name of the column."""
+    """A batch of these columns. `values` has the NumPy array or list of each column, by the column's name."""
     return pa.RecordBatch.from_arrays(
         [pa.array(values[field.name], field.type) for field in columns], schema=columns
     )

@@ -69,9 +69,9 @@ class Corpus:
     - `byte_start`, `byte_end` int32, or int64 beyond 2 GB of text: where the content is in the buffer of UTF-8
       bytes.
 
-    `ids` uint64 are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and offsets (for
-    triples, from the place in the document). `roots` int64 has the position of each document's first segment,
-    `documents` the number of documents.
+    `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and offsets. In
+    knowledge graphs, the place of the triple (of a subgraph's first triple) among the document's triples replaces
+    `start`. `roots` int64 has the position of each document's first segment, `documents` the number of documents.
     """
 
     def __init__(

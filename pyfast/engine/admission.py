@@ -9,7 +9,7 @@ from pyfast.llm import Request
 
 
 class Admission:
-    """At most `limit` calls at a time.
+    """Lets at most `limit` LLM calls run at a time.
 
     Waiting calls start in sweeps. When one sweep ends, all calls that wait form the next one, sorted by prompt. So
     calls whose prompts begin alike follow each other, and the LLM finds the common beginning in its prefix cache.
@@ -23,7 +23,7 @@ class Admission:
         self._waiting: list[tuple[list[str], asyncio.Future[None]]] = []
 
     def enter_at_once(self) -> bool:
-        """Take a place if one is free, and say whether it was."""
+        """Take a place if one is free. Returns whether one was free."""
         free = self.running < self._limit
         self.running += free
         return free

@@ -25,9 +25,11 @@ class Budget(BaseModel):
     calls: int | None = Field(default=None, ge=1)
     """The maximum number of LLM calls of one question"""
     tokens: int | None = Field(default=None, ge=1)
-    """Tokens of one question, prompts and completions, cached or not. A running call is not cut off"""
+    """The maximum number of tokens of one question: prompts and completions, cached or not. A running call is not
+    cut off
+    """
     steps: int | None = Field(default=None, ge=1)
-    """How many batch points one question may wait at: LLM calls, searches, native work"""
+    """The maximum number of steps of one question: LLM calls, searches, native work"""
     attempts: int = Field(default=3, ge=1, le=20)
     """How often pyfast asks the LLM for an answer of the right form"""
     passages: int | None = Field(default=None, ge=1)
@@ -39,17 +41,20 @@ class Budget(BaseModel):
     something simpler
     """
     call_seconds: float | None = Field(default=None, gt=0)
-    """The time of one call from the moment that the LLM gets it. The LLM's own timeout may be shorter"""
+    """The maximum time of one LLM call, from the moment that the LLM gets it. The LLM's own timeout may be shorter
+    """
     seconds: float | None = Field(default=None, gt=0)
     """The maximum time of one question, from its admission"""
     run_tokens: int | None = Field(default=None, ge=1)
-    """For the run so far, in all sessions. Checked before a question starts"""
+    """The maximum number of tokens of the run, in all sessions. It is checked before each question starts"""
     run_seconds: float | None = Field(default=None, gt=0)
     """The maximum time of this session"""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Budget:
-        """The default limits, with those in `given` (name to text) in their place. Raises `InputError`."""
+        """The default limits, in which each limit in `given` (name to text) replaces the default of the same name.
+        Raises `InputError`.
+        """
         try:
             return cls.model_validate(given)
         except ValidationError as error:
@@ -67,14 +72,16 @@ class Budget(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What a question may still use. Times are not part of it, because a resumed run could not repeat them."""
+    """The calls, tokens and steps that a question may still use. Times are left out, because a resumed run could
+    not repeat them.
+    """
 
     calls: float = math.inf
     tokens: float = math.inf
     steps: float = math.inf
 
     def without(self, calls: int, tokens: int, steps: int) -> Remaining:
-        """What remains after this use."""
+        """What remains when this much is used."""
         return Remaining(self.calls - calls, self.tokens - tokens, self.steps - steps)
 
 

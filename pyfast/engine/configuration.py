@@ -1,4 +1,6 @@
-"""What the answers of a run depend on, recorded so that nobody resumes it with something else."""
+"""The configuration of a run: everything that its answers depend on. A run resumes only with the same
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def configuration(
         budget: The limits that shape an answer.
         questions: The `count` and `digest` of the questions.
         places: Paths and specs. They may differ from one session to the next.
-        knowledge: What the system reads in addition to the index.
+        knowledge: The knowledge that the system reads in addition to the index.
         system_code: A digest of the system's code, if it is not part of pyfast.
         sampling: Temperature and seed, if sampling is not greedy.
 
@@ -136,7 +138,7 @@ def with_accepted_code(described: Configuration, run: Path | None) -> Configurat
 
 
 def differences(recorded: Configuration, now: Configuration, unknown: Iterable[str] = ()) -> list[str]:
-    """One line for each value that differs, old and new. Ignores `places` and the `unknown` values."""
+    """One line for each value that differs, old and new. It ignores `places` and the `unknown` values."""
     before, after = dict(_flat(recorded)), dict(_flat(now))
     names = sorted((before.keys() | after.keys()) - set(unknown))
     if before.get("system.name") != after.get("system.name"):  # its settings and prompts say nothing more

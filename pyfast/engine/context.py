@@ -79,15 +79,17 @@ class Runtime:
         self.folder = folder
         self.on_step = on_step
         self.tokens = 0 if folder is None or self.budget.run_tokens is None else folder.journal.tokens()
-        """That the run has used, of earlier sessions only where its budget limits them"""
+        """The tokens that the run has used. Those of earlier sessions count only if the budget limits the run's
+        tokens
+        """
         self.progress: Progress | None = None
-        """Of the run's questions, if an LLM collects calls"""
+        """How many questions of the run wait, if an LLM collects calls"""
         self.tracing = tracing()
         """Makes spans of OpenTelemetry, if the process has a provider"""
         self._executor = executor
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
         self._within: dict[tuple[str, ...], asyncio.Future[Index]] = {}
-        """Indexes of some documents: turns of a conversation share them"""
+        """Indexes of questions that name their own documents. The turns of a conversation share one index"""
 
     def required_index(self) -> Index:
         """The index. Raises `InputError` if the run has none."""
@@ -165,7 +167,8 @@ def _takes_index(work: Callable[..., Any]) -> bool:
 
 
 class Context:
-    r"""What a system may use while it answers one question. Every `await` of it joins a batch.
+    r"""What a system may use while it answers one question. Each of its methods that a system awaits joins a
+    batch.
 
     Systems can rely on these members: `question`, `past`, `index`, `context_window`, `attempts`, `answer_tokens`
     and `ledger`; `generate`, `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`, `narrative`, `remaining`,
@@ -203,7 +206,7 @@ class Context:
             number: Its place in the run.
             past: The earlier turns of its conversation.
             replaced: Prompts in place of the system's.
-            on_step: Called for each call of this question; None: the one for all questions.
+            on_step: Called for each step of this question. None: the function for all questions.
             system: The name of the system, for spans.
         """
         self._runtime = runtime
@@ -266,7 +269,7 @@ class Context:
         return weights_of(self._runtime.models.of(role).llm)
 
     def device_of(self, role: Role) -> str:
-        """Where the LLM that answers a role computes: `cuda` or `cpu`."""
+        """The device of the LLM that answers a role: `cuda` or `cpu`."""
         return device_of(self._runtime.models.of(role).llm)
 
     @property
@@ -277,7 +280,7 @@ class Context:
     async def generate(self, prompt: Prompt[M], sampling: Sampling = GREEDY, /, **fields: str) -> M:
         """Call the LLM with a prompt, and parse its answer.
 
-        If the answer has the wrong form, the LLM sees it again with the error, and may try again.
+        If the answer has the wrong form, the LLM gets this answer and the error, and may try again.
 
         Args:
             prompt: The prompt, which has the pydantic model of the answer.
@@ -500,7 +503,9 @@ class Context:
             raise FallBackError(f"{why}; the system would go on without it, but the run is strict")
 
     def remaining(self) -> Remaining:
-        """What the question may still use. A system can then end before its budget does."""
+        """The calls, tokens and steps that the question may still use. With it, a system can end before its budget
+        is used up.
+        """
         budget, ledger = self._runtime.budget, self.ledger
         return Remaining(
             *(

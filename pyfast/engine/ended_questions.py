@@ -20,7 +20,7 @@ _QUESTIONS = "SELECT number, id, ledger FROM questions WHERE number >= ? ORDER B
 _COMPLETIONS = "SELECT question, entry FROM completions WHERE question >= ? ORDER BY question, rowid"
 
 Ended = tuple[str, dict[str, Any], list[LLMCall]]
-"""Id, ledger (empty if it is damaged), LLM calls"""
+"""An ended question: its id, its ledger (empty if it is damaged), its LLM calls"""
 
 
 def ended_questions(journal: Path, first: int = 0) -> Iterator[Ended]:

@@ -25,7 +25,7 @@ class Event:
     record: Record | None = None
     """For `answered`: the record"""
     waiting: Waiting | None = None
-    """For `waiting`: since when, and why"""
+    """For `waiting`: when the outage began, and its reason"""
 
 
 OnEvent = Callable[[Event], None]
@@ -44,13 +44,13 @@ class Step:
     asked: str = ""
     """The input of a function if it is text: the queries of a retrieval"""
     seconds: float | None = None
-    """The seconds that it took. None: it has just started"""
+    """The seconds that the step took. None: it has just started"""
     reply: str = ""
     """The LLM's reply"""
     passages: int | None = None
     """How many passages a retrieval found. None for other steps"""
     error: str = ""
-    """The reason why it failed. Empty if it did not"""
+    """The reason why the step failed. Empty if it did not fail"""
     prompt_tokens: int = 0
     """The tokens of an LLM call that has ended"""
     cached_tokens: int = 0

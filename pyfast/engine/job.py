@@ -81,7 +81,7 @@ class Job:
     """Whether the journal keeps the prompts"""
     retry_failed: bool = False
     resumed: Callable[[Path], None] | None = None
-    """Called with the answers that are already there, before the rest is answered. It runs in a separate thread"""
+    """Called with the existing answers, before the other questions are answered. It runs in a separate thread"""
 
     def describe(self) -> Configuration:
         """The configuration for run.toml. The LLMs' context windows are known only after they have started."""
@@ -117,7 +117,7 @@ class Job:
 
     @property
     def profile(self) -> Profile:
-        """The limits that fit the model. They are known once it has started."""
+        """The limits that fit the model. They are known when the model has started."""
         llms = by_role(self.llm)
         answering = llms.get("answer") or llms.get(DEFAULT_ROLE)
         window = min(llm.context_window for llm in ([answering] if answering else llms.values()))
@@ -153,7 +153,7 @@ async def work_on(
         job: The run.
         stop: Once it is set, no question starts. Questions in progress finish.
         on_event: Called with each event, in this event loop.
-        on_step: Called with each call of each question, in this event loop.
+        on_step: Called with each step of each question, in this event loop.
 
     Returns:
         The result of this session, with the records of a run in memory.

@@ -167,8 +167,8 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
 
 
 def sampled(questions: Questions, size: int) -> Questions:
-    """Draw questions in the order of the digests of their ids, so that a larger sample begins with each smaller
-    one.
+    """Take the first questions in the order of a digest of the id (for a conversation, of its id). So the
+    questions of a small sample are the first ones of any larger sample.
 
     Conversations stay whole, so the last one may make the sample larger.
     """

@@ -82,7 +82,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one answer used. It is the same, even if the run was interrupted."""
+    """The LLM calls and tokens that one answer used. An interrupted and resumed run counts the same as an
+    uninterrupted one.
+    """
 
     llm_calls: int = 0
     prompt_tokens: int = 0

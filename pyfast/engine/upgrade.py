@@ -38,7 +38,7 @@ _SETTINGS_OF = {"graph_convqa": {"units": "passages"}}
 def upgrade_run(folder: Path) -> bool:
     """Convert a run. Returns False if it already has the current format.
 
-    If the process ends early, the run can still be read, and the same call finishes the work.
+    If the process ends early, the run can still be read. Call the function again to finish the conversion.
 
     Raises `InputError` if another process works on the run, its format is newer, or its answers are damaged.
     """

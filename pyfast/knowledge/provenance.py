@@ -41,7 +41,9 @@ def describe_extraction(folder: Path, dropped: Sequence[Dropped]) -> dict[str, A
 
 
 def keep_extraction(folder: Path) -> None:
-    """Move a finished extraction, with journal and ledger, beside the snapshots: `extractions/1`, 2, and so on."""
+    """Move the folder of a finished extraction, with its journal and ledger, into the folder `extractions` beside
+    the snapshots. Its new name is the next number: `extractions/1`, `extractions/2`, and so on.
+    """
     home = folder.parent / HOME
     home.mkdir(exist_ok=True)
     before = (int(path.name) for path in home.iterdir() if path.name.isdigit())

@@ -189,7 +189,7 @@ class OpenAI:
 
     @property
     def fingerprint(self) -> str:
-        """The model's name and the extra fields.
+        """The model's name and the extra fields of the request (`extra`, and `reasoning_tokens` if it is set).
 
         Host and port do not count: the same model can be on another server.
         """

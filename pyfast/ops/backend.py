@@ -101,7 +101,7 @@ def _number(device: Any) -> int | None:
 
 
 class Gpu:
-    """The library of an op's arrays, for one call: torch if one of them is torch's, otherwise CuPy.
+    """The array library for one call of an op: torch if any of the arrays on a GPU is torch's, otherwise CuPy.
 
     Raises `ArrayError` if the arrays are on several GPUs, or none is on a GPU.
     """

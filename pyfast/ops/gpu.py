@@ -239,7 +239,9 @@ Lists = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """A stream and cursors on the GPU. `held` keeps the memory of their addresses alive."""
+    """A stream of segments (`ops.Stream`) and its cursors, as addresses of arrays on the GPU. `held` has these
+    arrays, so that their memory is not freed.
+    """
 
     stream: tuple[int, Memory, Memory, Memory]
     cursors: tuple[Memory, tuple[Memory, Memory], tuple[Memory, Memory]]

@@ -142,9 +142,10 @@ def facts_of(part: Part, size: PassageSize, vectors: Mapping[str, Mapping[str, s
 
 
 def of_index(work: Work) -> Work:
-    """A function of an index that raises `IndexFormatError` where what it reads of the index cannot be.
+    """Decorate a function of an index: it raises `IndexFormatError` if the files that it reads are damaged.
 
-    Ops check what they read. If one refuses it, all of the index is checked, to see whether that is why.
+    Ops check what they read. If an op refuses it, the whole index is checked, to find out whether damage is the
+    reason.
     """
 
     @wraps(work)
@@ -159,7 +160,7 @@ def of_index(work: Work) -> Work:
 
 
 def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
-    """bool[documents] of a part in a manifest: False for deleted ones."""
+    """Which documents of a part are not deleted, as bool[documents]. `entry` describes it in the manifest."""
     if entry["deleted"] is None:
         return np.ones(entry["documents"], bool)
     bits = np.fromfile(folder / entry["deleted"], np.uint8)
@@ -172,9 +173,9 @@ def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
 class Index:
     """An opened index, at one commit. Later changes do not affect it.
 
-    Its large arrays are memory-mapped, and a block of them is compared with its checksum when it is first read. If
-    the index has several parts, or deleted documents, a search reads the parts as they are; what else is asked for
-    is joined in memory when it is first used. Several threads can call all methods at once.
+    Its large arrays are memory-mapped, and each block of them is compared with its checksum when it is first read.
+    If the index has several parts, or deleted documents, a search reads the parts as they are. Everything else
+    that a caller asks for is joined in memory when it is first used. Several threads can call all methods at once.
     """
 
     def __init__(
@@ -392,7 +393,9 @@ class Index:
         return math.log(1 + len(self.passages) / passages) if passages else 0.0
 
     def stream(self, priority: tuple[Level, ...]) -> ops.Stream:
-        """The corpus as a stream of segments, best level first. It is made once."""
+        """The corpus as a stream of segments, in the order of the levels in `priority`. The stream of each
+        `priority` is made once.
+        """
         if priority not in self._streams:
             self._streams[priority] = stream(self.corpus, priority)
         return self._streams[priority]

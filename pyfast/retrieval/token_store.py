@@ -135,7 +135,7 @@ class TokenStore:
 
     @classmethod
     def map(cls, files: MappedFolder, folder: str, passages: int) -> TokenStore:
-        """Map what `save` wrote. What is read of it is checked."""
+        """Open what `save` wrote. Its arrays are memory-mapped, and their bytes are checked when they are read."""
         offsets = files.file(f"{folder}/offsets.npy").checked(np.int64)
         codes_file = files.file(f"{folder}/codes.npy")
         codes = checked(codes_file.array(np.int8, dimensions=2), codes_file)

@@ -38,7 +38,9 @@ class Limits:
 
     @classmethod
     def of(cls, given: Self | Mapping[str, Any] | None) -> Self:
-        """The default limits, with those given by name in their place. Raises `InputError`."""
+        """The default limits, in which each limit in `given` replaces the default of the same name. A `Limits` is
+        returned unchanged. Raises `InputError`.
+        """
         if isinstance(given, Limits):
             return given
         limits = cls()

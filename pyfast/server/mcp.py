@@ -118,7 +118,7 @@ def mcp_server(
     async def answer(
         question: Annotated[str, Field(description="A question that is clear by itself")],
     ) -> Answered:
-        """Answer a question from the collection, with the evidence."""
+        """Answer a question by the documents of the collection. The result has the answer and its evidence."""
         record = await engine.answer({"id": "question", "question": question}, system=system, settings=settings)
         return Answered(
             state=record.state,

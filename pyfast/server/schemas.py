@@ -74,7 +74,7 @@ class UrlCitation(BaseModel):
 
 
 class Annotation(BaseModel):
-    """A piece of evidence. It belongs to the whole answer."""
+    """A piece of evidence. It covers the whole text of the answer, not a part of it."""
 
     type: Literal["url_citation"]
     url_citation: UrlCitation
