@@ -37,7 +37,7 @@ Sync = Literal["normal", "full"]
 Outcome = Completion | CallError
 T = TypeVar("T")
 Key = tuple[str, int]
-"""The role and the digest of a request (hexadecimal), and how often the question had made it before"""
+"""The role and the digest of a request (hexadecimal), and how often the question had made this request before"""
 
 # `entry` and `ledger` are JSON, so that a whole group goes in with one statement: SQLite would give the
 # interpreter's lock away and take it back for each row, and wait for every thread that holds it meanwhile.
@@ -167,14 +167,14 @@ class Journal:
 
         Args:
             path: The file.
-            sync: How much a power cut may cost, see above.
+            sync: `normal` or `full`: see the top of this file.
             run: The digest of the run that the journal belongs to.
             checked: False: check only the rows of questions. A finished run reads no completions.
         """
         self._path = path
         self._indexed = False
         self.salvaged: Path | None = None
-        """Where the damaged file is now, if there was one"""
+        """The new place of the damaged file, if there was one"""
         with self._explained():
             if path.exists() and not _whole(path, list(_JSON) if checked else ["questions"]):
                 self.salvaged = _set_aside(path)
@@ -189,7 +189,7 @@ class Journal:
             if run:
                 self._database.execute("INSERT INTO run SELECT ? WHERE NOT EXISTS (SELECT 1 FROM run)", (run,))
         self.file = path.stat() if path.exists() else None
-        """What was opened: another file may be there later"""
+        """The identity of the opened file, because another file may be at its path later"""
 
     def commit(
         self, completions: Sequence[bytes], questions: Sequence[bytes], asked: Mapping[str, Asked] | None = None
@@ -288,15 +288,15 @@ class Journal:
                 self._database.execute(f"PRAGMA synchronous = {level}")
 
     def take_in(self, other: Path, first: int, last: int, shift: int) -> None:
-        """Take questions, calls and prompts over from another run's journal, in place of what is here for them.
+        """Copy questions, calls and prompts from another run's journal. They replace the rows that this journal
+        has for these questions.
 
-        One transaction, which no power cut undoes. What is damaged there is left out.
+        It is one transaction, which no power cut undoes. Damaged rows of the other journal are left out.
 
         Args:
             other: The other journal.
-            first: The first question to take, by its number there.
-            last: The last one.
-            shift: What is added to a number there to get the number here.
+            first: The first question to copy, by its number in the other journal. last: The last question to copy.
+                shift: The number in this journal, less the number in the other one.
         """
         here, there = (first + shift, last + shift), (shift, first, last)
 
@@ -419,7 +419,7 @@ def digests(database: sqlite3.Connection) -> dict[int, str]:
 
 
 def calls_of(path: Path, id: str) -> list[LLMCall]:
-    """The calls that a question made, in their order. Raises `InputError` if no such question has ended."""
+    """The LLM calls of a question, in order. Raises `InputError` if no question with this id has ended."""
     try:
         with contextlib.closing(open_to_read(path)) as database:
             row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
@@ -466,7 +466,7 @@ def runs_of(path: Path) -> set[str] | None:
 def admit_run(path: Path, run: str) -> None:
     """Let a journal also belong to its run with more questions. Raises `InputError`.
 
-    Called before run.toml is written. After a crash between the two, both numbers of questions are valid.
+    Called before run.toml is written. After a crash between these two steps, both numbers of questions are valid.
     """
     try:
         with contextlib.closing(open_database(path)) as database, database:

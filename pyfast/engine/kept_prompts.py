@@ -1,4 +1,6 @@
-"""The prompts of a run, in its journal: each message once, those of one commit together in one zstd frame."""
+"""The prompts of a run, in its journal. Each message is stored once; the messages of one commit are one zstd
+frame.
+"""
 
 from __future__ import annotations
 
@@ -57,14 +59,14 @@ class LLMCall:
     """One call of an LLM for one question, as `Run.prompts` returns it."""
 
     prompt: str
-    """The name of the prompt and of the call's stage; empty if it was not kept"""
+    """The name of the prompt and of the call's stage; empty if the prompt was not kept"""
     role: str
     messages: tuple[Message, ...] | None
     """The messages. None if they were not kept, empty if the prompt was embeddings"""
     completion: Completion | None
     """The LLM's reply. None if the call failed"""
     error: str | None = None
-    """The reason why it failed"""
+    """The reason why the call failed"""
 
 
 def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> None:

@@ -1,4 +1,4 @@
-"""What one question cost, stage by stage."""
+"""The use of one question, stage by stage: calls, tokens, time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyfast.llm import Completion
 JOURNALLING = "journal"
 """The stage in which a question waits until the run's journal has its completion"""
 MOMENTS = 64
-"""How many calls of a stage have their times kept"""
+"""The maximum number of calls of a stage whose times are kept"""
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class Ledger(UsageTotals):
     started: float = 0.0
     """When work on the question began, in seconds since the epoch"""
     seconds: float = 0.0
-    """The seconds from then to its end. For a resumed run, in the session that ended it"""
+    """The seconds from `began` to the end of the question, in the session that ended it"""
     stages: dict[str, Stage] = field(default_factory=dict)
 
     def stage(self, name: str, role: str = "") -> Stage:

@@ -25,7 +25,7 @@ class Model:
 
 
 class Models:
-    """The LLMs by role. Roles with the same LLM share its places and its outages."""
+    """The LLMs by role. Roles with the same LLM share its slots and its outages."""
 
     def __init__(
         self,
@@ -35,7 +35,9 @@ class Models:
         stop: asyncio.Event | None = None,
         lost: int = 0,
     ) -> None:
-        """`llm`: for all roles, or for each that has its own; the rest as in `Outages`."""
+        """`llm`: one LLM for all roles, or a mapping from roles to LLMs. The other arguments are those of
+        `Outages`.
+        """
         self.clocks = Clocks()
         self._on_change = on_change
         self._waiting: dict[str, Waiting] = {}

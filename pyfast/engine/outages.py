@@ -61,7 +61,7 @@ class Clock:
     """The time up to which `ends` already includes outages. Outages of two LLMs can overlap"""
     ends: float
     stops: int = 0
-    """How many reasons there are not to look at the end: running LLM calls, an outage"""
+    """How many reasons keep the clock from ending the question: running LLM calls, an outage"""
 
     def stop(self, by: int) -> None:
         """Add this many reasons to stand still. A negative number removes them."""
@@ -111,7 +111,7 @@ class Clocks:
 
 
 _Met = Literal["others", "late", "outage"]
-"""What happened to other calls when a call failed: they were answered at once, or late (as after a short outage),
+"""The fate of the other calls when a call failed: they were answered at once, or late (as after a short outage),
 or not at all for a while
 """
 

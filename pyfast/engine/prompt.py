@@ -21,7 +21,8 @@ M = TypeVar("M", bound=BaseModel)
 _PLACE = re.compile(r"\$([a-z_]+|\{[a-z_]+\})")
 _SHOWN = 1000  # characters of a refused answer that are shown to the model again
 _REASONING_TOKENS = 4096
-"""Additional tokens for a model that was cut off while it reasoned. With `reasoning_tokens`, it has them at once
+"""Additional tokens for the next attempt of a model that was cut off while it reasoned. A model with
+`reasoning_tokens` has them from its first attempt
 """
 
 

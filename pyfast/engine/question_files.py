@@ -54,7 +54,9 @@ def _value(cell: str) -> Any:
 
 
 def tidy(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with a numeric `id` turned into text, and a single text in `answers` turned into a list."""
+    """The record of a question in its usual form: a numeric `id` becomes text, and a single text in `answers`
+    becomes a list.
+    """
     fields = dict(record)
     if type(fields.get("id")) is int:
         fields["id"] = str(fields["id"])

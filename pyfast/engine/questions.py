@@ -116,11 +116,11 @@ class Questions:
     read: Callable[[], Iterator[Question]]
     """Iterates over the questions, from the first on"""
     count: int
-    """How many there are. Every turn of a conversation is one"""
+    """The number of questions. Every turn of a conversation is one question"""
     digest: str
-    """A digest of everything that a system sees of them"""
+    """A digest of everything that a system sees of the questions"""
     place: str = ""
-    """Where they are stored, for run.toml"""
+    """The place where the questions are stored, for run.toml"""
 
 
 def questions_in(path: Path, limit: int | None = None) -> Questions:

@@ -33,11 +33,11 @@ class Answer:
 
     text: str | None
     evidence: ScoredSegments | bytes | None = None
-    """The segments that support it. If a system makes its own evidence: a JSON array of objects with `uri` and
-    `snippet`
+    """The segments that support the answer. If a system makes its own evidence: a JSON array of objects with `uri`
+    and `snippet`
     """
     trace: Mapping[str, Any] = field(default_factory=dict)
-    """How the system reached it, in JSON types"""
+    """How the system reached the answer, in JSON types"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class Evidence:
     segment: str = ""
     """The segment's id, 16 hexadecimal digits"""
     score: float | None = None
-    """The score that gives its rank. None if the system does not rank its evidence"""
+    """The score that gives the segment's rank. None if the system does not rank its evidence"""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """More about it: `title`, `section` and `header` of the table that contains a row; HSEQ's `level`,
+    """More about the segment: `title`, `section` and `header` of the table that contains a row; HSEQ's `level`,
     `source_type` and `meta`
     """
 
@@ -116,13 +116,13 @@ class Record:
     """`answered`, `abstained` (the system searched, and the evidence has no answer) or `failed`"""
     answer: str | None = None
     reason: str | None = None
-    """The reason why it failed"""
+    """The reason why the question failed"""
     evidence_json: bytes = field(default=b"[]", repr=False)
     """All usage. For a record that was read, the part that its line has"""
     trace_json: bytes = field(default=b"{}", repr=False)
     usage: Usage = Usage()
     beside: Callable[[], bytes] | None = field(default=None, repr=False)
-    """Reads the line of traces.jsonl.zst, which has evidence and trace"""
+    """A function that reads the record's line of traces.jsonl.zst, which has evidence and trace"""
 
     @cached_property
     def evidence(self) -> tuple[Evidence, ...]:

@@ -58,7 +58,8 @@ GROWN = ("questions.count", "questions.digest")
 """The values that differ if a run is resumed with more questions"""
 JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 BLOCKS = "blocks"
-"""The folder of what workers of a cluster have answered, until it is merged (`pyfast.distributed`)"""
+"""The folder of the blocks that workers of a cluster have answered, until they are merged (`pyfast.distributed`)
+"""
 OUTAGE = "outage.json"  # there while the run waits for its LLM
 _LOG = logging.getLogger("pyfast")
 
@@ -147,9 +148,9 @@ class _Group:
 
     completions: list[bytes] = field(default_factory=list)
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
-    """Those who wait for their completion to be stored"""
+    """The calls that wait until their completion is stored"""
     asked: dict[str, Asked] = field(default_factory=dict)
-    """The requests of the completions, by digest, where prompts are kept"""
+    """The requests of the completions, by digest, if prompts are kept"""
     ended: list[bytes] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
     traces: list[bytes] = field(default_factory=list)
@@ -204,7 +205,7 @@ class RunFolder:
         self._group = _Group()
         self._armed = False
         self._gathered = self._group
-        """What is being written, if anything is"""
+        """The group that is being written. None if there is none"""
         self._writing: Future[None] | None = None
         self._broken: BaseException | None = None
 
@@ -213,7 +214,7 @@ class RunFolder:
         return JournalledBatches(lambda: self.journal, self._writer)
 
     def note_outage(self, waiting: Waiting | None) -> None:
-        """Write for readers of the folder what the run waits for. None: it continues."""
+        """Tell readers of the folder that the run waits for an LLM. None: the run continues."""
         path = self._path / OUTAGE
         with contextlib.suppress(OSError):  # nothing depends on it
             if waiting is None:
@@ -241,8 +242,9 @@ class RunFolder:
         """How many of the questions, from the first on, have their answers written.
 
         The rest of the file is cut off: a torn line, a changed line, a line without its trace, or answers of later
-        questions that were written when the run was stopped. They are written again from the journal, in their
-        order. So are the answers of an unfinished conversation, because its next turn builds on them.
+        questions that were written when the run was stopped. These answers are written again from the journal, in
+        their order. The answers of an unfinished conversation are also written again, because its next turn builds
+        on them.
         """
         if self._done is not None:
             self._traces.go_on(self._done)

@@ -17,20 +17,22 @@ from pyfast.errors import InputError
 from pyfast.sqlite_files import fault
 
 _EDGE = 0.1
-"""Part of the questions at the beginning, and at the end, that does not count: the run is not full there"""
+"""The share of the questions at the beginning, and at the end, that does not count, because fewer questions than
+usual are in progress there
+"""
 _FEW = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceTimes:
-    """What was measured."""
+    """The measured times of a run."""
 
     seconds: tuple[float, ...]
-    """Of each question, from its start to its end"""
+    """The seconds of each question, from its start to its end"""
     rate: float
     """Questions a second, while the run was full"""
     shares: Mapping[str, float]
-    """Of a question's time, by where it goes: `llm`, `waiting for the llm`, `search`, `engine`"""
+    """The shares of a question's time: in `llm`, `waiting for the llm`, `search`, `engine`"""
 
     @property
     def in_progress(self) -> float:

@@ -27,7 +27,7 @@ from pyfast.files import write_atomically
 from pyfast.sqlite_files import fault
 
 PROGRESS = "progress.json"
-"""In the folder of a run that workers of a cluster have started and not finished"""
+"""The file with the progress of a run that workers of a cluster have started and not finished"""
 _FRESH_S = 15.0
 _LOG = logging.getLogger("pyfast")
 
@@ -203,7 +203,7 @@ def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
 
 
 def totals_of(folder: Path) -> Summary:
-    """What all questions of a run that have ended used, from its journal. Raises `InputError`."""
+    """The sum of the use of all ended questions of a run, from its journal. Raises `InputError`."""
     total = Summary()
     with contextlib.closing(open_to_read(folder / JOURNAL)) as database:
         try:
@@ -312,7 +312,7 @@ def _percentiles(seconds: Sequence[float]) -> dict[int, float]:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What one question of a run used."""
+    """The LLM calls, tokens and time that one question of a run used."""
 
     seconds: float | None
     """The seconds from its start to its end. None if the run did not record them"""
@@ -325,7 +325,7 @@ class Used:
 
 
 def used_by(folder: Path) -> dict[str, Used]:
-    """What each ended question has used, by id, from the run's journal.
+    """The use of each ended question, by id, from the run's journal.
 
     Raises `InputError` if the journal cannot be read.
     """

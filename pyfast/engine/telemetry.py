@@ -30,7 +30,7 @@ RETRIEVAL = frozenset(
 )
 """The batched functions that count as retrieval"""
 DOCUMENTS = 20
-"""Passages of a retrieval that its span holds"""
+"""The maximum number of passages in the span of a retrieval"""
 _HIDE_BOTH, _HIDE_INPUTS, _HIDE_OUTPUTS = (
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
     "OPENINFERENCE_HIDE_INPUTS",
@@ -62,7 +62,9 @@ class Tracing:
 
     @contextmanager
     def question(self, question: Question, system: str) -> Iterator[Callable[[Record], None]]:
-        """The span of a question, for its time. What it gives takes the question's record."""
+        """The span of a question, while the block runs. The block gets a function that takes the question's
+        record.
+        """
         attributes: Attributes = {
             "openinference.span.kind": "CHAIN",
             "gen_ai.operation.name": "invoke_workflow",
@@ -88,7 +90,8 @@ class Tracing:
     def llm_call(
         self, spec: str, request: Request, prompt: str
     ) -> Iterator[Callable[[Completion | CallError], None]]:
-        """The span of an LLM call, for its time. What it gives takes the completion, or the call's error.
+        """The span of an LLM call, while the block runs. The block gets a function that takes the completion, or
+        the call's error.
 
         Args:
             spec: The LLM, such as `openai:MODEL@URL`.

@@ -40,7 +40,9 @@ from pyfast.retrieval.passage_vectors import unfinished, with_vectors
 from pyfast.retrieval.uris import find_documents
 
 _TIER = 8
-"""Up to this number, parts of one tier stay separate. A part of the next tier has this many times the documents"""
+"""Up to this number of parts of one tier stay separate. A part of the next tier has this many times as many
+documents
+"""
 _SMALLEST = 512
 """The maximum number of documents in a part of the lowest tier"""
 _LOG = logging.getLogger("pyfast")
@@ -199,13 +201,13 @@ class _Entry:
     documents: int
     live: Mask
     name: str = ""
-    """In the folder; empty: to be written"""
+    """The part's name in the folder. Empty: the part is not written yet"""
     deleted: str | None = None
     """The file that says which documents are deleted"""
     part: Part | None = None
-    """If it is already open"""
+    """The part, if it is already open"""
     changed: bool = False
-    """Whether documents of it were deleted since that file was written"""
+    """Whether documents of the part were deleted since that file was written"""
 
 
 class _Writer:

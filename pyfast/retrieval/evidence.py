@@ -20,7 +20,7 @@ from pyfast.retrieval.pools import Pool, stack_pools
 def narrate(index: Index, pools: Sequence[Pool], characters: int) -> list[str]:
     """Each pool's passages as numbered lines, best first: as many as fit into `characters`.
 
-    A single one may be cut.
+    A single passage may be cut.
 
     Args:
         index: The index.

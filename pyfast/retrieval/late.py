@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyfast.retrieval.token_store import TokenStore
 
 DIMENSIONS = 128
-"""Of a vector in an index, at most, unless its name says otherwise: the model's first ones"""
+"""The default maximum length of a vector in an index: the first so many dimensions of the model"""
 _PACKAGED = "colbert"
 """The backbone of answerai-colbert-small-v1 in int8, without its projection"""
 _AT_ONCE = 8  # queries: their passages' vectors are in memory together
@@ -39,7 +39,7 @@ class LateEncoder:
     """Makes a vector of length 1 for each token of a text."""
 
     def __init__(self, folder: Path, dimensions: int | None = None) -> None:
-        """`dimensions`: the first so many of the model's; None: the first `DIMENSIONS`, if it has more.
+        """`dimensions`: how many of the model's dimensions to use, from the first on. None: at most `DIMENSIONS`.
 
         Raises `ModelNotFoundError`.
         """
@@ -55,7 +55,7 @@ class LateEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """Which model this is, and how many of its dimensions count."""
+        """Identifies the model and the number of its dimensions that are used."""
         return f"{self._model.fingerprint}-{self.dimensions}"
 
     def encode(self, texts: Sequence[str]) -> list[Float32]:
@@ -72,7 +72,7 @@ class LateReranker:
     """Sums, over the tokens of a query, the largest cosine to any token of the passage.
 
     The passages' vectors are those of the index, if it has any of this model. Otherwise passages are encoded when
-    they are read, with all dimensions, those of a few queries at a time.
+    they are read, with all dimensions, the passages of a few queries at a time.
     """
 
     def __init__(self, index: Index, model: str = "") -> None:

@@ -52,7 +52,8 @@ def select_lexically(
     """For each (question, texts picked before, texts of the window), greedily pick at most `k` more texts.
 
     The value of a text is the weight of the question's words in it. Words that are not covered yet count twice. If
-    values are equal, the first text of the window is picked. A text without a word of the question is not picked.
+    several texts have the same value, the first of them is picked. A text without a word of the question is not
+    picked.
 
     Args:
         index: The index, whose idf weighs the words.

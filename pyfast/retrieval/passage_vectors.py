@@ -115,15 +115,15 @@ def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Enc
 
 
 def unfinished(folder: Path) -> Path:
-    """Where the tokens for an index in `folder` are while they are encoded."""
+    """The folder of the vectors of tokens, for an index in `folder`, while they are computed."""
     return folder.with_name(f".{folder.name}.tokens")
 
 
 def with_vectors(part: Part, parameters: Mapping[str, Any], aside: Path | None = None) -> Part:
     """The part with the vectors that the index has, computed from its passages' lines.
 
-    Vectors of tokens are written into the folder `aside`, if there is one, a batch at a time. A process that is
-    killed leaves them there, and the next one goes on.
+    Vectors of tokens are written into the folder `aside`, if there is one, a batch at a time. If the process is
+    killed, they stay there, and the next process continues.
     """
     vectors: dict[str, PassageVectors] = {}
     for kind in parameters.get("vectors", {}):

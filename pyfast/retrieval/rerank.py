@@ -225,7 +225,7 @@ def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
     """The `k` best passages of the index for each query, by its retriever.
 
     If the index has rerankers, the retriever's list is first expanded by the passages to which the best ones lead,
-    and ranked by `bridge_rank`. Then the rerankers read the best of it again.
+    and ranked by `bridge_rank`. Then the rerankers read the best passages of this list again.
 
     Args:
         index: The index.
@@ -283,7 +283,7 @@ def search_and_fuse(index: Index, items: Sequence[tuple[Sequence[str], Sequence[
 
     Args:
         index: The index.
-        items: For each list to make: its queries, and earlier pools to fuse with theirs.
+        items: For each list to make: its queries, and earlier pools to fuse with the pools of these queries.
         k: The maximum number of passages of a search, and of a list.
 
     Returns:

@@ -38,7 +38,7 @@ class ScoreCache:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """The file is opened when it is first used; its folder must be there by then."""
+        """The file is opened when it is first used. Its folder must exist by then."""
         self._path = path
         self._known: dict[bytes, float] = {}
         self._turn = Lock()

@@ -32,7 +32,8 @@ class RankedPool(Pool):
     """The kept nodes of an evidence graph, with the scores of the ranking."""
 
     trace: Trace
-    """`evidence`, each node with its segment, uri and scores; `edges`, the strongest, if asked for"""
+    """`evidence`: each node with its segment, uri and scores. `edges`: the strongest edges, if they were asked for
+    """
 
 
 def traced(index: Index, pool: Pool) -> Trace:

@@ -1,4 +1,6 @@
-"""The vectors of passages' tokens, in int8 with a scale for each token: made in batches, kept in mapped files."""
+"""The vectors of passages' tokens, in int8 with a scale for each token. They are computed in batches, and
+memory-mapped.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _AT_ONCE = 256
 _LARGEST = 127
 
 Encode = Callable[[Sequence[str]], Sequence[Float32]]
-"""Texts to [tokens, dimensions] each"""
+"""A function from texts to the vectors of their tokens, [tokens, dimensions] for each text"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +39,7 @@ class Tokens:
     """[passages + 1]"""
 
     def of(self, passages: Int64) -> Tokens:
-        """The tokens of those passages, copied."""
+        """The tokens of the given passages, copied."""
         lengths = np.diff(self.offsets)[passages]
         starts = np.repeat(self.offsets[passages] - (np.cumsum(lengths) - lengths), lengths)
         rows = starts + np.arange(lengths.sum())
@@ -50,11 +52,11 @@ class TokenStore:
 
     pieces: tuple[Tokens, ...]
     places: Int64
-    """[passages] where each is among the passages of all pieces"""
+    """[passages] the number of each passage among the passages of all pieces"""
 
     @classmethod
     def of(cls, tokens: Tokens) -> TokenStore:
-        """The store of these passages."""
+        """The store of the given tokens."""
         return cls((tokens,), np.arange(len(tokens.offsets) - 1))
 
     @classmethod
@@ -162,9 +164,9 @@ def encode_tokens(encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], d
 def encode_tokens_into(
     folder: Path, encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], dimensions: int
 ) -> TokenStore:
-    """As `encode_tokens`, a batch at a time into files: what a killed process has encoded there stays.
+    """As `encode_tokens`, but into files, a batch at a time. If the process is killed, the finished batches stay.
 
-    The folder's name must say which passages and which encoder it is for; other folders beside it are removed.
+    The folder's name must identify the passages and the encoder. Other folders beside it are removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for other in folder.parent.iterdir():

@@ -111,7 +111,7 @@ class SparseRetriever:
 
 
 class LateRetriever:
-    """The late-interaction scores of another retriever's best passages, and of what these lead to."""
+    """Ranks another retriever's best passages, and the passages to which they lead, by late interaction."""
 
     def __init__(self, index: Index, of: str = "") -> None:
         """`of` is the retriever that finds the passages to score: `bm25`, `dense` or any other.
@@ -148,7 +148,7 @@ class HybridRetriever:
     """A retriever that fuses the lists of several retrievers."""
 
     def __init__(self, index: Index, of: str = "") -> None:
-        """`of` is such as `bm25+dense` for reciprocal ranks, or `bm25*0.3+dense*0.7` for weighted scores.
+        """`of` is a text such as `bm25+dense` for reciprocal ranks, or `bm25*0.3+dense*0.7` for weighted scores.
 
         Raises `InputError`.
         """

@@ -22,7 +22,7 @@ _CANDIDATES = 128  # of a search by codes; benchmarks/knowledge.py shows how man
 _SPARE = 8  # beyond k, where all are compared: those that rounding puts in another place
 _LEARNT_FROM = 16_384  # vectors
 _MANY = 8
-"""Everything is written again when changes reach this fraction"""
+"""If the changed vectors reach this fraction of all vectors, all files are written again"""
 
 
 def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
@@ -44,7 +44,7 @@ class Vectors:
     codes: Any = None
     """faiss's index of them, by codes of four bits for four numbers. None if all vectors are compared"""
     late: Float32 | None = None
-    """[late rows, dimensions]: these come after those of `matrix`, and all are compared"""
+    """[late rows, dimensions] newer vectors, after those of `matrix`. A query is compared with all of them"""
     rows: Int32 | None = None
     """[texts] the row of each text. None if row i belongs to text i"""
 
@@ -65,7 +65,7 @@ class Vectors:
     def search(self, queries: Float32, k: int) -> tuple[Int64, Float32]:
         """(places int64[queries, k], cosines float32[queries, k]), best first, equal cosines by place.
 
-        Missing ones are -1.
+        If there are fewer than `k`, the missing places are -1.
 
         Candidates are scored again from the vectors themselves, in a fixed order. The codes are inexact, and a
         matrix product adds up in an order that depends on the number of queries.
@@ -111,7 +111,7 @@ def _nearest(matrix: Float32, queries: Float32, k: int) -> Int64:
 
 
 def make(matrix: Float32, exact: int | None = None) -> Vectors:
-    """Vectors of texts, in the order of the texts."""
+    """Make the vectors of texts, in the order of the texts."""
     return Vectors(matrix, make_codes(matrix) if len(matrix) > (EXACT if exact is None else exact) else None)
 
 
@@ -157,8 +157,8 @@ def places_among(marks: Int64, known: Int64) -> Int32:
 def make_codes(matrix: Float32) -> Any:
     """Product quantisation for many vectors. A query is compared with the codes of all of them.
 
-    Seeded: equal vectors give equal codes. An index with cells would skip most vectors, but a question's vector
-    lies far from those of its facts: the nearest cells miss a third of them.
+    The codes are seeded: equal vectors give equal codes. An index with cells would skip most vectors, but a
+    question's vector lies far from those of its facts: the nearest cells miss a third of them.
     """
     faiss = _faiss()
     dimensions = matrix.shape[1]

@@ -40,7 +40,7 @@ class View:
 
     question: str
     cursor: Cursors
-    """the cursor of this question alone"""
+    """the position of this question in the stream"""
     front: tuple[int, ...]
     """the result of an expansion, which comes before the stream"""
     window: tuple[Candidate, ...]
@@ -54,7 +54,7 @@ class Move:
     done: tuple[int, ...]
     """the segments that are not shown again: picked, or left"""
     expand: Neighbors | None = None
-    """the neighbours that come next, of the segments `of`"""
+    """the expansion: which neighbours of the segments `of` come next"""
     of: tuple[int, ...] = ()
 
 
