@@ -16,11 +16,13 @@ class Outline:
     """
 
     headings: tuple[Heading, ...] | None = None
-    """In order. None: the headings of its Markdown, if the text is Markdown"""
+    """The headings, in order. None: the headings of the Markdown, if the text is Markdown"""
     pages: tuple[int, ...] = ()
-    """Where each page begins"""
+    """The position where each page begins"""
     aside: tuple[tuple[int, int], ...] = ()
-    """Starts and ends of text that belongs to no passage: tables that are separate documents, front matter"""
+    """Starts and ends of parts of the text that belong to no passage: tables that are separate documents, front
+    matter
+    """
     about: str = ""
     """A JSON object with the document's own metadata"""
 

@@ -33,7 +33,7 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
 
     Args:
         documents: Texts, tables and knowledge graphs. No two may have the same uri.
-        length: The maximum number of characters in a paragraph. Longer ones are cut at sentence ends.
+        length: The maximum number of characters in a paragraph. Longer paragraphs are cut at sentence ends.
 
     Returns:
         The corpus, with the documents in their order.

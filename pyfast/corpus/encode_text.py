@@ -23,7 +23,9 @@ def encode_texts(
     buffer: bytearray,
     length_of_paragraph: int,
 ) -> Columns:
-    """The segments of text documents, depth first. `source` and `hashes` are those of the documents."""
+    """The segments of text documents, depth first. `source` has the number of each document, `hashes` the hash of
+    its uri.
+    """
     text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
     length = lengths(document.text for document in documents)
     first = np.cumsum(length + len(_SEPARATOR)) - length

@@ -41,16 +41,16 @@ class EntityLinks:
     links: tuple[Int64, Int64]
     """([links] the table row with the link, ascending; the document to which it leads)"""
     linked: tuple[Int64, Int64]
-    """the same, sorted by document: ([links] documents, ascending; rows)"""
+    """the same links, sorted by document: ([links] documents, ascending; rows)"""
 
     def of(self, i: int) -> Iterator[int]:
         """The segments that name an entity of segment `i`.
 
         A segment may occur twice. If there are very many, some are left out.
 
-        A triplet or subgraph leads to the triplets that share its tail or head. Those of the tail come first,
-        because paths continue there. A table row or cell leads to the paragraphs to which the row links. A text
-        leads to the rows that link to it.
+        A triplet or subgraph leads to the triplets that share its tail or head. The triplets that share the tail
+        come first, because paths continue there. A table row or cell leads to the paragraphs to which the row
+        links. A text leads to the rows that link to it.
         """
         level = int(self.corpus.level[i])
         if level in _FACTS:

@@ -1,6 +1,6 @@
 """Recognise files of published question sets by their beginning.
 
-They contain answers, so they are not a corpus.
+These files contain answers, so they are not a corpus.
 """
 
 from __future__ import annotations

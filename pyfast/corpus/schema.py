@@ -119,7 +119,7 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
 
 
 def join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Join batches of one schema into one; those of segments may be wide or not."""
+    """Join batches of one schema into one. Batches of segments may have 32-bit or 64-bit byte positions."""
     if any(batch.schema.equals(WIDE_SEGMENTS) for batch in batches):
         batches = [batch.cast(WIDE_SEGMENTS) if batch.schema.equals(SEGMENTS) else batch for batch in batches]
     joined = pa.Table.from_batches(batches).combine_chunks().to_batches()

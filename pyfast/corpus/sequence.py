@@ -430,7 +430,7 @@ class Corpus:
 
         It does not depend on their order, because it is a sum of digests.
 
-        So an added document adds its digest to the sum, and a deleted one subtracts it.
+        So the digest of an added document is added to the sum, and the digest of a deleted document is subtracted.
         """
         return f"{self.digest_sum():032x}"
 

@@ -72,7 +72,7 @@ def _write_batch(path: Path, batch: pa.RecordBatch, sizes: str) -> None:
 def read(folder: Path, format_: str = FORMAT) -> Parts:
     """Map the parts of a corpus, of the current format or an older one.
 
-    Raises IndexFormatError if something is missing, truncated or not ours.
+    Raises IndexFormatError if a file is missing, truncated or not one of pyfast's.
     """
     for name in (*_FILES, _TEXT):
         if not (folder / name).is_file():

@@ -1,4 +1,4 @@
-"""The text buffer: every string of a corpus once, as UTF-8, and the map from character to byte positions."""
+"""The text buffer has every string of a corpus once, as UTF-8. A map gives the byte position of each character."""
 
 from collections.abc import Callable, Iterable, Sized
 

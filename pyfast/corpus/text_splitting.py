@@ -3,11 +3,11 @@
 A paragraph is a block of text between blank lines (or headings), without the whitespace around it. If it has more
 than `LENGTH` characters, it is cut at sentence ends, else at whitespace, else anywhere.
 
-A sentence ends after one of ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets. After the
-marks of the first group, whitespace must follow. Then, after up to two opening quotes or brackets, a digit
-or a letter must follow that is not lower case. A full stop after a single letter ("J. Smith", "e.g. Paris")
-or a common abbreviation does not end a sentence. A missed end only makes a sentence longer, because the
-sentences always cover their paragraph.
+A sentence ends after one of ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets. After
+``. ! ? …``, whitespace must follow. Then, after up to two opening quotes or brackets, a digit or a letter must
+follow that is not lower case. A full stop after a single letter ("J. Smith", "e.g. Paris") or a common
+abbreviation does not end a sentence. A missed end only makes a sentence longer, because the sentences
+always cover their paragraph.
 
 The rules run over many documents at once, as NumPy operations on one array of characters. A Python loop over the
 sentences, or one regular expression for them, would take longer than the rest of building a corpus.

@@ -63,14 +63,14 @@ def build_knowledge(
         embedder: The embedding model.
         run_job: A function that carries out a job to its end, or raises.
         chunk_tokens: The size of a chunk. None: as in an earlier extraction, or else `chunks.TOKENS`.
-        packed: Let the LLM read several chunks in one call, as many as fit into the size of one. Each is still
-            stored as a chunk of its own document.
+        packed: Let the LLM read several chunks in one call, as many as fit into the size of one chunk. Each chunk
+            is still stored as a chunk of its own document.
         passes: How often the LLM reads a chunk. After the first time, it adds what is missing.
         limit: Maximum number of new chunks to read.
         budget: Limits of each call.
         failures: A function of the number of chunks: how many may fail before the extraction stops. None: all.
         concurrency: How many chunks the LLM reads at once.
-        restart: Set aside a stopped extraction and start again. The existing store stays.
+        restart: Keep a stopped extraction under another name, and start again. The existing store stays.
         retry_failed: Extract the chunks that failed again.
 
     Returns:

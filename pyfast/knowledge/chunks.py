@@ -23,7 +23,7 @@ class Chunk:
 
     title: str
     passages: tuple[tuple[int, str], ...]
-    """(id of the paragraph's segment, text). A paragraph that is too long gives several of them"""
+    """(id of the paragraph's segment, text). A paragraph that is too long gives several entries"""
 
     @property
     def text(self) -> str:

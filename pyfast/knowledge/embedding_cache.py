@@ -1,4 +1,6 @@
-"""Vectors that are in no snapshot yet. Each is written to a file when computed; a kill loses only the last few."""
+"""Vectors that are in no snapshot yet. Each vector is written to a file when it is computed, so a kill loses only
+the last few.
+"""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def plan_extraction(
     """Plan the rest of a stopped extraction, or else an extraction of `chunks`. None if there is nothing to do.
 
     If there is an extraction to resume, `chunks` are ignored. `packed`: a question contains several chunks, up to
-    the size of one. `passes`: how often each chunk is read.
+    the size of one chunk. `passes`: how often each chunk is read.
     """
     if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # the documents may be others by now

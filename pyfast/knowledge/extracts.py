@@ -22,7 +22,7 @@ class Statement:
     keys: tuple[str, ...] = ()
     """Phrases by which a search finds the relation, besides its own name"""
     strength: int = 0
-    """How closely the text connects the two, from 1 to 10. 0 if that is not known"""
+    """How closely the text connects head and tail, from 1 to 10. 0 if this is not known"""
 
 
 @dataclass(frozen=True, slots=True)

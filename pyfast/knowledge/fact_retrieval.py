@@ -1,4 +1,4 @@
-"""Fact retrieval: facts for a sub-question, from the store and from statements learned since."""
+"""Fact retrieval: facts for a sub-question, from the store and from statements that the run has learned."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class RetrievedFact:
     def with_answers(self, answers: Sequence[str], or_some: bool = True) -> RetrievedFact | None:
         """The fact with only the triples whose head or tail is an answer.
 
-        If there are none, the triples whose head or tail contains an answer ("Paris" in "Paris, France"). If there
-        are none of these either: a few triples if `or_some`, otherwise None.
+        If no head or tail is an answer, the triples whose head or tail contains an answer ("Paris" in "Paris,
+        France"). If no triple contains an answer either: a few triples if `or_some`, otherwise None.
         """
         keys = {name_key(escape_name(text)) for text in answers}
         ends = [{name_key(escape_name(head)), name_key(escape_name(tail))} for head, _, tail in self.triples]
@@ -75,7 +75,7 @@ def retrieve_facts(
 ) -> list[list[RetrievedFact]]:
     """Find the `k` facts of the highest cosine for each (sub-question, learned statements, allowed triples).
 
-    This is SubQRAG's equation 3. If the allowed triples are not None, facts have no others.
+    This is SubQRAG's equation 3. If the allowed triples are not None, facts have no other triples.
 
     The `named` best facts about entities in the sub-question come first, whatever their cosine. The reason:
     vectors hardly distinguish names, so facts of other entities can be nearer. Among these facts, those whose
@@ -98,7 +98,7 @@ class _New:
     place: int
     cosine: float
     is_named: bool
-    """Whether the sub-question names an end of it"""
+    """Whether the sub-question names the head or a tail of the fact"""
 
 
 def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> list[list[_New]]:

@@ -32,8 +32,8 @@ class Facts:
     about_offsets: Int64
     """[entities + 1] where each entity starts in `about`"""
     about: Int32
-    """for each entity, the facts of which it is the shared end, or the only other end. Together they have all its
-    triples
+    """for each entity, the facts of which the entity is the shared end, or the only other end. Together these
+    facts have all triples of the entity
     """
 
     def __len__(self) -> int:

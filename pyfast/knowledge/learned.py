@@ -61,7 +61,7 @@ class Learned:
 
 
 def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list[Float32]:
-    """The vector of each statement, [dimensions], from the same text as a fact's. For `Context.call`."""
+    """The vector of each statement, [dimensions], from the same text as a fact's vector. For `Context.call`."""
     texts = [fact_text(one.head, one.relation, [one.tail], backward=False) for one in statements]
     return list(store.encode(texts))
 

@@ -30,12 +30,12 @@ _log = logging.getLogger("pyfast")
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """What the questions of one run share."""
+    """The knowledge that the questions of one run share."""
 
     index: Index
     store: Knowledge
     shared: Learned = field(default_factory=Learned)
-    """What all questions learned, in runs that share it at once"""
+    """The statements that all questions have learned, in runs with `shared_updates`"""
     scratch: TemporaryDirectory[str] | None = None
     """The folder of a store that was made only for this run. It is deleted at the end of the session"""
 

@@ -54,7 +54,7 @@ def open_knowledge(index: Index, embedder: Embedder | None = None) -> Knowledge:
 def repair(index: Index) -> None:
     """If the current snapshot is damaged, set it aside, return to the previous one, and log a warning.
 
-    Raises `IndexFormatError` if that one is damaged too.
+    Raises `IndexFormatError` if the previous snapshot is damaged too.
     """
     home = index.folder / KNOWLEDGE
     if not has_knowledge(index):

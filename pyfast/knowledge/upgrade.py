@@ -48,9 +48,9 @@ def upgrade_knowledge(folder: Path) -> bool:
 
     The function builds new snapshots in a folder beside the old ones, with hard links to their files, and makes
     them current in one rename. If the current snapshot already has format 3, it stays as it is. If the process
-    ends early, the knowledge is complete, in the old format or in the new one, and the same call finishes the
-    upgrade. The function also converts the snapshot before the current one, and an extraction that was stopped. It
-    does not convert damaged snapshots.
+    ends early, the knowledge is complete, in the old format or in the new one. Call the function again to finish
+    the upgrade. The function also converts the snapshot before the current one, and an extraction that was
+    stopped. It does not convert damaged snapshots.
 
     Args:
         folder: `INDEX/knowledge`. If it does not exist, nothing happens.

@@ -19,7 +19,7 @@ _NAMED = {
     "entities": "name = ?",
     "triples": "head = ? AND relation = ? AND tail = ? AND time = ?",
 }
-"""The key of a row"""
+"""The condition that finds a row by its key"""
 _TABLES = (*_NAMED, "chunks", "statements", "statement_keys", "mentions", "themes")
 _DIGEST = 16  # bytes
 

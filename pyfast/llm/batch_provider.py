@@ -57,7 +57,7 @@ class Batch:
 class BatchProvider:
     """The files and batches of one provider. `exchange` makes one HTTP request, as `OpenAI` does.
 
-    If the connection or the provider fails, it tries again for `patience_s` seconds, and then raises
+    If the connection or the provider fails, a method tries again for `patience_s` seconds, and then raises
     `LLMUnavailableError`.
     """
 

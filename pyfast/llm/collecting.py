@@ -1,4 +1,4 @@
-"""What a run shares with an LLM that collects calls into batches, such as a provider's Batch API."""
+"""The interface between a run and an LLM that collects calls into batches, such as a provider's Batch API."""
 
 from __future__ import annotations
 

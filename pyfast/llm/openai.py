@@ -133,9 +133,10 @@ class OpenAI:
       count.
     - `attempts`: how often a request is tried if the server is busy or the connection fails. After that it fails
       with `OutageError`. The pauses between attempts are jittered, start at `backoff_s` seconds and double.
-    - `requests_per_minute`, `tokens_per_minute` (of prompts and completions): they spread all attempts evenly,
-      over all models that one event loop calls on the same server. If the server says when to come back, all calls
-      wait until then, for at most a minute. If a rate limit sends a call away, this does not count as an attempt.
+    - `requests_per_minute`, `tokens_per_minute` (of prompts and completions): rate limits. pyfast spreads all
+      attempts evenly over time. All models that one event loop calls on the same server share the limits. If the
+      server says when to try again, all calls wait until then, for at most a minute. A call that the server
+      refuses because of a rate limit does not count as an attempt.
     - `context_window`: in tokens. By default, pyfast asks the server.
     - `reasoning_tokens`: additional tokens for each answer, for a model that reasons first.
     - `extra`: fields for every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.

@@ -33,7 +33,7 @@ class _Call:
     body: bytes
     joined: float
     place: asyncio.Future[_Place | None]
-    """None: it goes online"""
+    """The place of the call in the next batch. None: the call goes online"""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +42,7 @@ class _Batch:
 
     key: str
     is_adopted: bool = False
-    """Whether an earlier session made it"""
+    """Whether an earlier session made the batch"""
     status: str = ""
     results: asyncio.Future[dict[int, Line]] = field(init=False)
 
@@ -126,7 +126,7 @@ class OpenAIBatches(OpenAI):
         self._collector: asyncio.Task[None] | None = None
         self._batches: set[_Batch] = set()
         self._submitted: dict[str, deque[_Place]] = defaultdict(deque)
-        """Calls of earlier sessions, by the digests of their requests"""
+        """Submitted calls of earlier sessions, by the digests of their requests"""
         self._run: _Run | None = None
 
     @property

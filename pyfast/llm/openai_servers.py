@@ -24,9 +24,9 @@ class _Server:
     weight: float
     running: int = 0
     failures: int = 0
-    """In a row"""
+    """How many calls in a row have failed"""
     rests_until: float = field(default=0.0)
-    """On the event loop's clock: no call goes there before"""
+    """The time, on the event loop's clock, before which no call goes to this server"""
 
     def may_take_one(self, now: float) -> bool:
         """Whether one call may try the server after a failure and a rest, before others follow."""
@@ -36,12 +36,12 @@ class _Server:
 class OpenAIServers:
     """Each call goes to the server with the fewest calls for its weight.
 
-    If it fails there, it goes to another server.
+    A call that fails on one server goes to another server.
 
     After a failure, pyfast sends a server nothing for a while, longer each time. Then one call tries it. If no
-    server answers a call, they are all tried again, `attempts` times in all, with jittered pauses. Then the call
-    fails as it does with one server. The options are those of `OpenAI`, for each server, and `weights`: one number
-    for each server.
+    server answers a call, all servers are tried again, `attempts` times in all, with jittered pauses. Then the
+    call fails as it does with one server. The options are those of `OpenAI`, for each server, and `weights`: one
+    number for each server.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ def dialogue(user: str, system: str = "") -> tuple[Message, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """One call of the LLM. A backend uses only these fields.
+    """One call of the LLM. An LLM uses only these fields.
 
     Example:
         >>> from pyfast.llm import Request, dialogue
@@ -63,7 +63,7 @@ class Request:
     messages: tuple[Message, ...]
     max_tokens: int
     schema: Schema | None = None
-    """JSON schema of the answer, for constrained decoding if the backend has it. The answer may still break it"""
+    """JSON schema of the answer, for constrained decoding if the LLM has it. The answer may still break it"""
     temperature: float = 0.0
     seed: int = 0
     embeds: npt.NDArray[np.float32] | None = None
@@ -76,7 +76,7 @@ class Request:
     """A function that raises `AnswerError` for an answer of the wrong form. Such an answer is not cached"""
 
     def digest(self) -> bytes:
-        """16 bytes that identify the work. Equal requests have equal digests, in any process.
+        """16 bytes that identify the request. Equal requests have equal digests, in any process.
 
         Raises `CallError` if the text is not valid Unicode.
         """
@@ -99,7 +99,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer to one request. Counts are tokens; 0 if the backend does not report them.
+    """The answer to one request. The counts are tokens; 0 if the LLM does not report them.
 
     Example:
         >>> from pyfast.llm import Completion
@@ -109,7 +109,8 @@ class Completion:
 
     text: str
     finish_reason: str
-    """`stop`, `length` (cut off at `max_tokens` or at the context window), or the backend's own word"""
+    """`stop`, `length` (cut off at `max_tokens` or at the context window), or another reason in the LLM's own word
+    """
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
@@ -122,14 +123,14 @@ class LLM(Protocol):
 
     Optional members and their defaults:
 
-    - `spec`: the user's text without secrets; the class's name.
-    - `context_window`: tokens of prompt and completion together, final when `start` has returned; 8192.
-    - `slots`: how many requests run at once, as advice for admission; 64.
+    - `spec`: the text that names the LLM, without secrets. Default: the class's name.
+    - `context_window`: tokens of prompt and completion together, final when `start` has returned. Default: 8192.
+    - `slots`: how many requests the LLM can work on at once. Default: 64.
     - `async start()`: load or probe the model. Raise `LLMUnavailableError` or `ModelNotFoundError` if that fails.
     - `async close()`: release everything. It may be called twice, or never.
-    - `weights`, for systems that pass embeddings: a digest of the folder that the model was loaded from; empty
-      (not known).
-    - `device`, for systems that pass embeddings: `cuda` or `cpu`; `cpu`.
+    - `weights`, for systems that pass embeddings: a digest of the folder that the model was loaded from. Default:
+      empty (not known).
+    - `device`, for systems that pass embeddings: `cuda` or `cpu`. Default: `cpu`.
 
     Example:
         >>> from pyfast.llm import Completion, Request
@@ -144,7 +145,7 @@ class LLM(Protocol):
     def fingerprint(self) -> str:
         """Identifies the model, on any machine at any time.
 
-        It is cheap, and known before `start`. A run resumes only with the same fingerprint.
+        It is quick to compute, and known before `start`. A run resumes only with the same fingerprint.
         """
         ...
 

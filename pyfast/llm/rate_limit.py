@@ -19,7 +19,7 @@ class RateLimit:
         self._requests = self._tokens = self._opens = 0.0
 
     def limit(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
-        """Spread requests and tokens evenly. Of several limits, the lowest counts."""
+        """Set limits, which spread requests and tokens evenly. If several are set, the lowest limit counts."""
         self._request_s = max(self._request_s, 60 / requests_per_minute if requests_per_minute else 0.0)
         self._token_s = max(self._token_s, 60 / tokens_per_minute if tokens_per_minute else 0.0)
 

@@ -21,8 +21,8 @@ class CachedLLM(InFront):
 
     Each model has a folder with one file for each request. A file is written beside its place and then renamed.
     Its name is a digest of everything that the answer depends on (`Request.digest`). For a run, a cached
-    completion is the model's own, with its tokens. If a file is damaged, unreadable or not ours, pyfast ignores it
-    and asks the model.
+    completion is the model's own, with its tokens. If a file is damaged, unreadable or not one of pyfast's, pyfast
+    ignores the file and asks the model.
     """
 
     _llm: FullLLM

@@ -1,4 +1,4 @@
-"""vLLM in this process: a folder with a model, or the name of one on the hub; on GPUs or on the CPU."""
+"""vLLM in this process: a folder with a model, or the name of a model on the hub; on GPUs or on the CPU."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ class Vllm:
     - `tensor_parallel`: the number of GPUs that share the model.
     - `template`: variables of the chat template, such as `{"enable_thinking": False}`.
     - `extra`: any other fields of vLLM's `AsyncEngineArgs`, such as `{"quantization": "fp8"}`.
-    - `lora`: the folder of an adapter in peft's format, as training writes it. It answers every request.
+    - `lora`: the folder of an adapter in peft's format, as training writes it. With it, the adapter answers every
+      request.
 
     If roles of a run have the same model and options, with or without adapters, one engine serves them all.
 

@@ -32,13 +32,13 @@ class SharedEngine:
         self, model: str, options: Mapping[str, Any], extra: Mapping[str, Any], batch_invariant: bool
     ) -> None:
         self.how = (model, dict(options), dict(extra), batch_invariant)
-        """Engines that would be started in the same way can be one"""
+        """The options of the engine. Models with equal options can share one engine"""
         self.adapters: dict[Path, int] = {}
-        """Those that it serves beside the bare model, with their ranks"""
+        """The adapters that the engine serves beside the model without an adapter, with their ranks"""
         # The engine is held here only: emptied by `leave`, by the garbage collector, or at the interpreter's exit.
         self.engines: list[Any] = []
         self.numbers = itertools.count()
-        """Of its requests"""
+        """The numbers of the engine's requests"""
         self._users = 0
         self._changing = asyncio.Lock()
         weakref.finalize(self, stop_engines, self.engines)

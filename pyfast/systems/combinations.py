@@ -40,13 +40,14 @@ class Preset:
 
     values: Mapping[str, Any]
     meaning: str
-    """What it is, in a few words"""
+    """The meaning of the preset, in a few words"""
 
 
 def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Inert]) -> str | None:
-    """If one of the `given` settings has no effect beside the others, a message that says so and what to do.
+    """The error message if one of the `given` settings has no effect beside the others. None if all have an
+    effect.
 
-    Defaults may be without effect.
+    A default without effect is no error.
     """
     for row in table:
         value = getattr(settings, row.where)

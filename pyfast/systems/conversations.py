@@ -20,7 +20,9 @@ from pyfast.retrieval import ScoredSegments
 from pyfast.token_budget import fit_last
 
 FollowUps = Literal["off", "rewrite", "resolve"]
-"""What happens to a later turn: it stays, the LLM rewrites it, or the LLM adds the terms that it leaves out"""
+"""How a later turn becomes a question: it stays as it is, the LLM rewrites it, or the LLM adds the terms that it
+leaves out
+"""
 _MOST_TERMS = 10
 
 
@@ -71,7 +73,8 @@ PROMPTS: dict[FollowUps, tuple[Prompt[Any], ...]] = {
 async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups: FollowUps) -> Answer:
     """Answer a turn. A later turn is first made to stand alone; the trace has that question as `asked`.
 
-    If the system records no `entities`, the trace gets those of the evidence, if the budget allows another step.
+    If the system records no `entities`, the trace gets the entities of the evidence, if the budget allows another
+    step.
     """
     asked = question
     if follow_ups != "off" and ctx.past:

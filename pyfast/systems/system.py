@@ -27,7 +27,7 @@ class Settings(BaseModel):
     """Base class of a system's settings. A system without settings uses this class directly.
 
     A setting is a `pydantic.Field` with bounds and a `description`. If it comes from a paper, `json_schema_extra`
-    says where: `{"paper": "section 2.3, equation 4"}`. `pyfast systems NAME` shows all of it.
+    says where: `{"paper": "section 2.3, equation 4"}`. `pyfast systems NAME` shows bounds, description and source.
 
     Example:
         >>> from pydantic import Field
@@ -44,7 +44,7 @@ class Settings(BaseModel):
     """Old names of settings, and their new ones. They work for one more release, with a warning"""
 
     inert: ClassVar[tuple[Inert, ...]] = ()
-    """Settings that have no effect beside other settings. They are refused if they are given there"""
+    """Settings that have no effect if another setting has a certain value. pyfast then refuses them"""
 
 
 class Abstaining(Settings):
@@ -104,19 +104,21 @@ class System:
     prompts: tuple[Prompt[Any], ...]
     needs_index: bool = True
     opens: Callable[[Index, Any, Path | None], Session] | None = None
-    """opens(index, settings, run): what it needs besides the index. It becomes the fourth argument of `answer`.
-    `run` is the folder of the run, which may be a resumed one
+    """opens(index, settings, run): everything that the system needs besides the index. The result becomes the
+    fourth argument of `answer`. `run` is the folder of the run, which may be a resumed one
     """
     resumes: Callable[[Session, Any, Path], None] | None = None
-    """resumes(session, settings, answers): called before a run continues, with the answers that it has"""
+    """resumes(session, settings, answers): called before a run continues, with the answers that the run already
+    has
+    """
     summary: str = ""
-    """What it does, in one line"""
+    """What the system does, in one line"""
     paper: str = ""
-    """The title of its paper"""
+    """The title of the system's paper"""
     presets: Mapping[str, Preset] = field(default_factory=dict)
     """Presets by name. The setting `preset` chooses one, so no setting of the system can have this name"""
     requests: Mapping[str, Role] = field(default_factory=dict)
-    """The roles of its calls of `Context.complete`, which have no prompt, by the names of their stages"""
+    """The roles of the system's calls of `Context.complete`, which have no prompt, by the names of their stages"""
 
     @property
     def roles(self) -> Mapping[Role, tuple[str, ...]]:

@@ -25,7 +25,7 @@ def read_table(uri: str, path: Path) -> Iterator[Document]:
 
 
 def table_of(uri: str, path: Path, rows: Iterable[tuple[str, ...]]) -> Table:
-    """A table. The first of these rows is its header."""
+    """Make a table of rows. The first row is its header."""
     header, *data = list(rows) or [()]
     return Table(uri, title_of(path), "", header, tuple(data))
 
@@ -54,7 +54,7 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[in
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     """The dialect of the file name, if it gives more than one column.
 
-    Otherwise the dialect that the first lines suggest.
+    Otherwise it is the dialect that the first lines suggest.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     sample = text[:_SAMPLE]

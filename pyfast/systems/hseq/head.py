@@ -82,7 +82,8 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstai
 
     With `abstain`, the head may say that the evidence has no answer.
 
-    A broken answer is asked for again only if the budget surely allows it. Raises `CallError`.
+    The head is asked again after a broken answer only if the budget surely allows another call. Raises
+    `CallError`.
     """
     left = ctx.remaining()
     graph = (line for line, item in zip(package.lines, package.items, strict=True) if item["source_type"] == "kg")

@@ -59,9 +59,9 @@ class Progress:
     next: Move | None = None
     """the move to the next window, which is not made yet"""
     steps: tuple[dict[str, Any], ...] = ()
-    """what happened, for the trace"""
+    """a record of each step, for the trace"""
     ended: str = ""
-    """the reason: sufficient, steps, exhausted or budget"""
+    """the reason why the iteration ended: sufficient, steps, exhausted or budget"""
     source: str = ""
     """the source of the guidance, for the trace"""
 

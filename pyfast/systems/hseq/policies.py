@@ -34,8 +34,8 @@ def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Polic
     """Ask the LLM. Its score is 1 for sufficient, 0 for not sufficient.
 
     `head_tokens` and one call are reserved for the head. If the budget would not leave them, the iteration ends
-    with the segments so far. If there are none, the lexical policy picks. It also replaces a step whose action is
-    broken.
+    with the segments picked so far. If no segment is picked yet, the lexical policy picks. The lexical policy also
+    replaces a step whose action is broken.
     """
     lexical = lexical_policy(ctx, k)
 

@@ -185,7 +185,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, str]:
-    """Return (source, guidance). The head plans if the budget allows more than that."""
+    """Return (source, guidance). The head plans only if the budget allows further calls after the plan."""
     if settings.guidance == "off" or settings.iterator != "llm":
         return "off", ""
     left = ctx.remaining()

@@ -23,14 +23,14 @@ class Column:
     thoughts: list[list[str]] = field(default_factory=list)
     """The paragraphs of each node (Tn)"""
     seen: list[int] = field(default_factory=list)
-    """How many paragraphs each node saw of the one above it"""
+    """How many paragraphs each node saw of the node above it"""
     correcting: list[KnowledgeUnit] = field(default_factory=list)
     """KU', the knowledge units before its summary"""
     summary: list[str] = field(default_factory=list)
     """The paragraphs of the summary (Sn)"""
     answer: str = ""
     shown: dict[KnowledgeUnit, None] = field(default_factory=dict)
-    """The units that were in prompts"""
+    """The knowledge units that were in prompts"""
     degraded: list[str] = field(default_factory=list)
     """The replies of the LLM that had the wrong form"""
 
