@@ -31,7 +31,7 @@ class Block:
     """Neighbouring questions of a run."""
 
     first: int
-    """The number of its first question"""
+    """The number of the block's first question"""
     count: int
     folder: Path
 
@@ -61,15 +61,16 @@ def cut(
     workers: int,
     asked: int,
 ) -> Iterator[Block]:
-    """Yield the blocks of the questions that are not merged, in order. New ones are made when they are due.
+    """Yield the blocks of the questions that are not merged, in order. New blocks are made when a worker needs
+    one.
 
     Conversations stay whole. Memory holds the questions of one block.
 
     Args:
         run: The folder of the run.
         questions: All questions of the run.
-        done: How many are merged.
-        total: How many there are.
+        done: How many questions are merged.
+        total: The number of all questions.
         existing: Blocks that were started before. A part of the first one may already be merged.
         workers: How many workers answer them.
         asked: Questions below this number may have calls in the run's journal. Their block gets these calls.
@@ -115,7 +116,9 @@ def _make(run: Path, block: Block, questions: Sequence[Question], was_asked: boo
 
 
 def remove(block: Path) -> None:
-    """Delete a block's folder. What a process that is killed leaves of it has no block's name."""
+    """Delete a block's folder. If the process is killed meanwhile, the rest of the folder does not have the name
+    of a block.
+    """
     aside = free_name(block, "merged")
     block.rename(aside)
     shutil.rmtree(aside)

@@ -28,7 +28,7 @@ class Cluster:
     address: str
     """`local`: processes of this machine. Otherwise the address of a Ray cluster to which this machine belongs"""
     workers: int | None = None
-    """The number of workers. None: as many as there is room for"""
+    """The number of workers. None: as many as the cluster has room for"""
     resources: Mapping[str, float] = field(default_factory=dict)
     """What each worker needs, by Ray's names: `CPU` (by default 1), `GPU`, and others"""
 
@@ -102,7 +102,7 @@ class Pool:
             lacks = ", ".join(f"{name}={amount:g}" for name, amount in self._needs.items())
             raise InputError(f"worker_resources: this machine has not {lacks}")
         self.size = cluster.workers or max(fits, 1)
-        """How many workers there are to be"""
+        """The intended number of workers"""
 
     def new(self, opens: Callable[[], Work], run: Path) -> Any:
         """An actor with a `Worker`. It starts when the cluster has room for it."""

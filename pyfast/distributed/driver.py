@@ -28,7 +28,7 @@ HUNG_S = 30.0
 """A worker that has not renewed a lease for so long is ended"""
 _LOOK_S, _TELL_S = 0.25, 1.0
 _LOSSES = 5
-"""How often a block may lose its worker; and how many workers may end in a row before one has started"""
+"""How often a block may lose its worker. Also how many workers in a row may end before one has started"""
 _PATIENCE_S = 60.0  # between two warnings that there is no worker
 _LOG = logging.getLogger("pyfast")
 
@@ -84,9 +84,9 @@ class _Member:
 
     actor: Any
     starting: Any
-    """The call that opens what it needs; None once that is done"""
+    """The call that starts the worker. None when it has started"""
     again: float = 0.0
-    """When to ask it again whether it is there, if it could not be reached"""
+    """When to try to reach the worker again, if it could not be reached"""
     blocks: set[Block] = field(default_factory=set)
 
 
@@ -96,7 +96,7 @@ class _Watched:
 
     lease: Lease | None
     since: float
-    """When it last changed, by this process's clock"""
+    """When the lease last changed, by this process's clock"""
 
 
 class _Driver:
@@ -125,7 +125,7 @@ class _Driver:
         self._answered: dict[int, Block] = {}
         """Blocks that can be merged, by their first question"""
         self._totals = Summary()
-        """Of all blocks that are answered, in all sessions"""
+        """The totals of all answered blocks, in all sessions"""
         self._session = Summary()
         self._losses: Counter[Block] = Counter()
         self._false_starts = 0

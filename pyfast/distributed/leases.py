@@ -39,7 +39,7 @@ class Lease:
     """The content of the file."""
 
     holder: str
-    """Machine, process, and a random number. Empty: given back"""
+    """The holder: machine, process, and a random number. Empty: the block was given back"""
     machine: str
     beat: int = 0
     states: Mapping[str, int] = field(default_factory=dict)
@@ -47,14 +47,16 @@ class Lease:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     waiting: Waiting | None = None
-    """The outage for which it waits"""
+    """The outage for which the block waits"""
 
 
 _READ = TypeAdapter(Lease)
 
 
 def machine() -> str:
-    """What names this machine since it was started: on it, a lock that is free says that its holder is gone."""
+    """A name for this machine since its last start. If holder and reader are on the same machine, a free lock
+    means that the holder is gone.
+    """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -20,7 +20,7 @@ from pyfast.errors import PyfastError
 
 
 class Work(Protocol):
-    """What a worker does: it answers blocks of one run, with models that stay loaded."""
+    """The work of a worker: it answers blocks of one run, with models that stay loaded."""
 
     def start(self) -> Configuration:
         """Load the models and return the configuration of the whole run. Raises `PyfastError`."""
@@ -37,15 +37,17 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a call of a worker comes to. Errors of pyfast travel as values: their class may have any signature."""
+    """The result of a call of a worker. Errors of pyfast are sent as values, because their classes may have any
+    signature.
+    """
 
     configuration: Configuration | None = None
     totals: Summary | None = None
-    """What all ended questions of the block used, in all sessions"""
+    """The use of all ended questions of the block, in all sessions"""
     session: Summary | None = None
     """The result of this call"""
     error: tuple[str, str] | None = None
-    """Its class and its text"""
+    """The class and the text of the error"""
 
 
 class Worker:
@@ -64,7 +66,7 @@ class Worker:
         self._stop = threading.Event()
 
     def start(self) -> Told:
-        """Open what the work needs."""
+        """Open everything that the work needs."""
         with contextlib.suppress(OSError):
             os.chdir(self._place)
         sys.path.append(self._place)  # as the command line does, for plug-ins named MODULE:NAME

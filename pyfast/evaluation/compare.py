@@ -31,14 +31,14 @@ class Difference:
     """The value of b minus the value of a"""
     low: float
     high: float
-    """Its 95 % interval, a paired bootstrap"""
+    """The bounds of the difference's 95 % interval, by a paired bootstrap"""
     test: Test
     """McNemar's exact test, if all values are 0 or 1 and each question belongs to another conversation. Otherwise
     the bootstrap
     """
     p: float
     p_holm: float
-    """After Holm's correction for all differences of the comparison"""
+    """The p-value after Holm's correction for all differences of the comparison"""
     questions: int
 
 
@@ -116,7 +116,9 @@ def _differences(
 
 
 def mcnemar(a: Float64, b: Float64) -> float:
-    """McNemar's exact test of two columns of 0 and 1: a binomial test over the rows that differ."""
+    """McNemar's exact test of two columns of 0 and 1: a binomial test over the rows in which the two columns
+    differ.
+    """
     gained, lost = int((b > a).sum()), int((a > b).sum())
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 

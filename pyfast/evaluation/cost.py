@@ -28,9 +28,9 @@ class Cost:
     seconds: float | None
     """The seconds from the start of a question to its end. None if the run did not record them"""
     money: float | None = None
-    """None without a price list"""
+    """The price of the calls. None without a price list"""
     currency: str | None = None
-    """Of the money"""
+    """The currency of `money`"""
     right: float | None = None
     """The share of right answers, by exact match or H@1. None if neither was measured"""
     per_right: Mapping[str, float | None] = field(default_factory=dict)
@@ -45,7 +45,7 @@ def cost_of(
     Args:
         run: The run's name.
         folder: The run's folder. None for a run in memory, which has no times and no cached tokens.
-        records: Its records by id.
+        records: The run's records by id.
         scored: The questions that count.
         prices: A price list. None: costs without money.
 
@@ -96,7 +96,7 @@ def _money(folder: Path, used: Sequence[Used], prices: Prices) -> float:
 
 
 def money_of(used: Used, default: Price, of_role: Mapping[str, Price]) -> float:
-    """The money for a question. If its roles have several models, each gets the same share of cached tokens."""
+    """The money for a question. If the roles have several models, each gets the same share of cached tokens."""
     if len({*of_role.values(), default}) == 1:
         return default.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
     cached = used.cached_tokens / used.prompt_tokens if used.prompt_tokens else 0.0

@@ -34,7 +34,7 @@ class Figure:
     low: float
     high: float
     questions: int
-    """The number of questions that it counts"""
+    """The number of questions in the figure"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,8 @@ def evaluate(
 
     Args:
         answers: answers.jsonl, with its traces beside it, or records.
-        gold: Lines with `id` and `answers`, or with `turns` of those. `Gold` lists the other keys.
+        gold: Lines with `id` and `answers`. A conversation has `id` and `turns`, each with `answers`. `Gold` lists
+            the other keys.
         metrics: Metrics by name or as functions. None: the metrics that the gold names. If it names none, `em_f1`
             and `evidence`, or `hits` for conversations.
         where: The name of the run, for messages.

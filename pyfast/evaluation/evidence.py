@@ -33,7 +33,9 @@ def selection(record: Record, gold: Gold) -> Values | None:
 
 @of_each
 def abstention(record: Record, gold: Gold) -> Values:
-    """Coverage: the share of questions that were answered. Risk: the share of these that are wrong, by EM."""
+    """Coverage: the share of questions that were answered. Risk: the share of wrong answers among them, by exact
+    match.
+    """
     answered = record.answer is not None
     wrong = answered and not any(exact_match(record.answer or "", answer) for answer in gold.answers)
     return {"coverage": float(answered), "risk": (float(wrong), float(answered))}

@@ -35,7 +35,7 @@ class Gold(Named):
     domain: str | None = None
     answer_src: str | None = None
     conversation: str | None = None
-    """The id of its conversation"""
+    """The id of the question's conversation"""
     turn: int | None = None
 
     @property

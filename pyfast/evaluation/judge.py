@@ -106,7 +106,7 @@ class Pair(Question):
     a: str | None = None
     b: str | None = None
     earlier: tuple[Turn, ...] = ()
-    """The last turns before it in its conversation"""
+    """The last turns before the question in its conversation"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +239,11 @@ class Row:
     ties: int
     b: int
     swayed: int
-    """How many of the ties have another winner in each order"""
+    """How many of the ties have one winner in one order and the other winner in the other order"""
     rate: float
     """The win rate of the first run; a tie counts as half a win"""
     low: float
-    """The bounds of its 95 % interval"""
+    """The bounds of the win rate's 95 % interval"""
     high: float
 
 

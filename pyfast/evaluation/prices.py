@@ -1,4 +1,4 @@
-"""What tokens cost: a price list by model."""
+"""The price of tokens: a price list by model."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Price(BaseModel):
 
     input: float = Field(ge=0, allow_inf_nan=False)
     cached_input: float | None = Field(None, ge=0, allow_inf_nan=False)
-    """The price of input tokens in the prefix cache. None: as other input"""
+    """The price of input tokens in the prefix cache. None: the same as other input tokens"""
     output: float = Field(ge=0, allow_inf_nan=False)
 
     def of(self, prompt_tokens: float, cached_tokens: float, completion_tokens: float) -> float:
-        """The money for these tokens. The cached ones are part of the prompt tokens."""
+        """The money for these tokens. The cached tokens are part of the prompt tokens."""
         cached = self.input if self.cached_input is None else self.cached_input
         paid = (prompt_tokens - cached_tokens) * self.input + cached_tokens * cached
         return (paid + completion_tokens * self.output) / _MILLION

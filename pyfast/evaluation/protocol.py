@@ -1,4 +1,4 @@
-"""What a metric is, and the metrics by name.
+"""The protocol of metrics, and the metrics by name.
 
 A metric takes questions, each as a record with its gold. For each question it returns values by name. A value is a
 number in [0, 1], or a pair (numerator, denominator). Pairs are for micro averages: their sums over all questions

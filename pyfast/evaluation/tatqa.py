@@ -2,8 +2,8 @@
 
 It follows the data set's own script, which expects an answer as (value or spans, scale). In pyfast an answer is
 one text. So it is scored twice: unchanged, and with its last word as its scale ("58.2 million"). The better score
-counts. Semicolons or line ends separate the spans of an answer to a multi-span question. If it has neither, commas
-with a space after them do.
+counts. Semicolons or line ends separate the spans of an answer to a multi-span question. If the answer has
+neither, commas with a space after them separate the spans.
 """
 
 from __future__ import annotations

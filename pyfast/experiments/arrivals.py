@@ -1,4 +1,4 @@
-"""When the questions of an open loop arrive."""
+"""The times at which the questions of an open loop arrive."""
 
 from __future__ import annotations
 

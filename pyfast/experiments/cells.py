@@ -61,7 +61,7 @@ class Experiment:
     cells: list[Cell]
 
     def compare(self, baseline: str | None = None) -> list[Difference]:
-        """Compare each row with one of them, on each set and model, question by question.
+        """Compare each row with the baseline row, on each set and model, question by question.
 
         Args:
             baseline: The name of the row to compare with. None: the first row that was run.
@@ -103,8 +103,9 @@ def experiment(
 ) -> Experiment:
     """Run systems on data sets, score the answers, and write tables.
 
-    Each row, set, model and seed has a run in its own folder in `out`. The same call resumes an experiment that
-    was stopped or killed. It does not repeat finished runs. The indexes are also built in `out`.
+    Each row, set, model and seed has a run in its own folder in `out`. If an experiment was stopped or killed,
+    call `experiment` again with the same arguments to resume it. Finished runs are not repeated. The indexes are
+    also built in `out`.
 
     Args:
         plan: A TOML file, the name of a plan that comes with pyfast (`pyfast experiment --list`), or its content.
@@ -116,8 +117,8 @@ def experiment(
         llm_options: Options of `llm`.
         limit: Ask only the first `limit` questions of each set, instead of the plan's `limit`. You can raise it
             later.
-        sample: Ask so many questions of each set, drawn uniformly, instead of the plan's `sample`. You can raise
-            it later.
+        sample: Ask this number of questions of each set, drawn uniformly, instead of the plan's `sample`. You can
+            raise it later.
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at once. None: as in `pyfast.answer`.
         outage: How many minutes to wait for a model that does not answer.
@@ -129,7 +130,7 @@ def experiment(
 
     Raises:
         InputError: The plan or a set cannot be read, or `out` has runs of another experiment.
-        RunError: A run cannot continue, or was stopped. The same call resumes it.
+        RunError: A run cannot continue, or was stopped. Call `experiment` again with the same arguments to resume.
 
     Example:
         >>> import pyfast

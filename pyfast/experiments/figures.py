@@ -89,7 +89,9 @@ class Change:
     before: float
     after: float
     is_real: bool
-    """Whether all repeats are on one side of all earlier ones. Otherwise the difference may be noise"""
+    """Whether all new repeats are above all earlier repeats, or all below them. Otherwise the difference may be
+    noise
+    """
     is_better: bool
 
     @property
@@ -102,7 +104,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
     """Compare two results, as from `Bench.as_json`, at the loads that both have.
 
     Raises:
-        InputError: One of them is not such a result, or they share no load.
+        InputError: One of the two is not a result of `bench`, or they share no load.
     """
     for result in (before, after):
         if result.get("format") != FORMAT or result.get("version") != VERSION:

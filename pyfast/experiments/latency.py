@@ -67,7 +67,7 @@ class Bench:
         """Compare with an earlier result: a file that `bench` wrote, or `as_json` of one.
 
         Raises:
-            InputError: The file is not such a result, or the two share no load.
+            InputError: The file is not a result of `bench`, or the two results share no load.
         """
         if isinstance(before, Mapping):
             return compare(before, self.as_json())
@@ -123,14 +123,15 @@ def bench(
         clients: The numbers of clients of closed loops, one load for each number.
         sweep: Find the highest number of questions a second. It doubles the clients until the gain is less than 5
             %. Then it measures open loops at 50, 70, 80 and 90 % of that number.
-        count: The number of questions in each repeat. If there are fewer, they are asked again with other ids. The
-            LLM's prefix cache then helps more than in real use.
+        count: The number of questions in each repeat. If there are fewer questions, they are asked again with
+            other ids. The LLM's prefix cache then helps more than in real use.
         warm_up: Questions that are asked first and not measured.
         repeats: How often each load is measured. Figures are medians; `ranges` has the smallest and the largest.
         objective: A latency in seconds. `request_goodput` counts only questions that take at most this time.
         concurrency: How many questions the engine works on at once. Others wait in its queue.
         journal: Write each question into a journal, as a run does: its answer waits until every completion is
-            committed. The journal is a temporary folder in `out`, or else in the system's folder for such.
+            committed. The journal is in a temporary folder in `out`, or without `out` in the system's folder for
+            temporary files.
         seed: The seed of the arrival times. Each repeat has another draw.
         out: A folder for `bench.json` and, if matplotlib is installed, `bench.png`. None: nothing is written.
 

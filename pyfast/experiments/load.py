@@ -26,9 +26,9 @@ class Sample:
     """One question under load. Times are in seconds."""
 
     arrival: float
-    """When it was due, in seconds from the start of the load"""
+    """The time when the question was due, in seconds from the start of the load"""
     latency: float
-    """The seconds from then to its answer"""
+    """The seconds from `arrival` to the answer"""
     stages: Mapping[str, float]
     """Seconds by stage. They add up to the latency if a system does one thing at a time"""
     state: str

@@ -138,7 +138,7 @@ def tell_cost(name: str, given: str, wanted: str) -> None:
 
 
 def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> tuple[Int64, Int32]:
-    """The ragged pools: offsets int64[P + 1] and document ids int32[N]."""
+    """Check ragged pools, and return them as offsets int64[P + 1] and document ids int32[N]."""
     return array("pool_offsets", pool_offsets, np.int64), array("doc_ids", doc_ids, np.int32)
 
 
@@ -155,7 +155,7 @@ def ends(lists: Sequence[Sized]) -> Int64:
 
 
 def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[Int64, npt.NDArray[Any]]:
-    """Lists as one ragged array: (offsets int64[len(lists) + 1], all values)."""
+    """Join lists into one ragged array: (offsets int64[len(lists) + 1], all values)."""
     offsets = ends(lists)
     return offsets, np.fromiter(chain.from_iterable(lists), dtype, int(offsets[-1]))
 
@@ -163,7 +163,7 @@ def stack(lists: Sequence[Sequence[float]], dtype: type[np.generic]) -> tuple[In
 def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a native op and return its result.
 
-    If it refuses an argument, raise `ArrayError`. Pass arguments by keyword.
+    If the op refuses an argument, raise `ArrayError`. Pass arguments by keyword.
     """
     try:
         return op(*args, **kwargs)
@@ -203,7 +203,7 @@ _KINDS: dict[re.Pattern[str], tuple[str, Callable[[Any], bool]]] = {
     re.compile(r"\bstr\b"): ("a text", lambda value: isinstance(value, str)),
     re.compile(r"\b(None|Optional)\b"): ("None", lambda value: value is None),
 }
-"""For each type: its name in pybind11, its name for a reader, and a test whether a value has it"""
+"""For each type: its name in pybind11, its name for a reader, and a test whether a value has the type"""
 
 
 def thread_count(threads: int | None) -> int:

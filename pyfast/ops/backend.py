@@ -43,7 +43,7 @@ _PENDING: ContextVar[_Pending | None] = ContextVar("pending", default=None)
 def on_gpu(backend: Backend, *given: Any) -> bool:
     """Whether the op runs on the GPU: `backend` requires it, or one of the arrays is there.
 
-    Raises `DeviceError` if it should run there but cannot, and `ArrayError` for another `backend`.
+    Raises `DeviceError` if the op should run on the GPU but cannot, and `ArrayError` for another `backend`.
     """
     there = meant_for_gpu(backend, *given)
     if there:
@@ -164,7 +164,7 @@ class Gpu:
         return self.cast(name, converted, dtype)
 
     def cast(self, name: str, array: Any, dtype: str) -> Any:
-        """A device array as a contiguous one of `dtype`. Floats do not become integers."""
+        """A device array as a contiguous array of `dtype`. Floats do not become integers."""
         kind = str(array.dtype).removeprefix("torch.")
         if kind == dtype:
             return array.contiguous() if self.torch else self.library.ascontiguousarray(array)
@@ -191,9 +191,9 @@ class Gpu:
 
     @contextmanager
     def queue(self, workspace: int) -> Iterator[tuple[int, int, Memory]]:
-        """What the native ops of one call need: stream, status word, workspace.
+        """The queue that the native ops of one call need: stream, status word, workspace.
 
-        At the end of the block, it raises their errors.
+        At the end of the block, the errors of these ops are raised.
         """
         status, memory = self.zeros(1, "int32"), self.empty(workspace, "uint8")
         yield self.stream(), self.memory(status)[0], self.memory(memory)
@@ -247,7 +247,8 @@ def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
 
 
 def call_gpu(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a native op and return its result. It refuses with `ArrayError`, the GPU with `DeviceError`.
+    """Call a native op and return its result. Raises `ArrayError` if the op refuses an argument, and `DeviceError`
+    if the GPU fails.
 
     Pass its arguments by keyword.
     """

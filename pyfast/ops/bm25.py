@@ -49,7 +49,7 @@ class TermCounts:
     live: int = field(init=False)
     """The number of documents that are not deleted"""
     total_length: int = field(init=False)
-    """The sum of the lengths of these documents"""
+    """The sum of the lengths of the documents that are not deleted"""
 
     def __post_init__(self) -> None:
         """Convert arrays of other types, and add up the lengths. Raises `ArrayError`."""
@@ -109,7 +109,7 @@ def bm25(
         k: Maximum number of documents for a query.
         filter: (offsets, documents): the documents that each query may find, ascending; or one list for all
             queries. Scores stay those of the whole corpus. None: every document.
-        k1: How much repeated occurrences of a term add; at least 0. With 0 they add nothing.
+        k1: How much repeated occurrences of a term add to the score; at least 0. With 0 they add nothing.
         b: How much a document's length counts, 0 to 1.
         threads: See `pyfast.ops`.
 

@@ -23,8 +23,8 @@ def bridge_expand(
     """Find the `k` documents of the corpus nearest to each seed document, without the question's own words.
 
     The similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are not in the
-    question. The reason: a question rarely contains the words that link a document of the first hop to one of the
-    second. The result has neither the seed itself nor documents that share no such term with it.
+    question. The reason: a question rarely contains the words that link a document of the first hop to a document
+    of the second. The result has neither the seed itself nor documents that share no such term with it.
 
     Args:
         X: The forward index, documents x terms.

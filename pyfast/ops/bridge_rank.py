@@ -24,7 +24,7 @@ def bridge_rank(
     mix: float = 0.75,
     threads: int | None = None,
 ) -> Float32:
-    """Rank each pool so that documents to which the best ones lead rank higher.
+    """Rank each pool so that the documents to which its best documents lead rank higher.
 
     The terms that two documents share beyond the question's own words are the bridge between them. The op does
     this for each pool:

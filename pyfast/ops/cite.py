@@ -35,7 +35,7 @@ class Segments:
     """[triplets] where the relation starts in the content"""
     tail_start: Int64
     hashes: npt.NDArray[np.uint64]
-    """[documents] of their uris: `pyfast.corpus.segment_ids` makes ids of them"""
+    """[documents] the hashes of their uris: `pyfast.corpus.segment_ids` makes ids of these hashes"""
     uri_offsets: Int64
     """[documents + 1] where the uri of each document starts"""
     uris: npt.NDArray[np.uint8]

@@ -19,7 +19,7 @@ def graph_rank(
     alpha: float = 0.85,
     backend: Backend = "auto",
 ) -> Float32:
-    """GraphRank: the semantic score, boosted by the structural one (equation 1 of N2N-GQA).
+    """GraphRank: the semantic score, boosted by the structural score (equation 1 of N2N-GQA).
 
     The score is sem * (1 + (1 - alpha) * struct). sem and struct are min-max normalised over their pool (to 1 if
     all are equal).

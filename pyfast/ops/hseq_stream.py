@@ -83,7 +83,7 @@ class Stream:
     tombstones: UInt8 = field(default_factory=lambda: np.empty(0, np.uint8))
     """[segments] 1 for deleted segments; empty if none is deleted"""
     live: UInt64 = field(default_factory=lambda: np.empty(0, np.uint64))
-    """the same as bits, by place in `order`"""
+    """as bits, by place in `order`: 1 for segments that are not deleted"""
 
     def __len__(self) -> int:
         """The number of segments, deleted ones too."""
@@ -145,7 +145,7 @@ class Stream:
     ) -> Cursors:
         """The cursors after a step in which each question selected segments.
 
-        A segment that was not selected stays in its window. New ones follow it.
+        A segment that was not selected stays in its window. New segments follow it.
 
         Args:
             cursors: The cursors of n questions, before the step.
@@ -183,7 +183,7 @@ class Stream:
         limit: int | None = None,
         threads: int | None = None,
     ) -> Lists:
-        """The structural neighbours of segments, without deleted ones and without those that the cursor has
+        """The structural neighbours of segments, without deleted segments and without segments that the cursor has
         selected.
 
         The kinds are these. Segments of other levels have no neighbours of the kind:
@@ -191,8 +191,8 @@ class Stream:
         - `children`: the segments directly below it; `parent`: the segment directly above it.
         - `row`: for a table cell, the other cells of its row.
         - `column`: for the k-th cell of a row, the k-th cell of each other row of its table.
-        - `relation`: for a triplet, the other triplets of its subgraph. In a pyfast corpus these have the same
-          head.
+        - `relation`: for a triplet, the other triplets of its subgraph. In a pyfast corpus these triplets have the
+          same head.
 
         Args:
             segments: int64[n]. Or a ragged (offsets, segments): a list gets the neighbours of all its segments.
@@ -279,11 +279,11 @@ def hseq_stream(
 ) -> Stream:
     """Make the stream of a corpus: its segments in the order in which questions see them (HSEQ).
 
-    The order rho has the segments whose level is in `priority`: first those of the first level, then those of the
-    next one. Within a level they are in the order of the sequence. Segments of other levels are in no window,
-    unless a cursor's prior has them.
+    The order rho has the segments whose level is in `priority`: first the segments of the first level, then the
+    segments of the next level. Within a level they are in the order of the sequence. Segments of other levels are
+    in no window, unless a cursor's prior has them.
 
-    Takes O(segments) once. After that, no call costs more for a larger corpus.
+    `hseq_stream` takes O(segments) once. After that, no call of the stream costs more for a larger corpus.
 
     Args:
         level: uint8[segments], the numbers of `pyfast.corpus.Level`; segments in depth-first order.

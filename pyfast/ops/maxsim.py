@@ -23,19 +23,20 @@ def maxsim(
     threads: int | None = None,
     backend: Backend = "auto",
 ) -> Float32:
-    """Late interaction: of each pair (query, document) the sum, over the query's tokens, of the largest product.
+    """Late interaction: for each pair (query, document) the sum, over the query's tokens, of the largest product
+    with a token of the document.
 
     The score of query i and document j is Σ_q max_d ⟨q, d⟩ over the tokens q of i and d of j (ColBERT, equation
-    3). Tokens are float32, or int8 with a `scale` for each. With int8, products of integers choose d, for which q
-    is rounded to 7 bits; then ⟨q, d⟩ is computed in float32 from q itself. The processor's instructions for the
-    products are chosen at run time; the bits of the result do not depend on them.
+    3). Tokens are float32, or int8 with a `scale` for each. With int8, the op first chooses d by products of
+    integers, with q rounded to 7 bits. Then it computes ⟨q, d⟩ in float32 from q itself. The processor's
+    instructions for the products are chosen at run time; the bits of the result do not depend on them.
 
     Args:
         queries: float32[Q, D], the vectors of all queries' tokens.
         query_offsets: int64[queries + 1], where each query begins.
         tokens: float32[T, D] or int8[T, D], the vectors of all documents' tokens. D is at most 65,536.
         token_offsets: int64[documents + 1], where each document begins.
-        pairs: int64[N, 2], a query and a document for each score. The op reads only documents that it names.
+        pairs: int64[N, 2], a query and a document for each score. The op reads only the documents in these pairs.
         scales: float32[T], with int8 tokens: a token's vector is its scale times its numbers. Not negative.
         threads: See `thread_count`; None takes the setting of the process.
         backend: As in `evidence_graph`.

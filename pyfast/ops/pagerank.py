@@ -55,7 +55,7 @@ def pagerank(
         DeviceError: There is no GPU to run on.
 
     Warns:
-        ConvergenceWarning: Pools that needed more than `max_iterations`; it names them.
+        ConvergenceWarning: Some pools needed more than `max_iterations`. The warning names these pools.
 
     Example:
         >>> from scipy.sparse import csr_array

@@ -20,7 +20,7 @@ def prune(
     """Choose the nodes of each ranked pool that make the context.
 
     The op keeps, in this order: the best `per_kind` passages and the best `per_kind` table rows, if the pool has
-    so many; the `min_nodes` best nodes; and all nodes that score at least the mean of the pool. If scores are
+    this many; the `min_nodes` best nodes; and all nodes that score at least the mean of the pool. If scores are
     equal, the earlier retrieved node comes first.
 
     Args:

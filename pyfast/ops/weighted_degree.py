@@ -32,7 +32,7 @@ def weighted_degree(
     - "sum": the sum over t in i of (df_t - 2) * x_it + S_t
     - "dot": the sum over t in i of x_it * (S_t - x_it). The op computes S_t - x_it as a sum, without subtraction
 
-    Both take O(nnz). "min" and a `numba.cfunc` take a pass over all edges.
+    Both weights take O(nnz) time. "min" and a `numba.cfunc` take a pass over all edges.
 
     Args:
         X: The forward index, documents x terms.

@@ -66,7 +66,7 @@ class _Documents:
 
 
 class RunData:
-    """The data of one run in a folder. `update` adds the questions that have ended since."""
+    """The data of one run in a folder. `update` adds the questions that have ended since its last call."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class RunData:
         return self._done
 
     def update(self) -> dict[str, Any]:
-        """Write what has ended since, and return the run's part of the manifest.
+        """Write the questions that have ended since the last call, and return the run's part of the manifest.
 
         Raises `InputError` if the run is damaged, or the gold does not fit.
         """

@@ -11,10 +11,10 @@ from pyfast.corpus import Corpus, Level
 TEXT = 20_000
 """The number of characters in a part"""
 AROUND = 2_000
-"""The number of characters shown before and after them"""
+"""The number of characters shown before and after the part"""
 ROWS = 50
 TRIPLES = 128
-"""And as many as a segment may have beyond the last"""
+"""The number of triples in a part. Up to `_MOST` more follow, because a segment can continue beyond the part"""
 _MOST = 64
 
 

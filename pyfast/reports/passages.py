@@ -43,8 +43,8 @@ def index_of(run: Path) -> Index | None:
 
     It is opened at the run's commit, if that is still there.
 
-    A relative place counts from the working directory, or from where the run's folder lies. It warns if nothing is
-    there.
+    A relative path counts from the working directory, or from the parent of the run's folder. If the index cannot
+    be opened, the function logs a warning.
     """
     recorded = recorded_value(run, "places", "index")
     if not recorded:
@@ -83,7 +83,7 @@ class PassageFinder:
         return self._index
 
     def find(self, ids: Iterable[str], whole: Iterable[str], record: Record) -> dict[str, Passage]:
-        """The passages with these ids; unknown ids are left out. Those in `whole` have all of their text."""
+        """The passages with these ids; unknown ids are left out. Passages in `whole` have their complete text."""
         shown = _of_evidence(record)
         wanted = [id for id in dict.fromkeys(ids) if id not in shown]
         all_text = set(whole)
@@ -102,7 +102,7 @@ class PassageFinder:
         self._sources |= {wanted[places[source]]: source for source in reversed(found)}
 
     def source(self, uri: str) -> int | None:
-        """The number of a document of `look_for`; None if the index has no such."""
+        """The number of a document that `look_for` has found. None if the index does not have the document."""
         return self._sources.get(uri)
 
     def segments(self, ids: Iterable[str]) -> dict[str, int]:
@@ -144,7 +144,9 @@ def _of_evidence(record: Record) -> dict[str, Passage]:
 def as_json(
     passages: Mapping[str, Passage], spans: Mapping[str, tuple[str, list[int]]]
 ) -> dict[str, dict[str, Any]]:
-    """The passages in JSON types, with their places in their documents; what a passage has not is left out."""
+    """The passages in JSON types, with their places in their documents. Fields that a passage does not have are
+    left out.
+    """
     return {
         id: {
             "uri": one.uri,

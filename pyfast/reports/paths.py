@@ -16,7 +16,9 @@ class Listed:
     name: str
     segments: tuple[str, ...]
     chosen: bool = False
-    """Whether it has what was kept of the lists before it. A segment that is missing here is lost here"""
+    """Whether the list has the segments that the step kept of the lists before it. A segment that is missing here
+    is lost here
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,13 @@ class GoldPath:
     ranks: tuple[tuple[str, str, int | None, int], ...]
     """(step, list, rank from 1 or None, length of the list) in the order of the path"""
     outcome: str
-    """A sentence that says what happened to it"""
+    """A sentence that says where the document was found or lost"""
     reached: bool
-    """Whether it is in the evidence of the answer"""
+    """Whether the document is in the evidence of the answer"""
     lost: int | None = None
-    """The place in `ranks` of the list that lost it. None if it reached the answer, or if no step retrieved it"""
+    """The place in `ranks` of the list that lost the document. None if it reached the answer, or if no step
+    retrieved it
+    """
 
 
 Trace = Mapping[str, Any]

@@ -27,10 +27,10 @@ class Entry:
     """One question of a run that has ended."""
 
     number: int
-    """Its number among the answers"""
+    """The question's number among the answers"""
     record: Record
     question: Question | None
-    """None if the file of questions is gone"""
+    """The question. None if the file of questions is gone"""
     ledger: Mapping[str, Any]
     """As `Ledger.as_row` writes it. Empty if it is damaged"""
     calls: tuple[LLMCall, ...]

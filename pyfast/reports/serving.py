@@ -109,7 +109,7 @@ class _Pages:
         return RunData(self._folders[number], place, self._gold, self._metrics, self._prices)
 
     def refresh(self) -> None:
-        """Add what has ended since. Raises `PyfastError` if a run is damaged."""
+        """Add the questions that have ended since the last call. Raises `PyfastError` if a run is damaged."""
         with self._lock:
             began = time.monotonic()
             if began < self._next:

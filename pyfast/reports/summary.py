@@ -1,4 +1,4 @@
-"""The first screen: what was run, and figures over all of its questions."""
+"""The first screen: the configuration of the run, and figures over all of its questions."""
 
 from __future__ import annotations
 

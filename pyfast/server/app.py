@@ -71,7 +71,7 @@ def create_app(
         budget: Limits of each question.
         outage: How many minutes to wait for a model that answers no call.
         prompts: Prompts that replace the systems' own.
-        follow_ups: What happens to the later turns of a conversation.
+        follow_ups: How systems for single questions get the later turns of a conversation.
         limits: Limits of requests.
         jobs: A folder for files and batches.
         grace: Seconds that a batch's questions in progress may take when the server ends.

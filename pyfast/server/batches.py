@@ -3,8 +3,8 @@
     JOBS/files the uploads, and the results of batches
     JOBS/batches/ID      batch.json, the questions, and the run
 
-If the server ends before a batch does, the batch continues when the server starts again. Nothing is asked twice,
-because the run's journal has every completion.
+If the server ends before a batch has ended, the batch continues when the server starts again. No LLM call is made
+twice, because the run's journal has every completion.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Batches:
     def create(
         self, input_file_id: str, endpoint: str, window: str, metadata: dict[str, str] | None, key: str | None
     ) -> Batch:
-        """Start a batch. If `key` is known, return the batch that it started. Raises `ApiError`."""
+        """Start a batch. If `key` is known, return the batch that was started with it. Raises `ApiError`."""
         name = token_hex(16) if key is None else blake2b(key.encode(errors="replace"), digest_size=16).hexdigest()
         made = Batch(f"batch_{name}", endpoint, input_file_id, window, int(time.time()), metadata)
         before = self._known.get(made.id)
@@ -135,7 +135,7 @@ class Batches:
         return self._known[id]
 
     def cancel(self, id: str) -> Batch:
-        """Ask a batch to end. What it has answered is kept. Raises `ApiError`."""
+        """Ask a batch to end. Its finished answers are kept. Raises `ApiError`."""
         batch = self.get(id)
         if batch.status not in _OPEN:
             raise ApiError(409, f"the batch is {batch.status}", "batch_ended")

@@ -1,4 +1,4 @@
-"""`/v1/files`: what clients upload, and the results of batches."""
+"""`/v1/files`: the uploads of clients, and the results of batches."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ class Guard:
 
         Args:
             app: The application.
-            limits: The limits; only those for bodies are used.
+            limits: The limits. Only the limits for bodies are used.
             keys: API keys; none: no key is required.
-            hosts: Names that a request may call this server by; None: any. It keeps web pages that a browser on
-                this machine shows from reaching a server without keys under a name of their own.
+            hosts: The host names that requests may use for this server. None: any. With it, a web page in a
+                browser on this machine cannot reach a server without keys through a host name of its own.
         """
         self._app = app
         self._limits = limits

@@ -1,4 +1,4 @@
-"""Limits of requests, and of the number that may wait."""
+"""Limits of requests, and of the number of questions that may wait."""
 
 from __future__ import annotations
 

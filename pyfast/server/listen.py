@@ -57,7 +57,8 @@ def serve(
             index, it goes to the first one.
         llm: As in `pyfast.Engine`.
         llm_options: Options of models that are given as text, as in `pyfast.answer`.
-        systems: The systems to serve: names, or their settings by name. None: all that need no further settings.
+        systems: The systems to serve: names, or their settings by name. None: all systems that need no further
+            settings.
         host: The address to listen at.
         port: The port. 0 takes a free one, which the log names.
         concurrency: How many questions are in progress at once, on each index.
@@ -66,7 +67,8 @@ def serve(
         prompts: A TOML file with prompts that replace the systems' own.
         follow_ups: How systems for single questions get the later turns of a conversation: see
             `pyfast.answer`.
-        limits: Limits of requests: `pyfast.server.Limits`, or those that differ from the defaults by name.
+        limits: Limits of requests: `pyfast.server.Limits`, or a mapping with the limits that differ from the
+            defaults.
         jobs: A folder for uploaded files and batches. Batches continue when the server starts again. None: the
             server takes no batches.
         grace: Seconds that requests in progress may take when the server ends.

@@ -87,7 +87,7 @@ class Service:
         return [*self.systems, *(f"{name}@{index}" for index in self.indexes for name in self.systems)]
 
     def engine(self, index: str | None) -> tuple[str, Engine]:
-        """An index's name and its engine. For None, those of the first index. Raises `ApiError` 404."""
+        """An index's name and its engine. None: the first index and its engine. Raises `ApiError` 404."""
         name = next(iter(self._engines)) if index is None else index
         if name not in self._engines:
             raise ApiError(404, f"there is no index {name!r}", "index_not_found", param="index")

@@ -38,13 +38,13 @@ class Converted:
     """The result of `pyfast.convert`."""
 
     corpus: Path | None
-    """None if the set has no corpus"""
+    """The file of the corpus. None if the set has no corpus"""
     questions: Path
     gold: Path | None
-    """None if the file has no answers, as in test sets"""
+    """The file of the gold. None if the source has no answers, as in test sets"""
     documents: int
     count: int
-    """The number of questions. Every turn of a conversation is one"""
+    """The number of questions. Every turn of a conversation is one question"""
 
 
 def names() -> list[str]:

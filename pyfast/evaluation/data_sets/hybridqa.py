@@ -43,8 +43,8 @@ def hybridqa(source: Path) -> Pieces:
 
 
 def ottqa(source: Path) -> Pieces:
-    """Yield the pieces of OTT-QA. Its tables are one file, its passages another; questions are about the whole
-    corpus.
+    """Yield the pieces of OTT-QA. One file has all tables, another one all passages. The questions are about the
+    whole corpus.
     """
     path = one_file(source, "released_data/*.json", "questions")
     tables = _object(beside(path, "*/*tables*.json", "the tables"))

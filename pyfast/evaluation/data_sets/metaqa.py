@@ -15,7 +15,9 @@ _HOPS = re.compile(r"([123])-?hop")
 
 
 def read(source: Path) -> Pieces:
-    """Yield the pieces of one file of questions (qa_test.txt), or of all in a folder, and of kb.txt near it."""
+    """Yield the pieces of one file of questions (qa_test.txt), or of all such files in a folder, and of kb.txt
+    near it.
+    """
     files = [source] if source.is_file() else sorted(source.rglob("*qa*.txt"))
     if not files:
         raise InputError(f"{source}: expected files of questions (*qa*.txt)")
