@@ -51,12 +51,15 @@ class MappedFile:
         self.data: npt.NDArray[np.uint8] = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
         self._bytes, self._sums = self.data.data, sums
         self._sound = bytearray(len(sums))
+        self._is_sound = np.frombuffer(self._sound, np.uint8)
+        self._left = len(sums)  # blocks that were not compared yet; two threads may count one twice
         self._base = _address(self.data)
-        self._is_whole = not size
+        self.is_whole = not size
+        """Whether all of it was compared"""
 
     def check(self, first: int, last: int) -> None:
         """Compare the blocks of these bytes with their checksums. Raises `IndexFormatError`."""
-        if self._is_whole or first >= last:
+        if self.is_whole or first >= last:
             return
         for block in range(first >> _SHIFT, (last - 1 >> _SHIFT) + 1):
             if not self._sound[block]:
@@ -64,10 +67,12 @@ class MappedFile:
 
     def check_ranges(self, first: Int64, last: Int64) -> None:
         """The same for many ranges."""
-        if self._is_whole or not len(first):
+        if self.is_whole or not len(first):
             return
         some = last > first
         low, high = first[some] >> _SHIFT, (last[some] - 1) >> _SHIFT
+        if (high - low <= 1).all() and self._is_sound[low].all() and self._is_sound[high].all():
+            return
         wide = np.flatnonzero(high - low > 1)
         inner = [np.arange(low[k] + 1, high[k]) for k in wide.tolist()]
         for block in np.unique(np.concatenate([low, high, *inner])).tolist():
@@ -77,7 +82,6 @@ class MappedFile:
     def check_all(self) -> None:
         """The same for all blocks."""
         self.check(0, len(self.data))
-        self._is_whole = True
 
     def check_array(self, array: npt.NDArray[Any]) -> None:
         """The same for the bytes of an array that lies in the file."""
@@ -92,6 +96,9 @@ class MappedFile:
         if xxhash.xxh3_64_intdigest(self._bytes[block << _SHIFT : block + 1 << _SHIFT]) != int(self._sums[block]):
             raise IndexFormatError(f"{self.path}: damaged (checksum); build the index again")
         self._sound[block] = 1
+        self._left -= 1
+        if self._left <= 0:
+            self.is_whole = all(self._sound)
 
     def array(self, *dtypes: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
         """The array of a `.npy` file, of one of these types. Only its header is read.
@@ -154,6 +161,8 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(ufunc, method)(*plain, **settings)
 
     def __getitem__(self, key: Any) -> Any:
+        if self._file.is_whole:
+            return self.raw[key]
         size = self.raw.strides[0] if self.raw.ndim else 0  # of a row
         if isinstance(key, int | np.integer):
             at = self._place + (int(key) % len(self.raw) if len(self.raw) else 0) * size
@@ -179,6 +188,8 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def check_ranges(self, first: Int64, last: Int64) -> None:
         """Check the items of many ranges."""
+        if self._file.is_whole:
+            return
         size = self.raw.strides[0]
         first, last = first.astype(np.int64), last.astype(np.int64)
         self._file.check_ranges(self._place + size * first, self._place + size * last)

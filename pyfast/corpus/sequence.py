@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pyfast import ops
-from pyfast.blocks import MappedFile, MappedFolder, checked
+from pyfast.blocks import MappedFile, MappedFolder, checked, raw
 from pyfast.corpus import storage
 from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple
 from pyfast.corpus.joining import digest_sum, digests_of, join
@@ -39,6 +39,7 @@ from pyfast.errors import IndexFormatError
 _GROUP_SHIFT = 12
 _GROUP = 1 << _GROUP_SHIFT  # segments checked at once, when one of them is first read
 # Plain integers: `render` compares with them for every passage it is asked for.
+_GRAPH = int(Kind.GRAPH)
 _PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
     int(level)
     for level in (
@@ -115,6 +116,7 @@ class Corpus:
             _strings(documents.column(name), in_documents) for name in ("uri", "title", "section")
         )
         self._kind = checked(_array(documents, "kind"), in_documents)
+        self._kinds = raw(self._kind).data
         header, links = documents.column("header"), documents.column("links")
         self._header_range, self._names = _offsets(header, in_documents), _strings(header.values, in_documents)
         self._outlines: dict[int, Outline] = {}
@@ -206,7 +208,7 @@ class Corpus:
         if first < stop:
             for values in self._column.values():
                 self._files[0].check_array(values[max(first - 1, 0) : stop])
-            self._files[1].check_array(self._kind.raw)
+            self._files[1].check_array(raw(self._kind))
             if fault := storage.fault_of_segments(self._parts, first, stop):
                 raise self._damaged(fault)
         self._sound[group] = 1
@@ -383,7 +385,7 @@ class Corpus:
     def is_graph(self, i: int) -> bool:
         """Whether a segment is a knowledge graph or in one."""
         self._check(i)
-        return bool(self._kind[self._source[i]] == Kind.GRAPH)
+        return self._kinds[self._source[i]] == _GRAPH
 
     def header(self, source: int) -> tuple[str, ...]:
         """The header of a table, as it was encoded."""

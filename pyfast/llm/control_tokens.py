@@ -60,6 +60,7 @@ _LONGEST = 128
 """The maximum number of characters in a mark. No template has a reserved token of more digits"""
 _FIRST = "<[]>｜◁"
 """The characters with which marks begin"""
+_BEGINS = re.compile(f"[{re.escape(_FIRST)}]")
 
 
 def plain(text: str) -> str:
@@ -86,7 +87,11 @@ def join_plain(parts: Sequence[str]) -> str:
     for left, right in pairwise(parts):
         seam += len(left)
         before, after = text[max(seam - _LONGEST, 0) : seam], text[seam : seam + _LONGEST]
-        if right and count_marks(before + after) != count_marks(before) + count_marks(after):
+        if (
+            right
+            and _BEGINS.search(before)
+            and count_marks(before + after) != count_marks(before) + count_marks(after)
+        ):
             return plain(text)
     return text
 

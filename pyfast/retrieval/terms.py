@@ -19,6 +19,7 @@ from pyfast.ops.arrays import Int32, Int64, ends
 FOLDER = "terms"
 """In a part"""
 _PREFIX = 8  # bytes
+_KEPT = 1 << 16  # words whose numbers are kept: those of questions repeat
 
 
 class Terms(Sequence[str]):
@@ -36,6 +37,7 @@ class Terms(Sequence[str]):
         Of mapped ones `files` are checked, as a whole, when they are first read.
         """
         self._given, self._files, self._count = (offsets, text, prefixes), files, len(prefixes)
+        self._known: dict[str, int] = {}
 
     @classmethod
     def of(cls, terms: Iterable[str]) -> Terms:
@@ -112,18 +114,27 @@ class Terms(Sequence[str]):
 
     def find(self, words: Sequence[str]) -> Int32:
         """The number of each word; -1 where it is no term."""
-        found = np.full(len(words), -1, np.int32)
+        known = self._known
+        if missing := [word for word in dict.fromkeys(words) if word not in known]:
+            if len(known) + len(missing) > _KEPT:
+                known = self._known = {}
+                missing = list(dict.fromkeys(words))
+            known.update(zip(missing, self._search(missing), strict=True))
+        return np.array([known[word] for word in words], np.int32)
+
+    def _search(self, words: Sequence[str]) -> list[int]:
+        """The number of each word, by binary search."""
         if not len(self):
-            return found
+            return [-1] * len(words)
         encoded = [word.encode(errors="replace") for word in words]
         wanted = np.array([one[:_PREFIX] for one in encoded], f"S{_PREFIX}").view(">u8").astype(np.uint64)
         prefixes = self._arrays[2]
         first = np.searchsorted(prefixes, wanted).tolist()
         last = np.searchsorted(prefixes, wanted, side="right").tolist()
-        for at, (word, low, high) in enumerate(zip(encoded, first, last, strict=True)):
+        found = []
+        for word, low, high in zip(encoded, first, last, strict=True):
             place = bisect_left(range(high), word, lo=low, key=self.bytes) if low < high else high
-            if place < high and self.bytes(place) == word:
-                found[at] = place
+            found.append(place if place < high and self.bytes(place) == word else -1)
         return found
 
 
