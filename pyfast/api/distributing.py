@@ -18,7 +18,6 @@ from pyfast.api.models import OpenedModels
 from pyfast.api.run import Run
 from pyfast.distributed import Cluster, work_on_blocks
 from pyfast.distributed.blocks import QUESTIONS
-from pyfast.distributed.cluster import AT_ONCE
 from pyfast.engine import Configuration, Job, OnEvent, Summary, questions_in, read_prompts
 from pyfast.errors import InputError
 from pyfast.extras import explained
@@ -105,8 +104,7 @@ class Answering:
             given = dict(self.given)
             if given["index"] is not None:
                 given["index"] = open_index(*given["index"])
-            job, used = job_of(["-"], **given, run=self.run, joins=True)
-            self.job = replace(job, concurrency=-(-job.concurrency // AT_ONCE))  # of each block
+            self.job, used = job_of(["-"], **given, run=self.run, joins=True)
             self.models = OpenedModels(used.by_role, frozenset(used.by_role))
         run_blocking(_loaded(self.models))
         return self.job.describe()
@@ -120,6 +118,11 @@ class Answering:
         session = carry_out(job, self.models, on_event=on_event, stop=stop).session
         assert session is not None
         return session
+
+    def concurrency(self) -> int:
+        """How many questions of a block are in progress at once."""
+        assert self.job is not None
+        return self.job.concurrency
 
     def turn(self) -> Future[None]:
         """A future that is done at the event loop's next turn."""

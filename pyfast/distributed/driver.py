@@ -85,8 +85,7 @@ class _Member:
     actor: Any
     starting: Any
     """The call that starts the worker. None when it has started"""
-    again: float = 0.0
-    """When to try to reach the worker again, if it could not be reached"""
+    has_started: bool = False
     blocks: set[Block] = field(default_factory=set)
 
 
@@ -186,8 +185,12 @@ class _Driver:
             if call in starts:
                 self._started(starts[call], told)
                 continue
+            if call not in self._calls:  # of a worker that was just replaced
+                continue
             member, block = self._calls.pop(call)
             member.blocks.discard(block)
+            for other in member.blocks:  # it may begin only now
+                self._watched[other].since = time.monotonic()
             if told is None:
                 self._unreachable(member, block)
             elif told.session is not None and told.totals is not None:
@@ -200,14 +203,14 @@ class _Driver:
     def _started(self, member: _Member, told: Told | None) -> None:
         member.starting = None
         if told is None:
-            self._false_starts += 1
+            self._false_starts += not member.has_started  # else its machine is gone, perhaps with others
             if self._false_starts >= _LOSSES:
                 raise RunError(
                     f"{self._false_starts} workers ended while they started: memory, or a fault of the model"
                 )
             self._replace(member)
             return
-        self._false_starts = 0
+        self._false_starts, member.has_started = 0, True
         assert told.configuration is not None
         theirs = {**told.configuration, "questions": self._described["questions"]}
         unknown = _windows(theirs) if self._folder is None else []
@@ -263,8 +266,9 @@ class _Driver:
             watched = self._watched.get(block)
             if watched is None or watched.lease != lease:
                 self._watched[block] = _Watched(lease, now)
-        hung = [m for m, block in self._calls.values() if now - self._watched[block].since > HUNG_S]
-        for member in dict.fromkeys(hung):
+        for member in list(self._members):  # a block that waits for another of its worker has no lease yet
+            if not member.blocks or any(now - self._watched[block].since <= HUNG_S for block in member.blocks):
+                continue
             _LOG.warning("a worker does not go on: another one takes its place")
             self._replace(member)
 

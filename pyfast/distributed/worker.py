@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pyfast.distributed.leases import take
-from pyfast.engine import Configuration, OnEvent, Summary, dedicate_process
+from pyfast.engine import Configuration, Event, OnEvent, Summary, dedicate_process
 from pyfast.engine.status import totals_of
 from pyfast.errors import PyfastError
 
@@ -28,6 +28,10 @@ class Work(Protocol):
 
     def answer(self, block: Path, on_event: OnEvent, stop: threading.Event) -> Summary:
         """Answer the questions in a block's folder, or resume. Raises `PyfastError`."""
+        ...
+
+    def concurrency(self) -> int:
+        """How many questions of a block are in progress at once."""
         ...
 
     def turn(self) -> Future[None]:
@@ -64,6 +68,8 @@ class Worker:
         self._opens, self._run, self._place = opens, Path(run), place
         self._work: Work | None = None
         self._stop = threading.Event()
+        self._full = threading.Lock()
+        """Held by the block that fills the worker: the next one begins when that one has few questions left"""
 
     def start(self) -> Told:
         """Open everything that the work needs."""
@@ -86,25 +92,34 @@ class Worker:
     def answer(self, name: str) -> Told:
         """Answer a block."""
         assert self._work is not None
-        block = Path(name)
+        with contextlib.ExitStack() as fills:
+            fills.enter_context(self._full)
+            return self._answer(Path(name), self._work, fills)
+
+    def _answer(self, block: Path, work: Work, fills: contextlib.ExitStack) -> Told:
+        """Answer a block; closes `fills` when few of its questions are left."""
         try:
             holding = take(block)
         except PyfastError as error:
             return _failed(error)
         except OSError as error:
             return Told(error=("RunError", f"{block}: {error.strerror}"))
-        turns = [self._work.turn()]
+        turns = [work.turn()]
 
         def is_alive() -> bool:
             if not turns[0].done():
                 return False
-            assert self._work is not None
-            turns[0] = self._work.turn()
+            turns[0] = work.turn()
             return True
+
+        def hear(event: Event) -> None:
+            holding.hear(event)
+            if event.total - event.done <= work.concurrency() // 2:
+                fills.close()
 
         holding.keep(is_alive, _leave)
         try:
-            session = self._work.answer(block, holding.hear, self._stop)
+            session = work.answer(block, hear, self._stop)
             return Told(totals=session if holding.is_new else totals_of(block), session=session)
         except PyfastError as error:
             return _failed(error)
