@@ -14,7 +14,7 @@ import xxhash
 from pyfast.errors import IndexFormatError
 
 BLOCK = 1 << 18
-"""Bytes with a checksum of their own"""
+"""The number of bytes in a block. Each block has its own checksum"""
 _SHIFT = 18
 CHECKSUMS = "checksums.bin"
 """The file of a folder with the checksums of all its other files, XXH3 of 64 bits, in the order of their names"""
@@ -39,10 +39,10 @@ def write_checksums(folder: Path) -> None:
 
 
 class MappedFile:
-    """A mapped file. What is read through it is compared with the checksums of its blocks first, once for each."""
+    """A mapped file. Before bytes are read, their blocks are compared with their checksums, once per block."""
 
     def __init__(self, path: Path, size: int, sums: Sums) -> None:
-        """Map the file. Raises `IndexFormatError` if it does not have that size."""
+        """Map the file. Raises `IndexFormatError` if the file is missing or has another size than `size`."""
         self.path = path
         if not path.is_file():
             raise IndexFormatError(f"{path}: missing; build the index again")
@@ -55,10 +55,12 @@ class MappedFile:
         self._left = len(sums)  # blocks that were not compared yet; two threads may count one twice
         self._base = _address(self.data)
         self.is_whole = not size
-        """Whether all of it was compared"""
+        """Whether all blocks were compared"""
 
     def check(self, first: int, last: int) -> None:
-        """Compare the blocks of these bytes with their checksums. Raises `IndexFormatError`."""
+        """Compare the blocks with the bytes from `first` to `last` with their checksums. Raises
+        `IndexFormatError`.
+        """
         if self.is_whole or first >= last:
             return
         for block in range(first >> _SHIFT, (last - 1 >> _SHIFT) + 1):
@@ -66,7 +68,7 @@ class MappedFile:
                 self._compare(block)
 
     def check_ranges(self, first: Int64, last: Int64) -> None:
-        """The same for many ranges."""
+        """As `check`, for many ranges of bytes."""
         if self.is_whole or not len(first):
             return
         some = last > first
@@ -80,16 +82,16 @@ class MappedFile:
                 self._compare(block)
 
     def check_all(self) -> None:
-        """The same for all blocks."""
+        """As `check`, for all blocks."""
         self.check(0, len(self.data))
 
     def check_array(self, array: npt.NDArray[Any]) -> None:
-        """The same for the bytes of an array that lies in the file."""
+        """As `check`, for the bytes of an array that lies in the file."""
         first = self.place(array)
         self.check(first, first + array.nbytes)
 
     def place(self, array: npt.NDArray[Any]) -> int:
-        """Where in the file an array begins."""
+        """The position of an array's first byte in the file."""
         return _address(array) - self._base if array.nbytes else 0
 
     def _compare(self, block: int) -> None:
@@ -101,7 +103,7 @@ class MappedFile:
             self.is_whole = all(self._sound)
 
     def array(self, *dtypes: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
-        """The array of a `.npy` file, of one of these types. Only its header is read.
+        """The array of a `.npy` file, of one of these types. Only the header of the file is read and checked.
 
         Raises `IndexFormatError`.
         """
@@ -126,20 +128,20 @@ class MappedFile:
         return array
 
     def checked(self, *dtypes: npt.DTypeLike) -> Any:
-        """The array of a `.npy` file that checks what is read of it; see `CheckedArray`."""
+        """The array of a `.npy` file as a `CheckedArray`, which checks blocks when they are read."""
         return checked(self.array(*dtypes), self)
 
 
 class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array in a mapped file, in place of NumPy's.
+    """An array in a mapped file, in place of a NumPy array. It checks blocks when they are read.
 
-    Indexing it checks the blocks that are read. All else takes the whole array, and checks the whole.
+    Indexing checks only the blocks that are read. All other operations read and check the whole array.
     """
 
     __slots__ = ("_file", "_place", "raw")
 
     def __init__(self, raw: npt.NDArray[Any], file: MappedFile) -> None:
-        """`raw` lies in `file`."""
+        """`raw` is the NumPy array; its memory lies in `file`."""
         self.raw = raw
         self._file, self._place = file, file.place(raw)
 
@@ -183,11 +185,11 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self.raw[key]
 
     def damaged(self, fault: str) -> IndexFormatError:
-        """The error for a fault of what it lies in."""
+        """The error for a fault in the folder of the array's file."""
         return IndexFormatError(f"{self._file.path.parent}: damaged ({fault}); build the index again")
 
     def check_ranges(self, first: Int64, last: Int64) -> None:
-        """Check the items of many ranges."""
+        """Check the items `first[k]` to `last[k]` of the array, for each k."""
         if self._file.is_whole:
             return
         size = self.raw.strides[0]
@@ -204,17 +206,17 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def checked(array: npt.NDArray[Any], file: MappedFile | None) -> Any:
-    """The array as one that checks what is read of it; itself if it lies in no file."""
+    """The array as a `CheckedArray`. Without a file, the array itself."""
     return array if file is None else CheckedArray(array, file)
 
 
 def raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array as NumPy's own, for an op; what it reads has been checked before."""
+    """The array as a NumPy array, for an op. The caller must first check the items that the op reads."""
     return array.raw if isinstance(array, CheckedArray) else array
 
 
 def check_lists(offsets: npt.NDArray[Any], which: npt.NDArray[Any], *values: npt.NDArray[Any]) -> None:
-    """Check lists of a ragged array, by their numbers: where they begin and end, and what is in them."""
+    """Check the lists with the numbers `which` of a ragged array: their offsets and their values."""
     if isinstance(offsets, CheckedArray):
         which = np.unique(which).astype(np.int64)
         which = which[(which >= 0) & (which < len(offsets) - 1)]
@@ -227,10 +229,10 @@ def check_lists(offsets: npt.NDArray[Any], which: npt.NDArray[Any], *values: npt
 
 
 class MappedFolder:
-    """The files of a folder, mapped when they are first asked for."""
+    """The files of a folder, memory-mapped."""
 
     def __init__(self, folder: Path, sizes: dict[str, int]) -> None:
-        """Open a folder with the files of these names and sizes, and their checksums.
+        """Open a folder. `sizes` has the names and sizes of its files.
 
         Raises `IndexFormatError` if a file is missing or has another size.
         """
@@ -250,13 +252,13 @@ class MappedFolder:
         return name in self._files
 
     def file(self, name: str) -> MappedFile:
-        """One file. Raises `IndexFormatError` if the folder has none of that name."""
+        """One file. Raises `IndexFormatError` if the folder has no file with this name."""
         if name not in self._files:
             raise IndexFormatError(f"{self.folder}: has no file {name}; build the index again")
         return self._files[name]
 
     def check_all(self, names: Sequence[str] | None = None) -> None:
-        """Compare all blocks, of all files or those of these names, with their checksums."""
+        """Compare all blocks of the files `names` with their checksums. None: of all files."""
         for name in self.names if names is None else names:
             self.file(name).check_all()
 

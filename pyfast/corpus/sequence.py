@@ -87,7 +87,8 @@ class Corpus:
 
         `encode` and `open` call this.
 
-        `files` are those that the four lie in, if their blocks are to be checked when they are first read.
+        `files` are the mapped files of the batches and the buffer. Their blocks are checked when they are first
+        read. Without `files`, nothing is checked.
         """
         self._parts = (segments, documents, triples, buffer)
         self._files = files
@@ -161,7 +162,7 @@ class Corpus:
 
     @cached_property
     def columns(self) -> ops.Segments:
-        """What `ops.cite` reads, and which `check` has checked."""
+        """The columns that `ops.cite` reads. First call `check` for the segments to cite."""
         column, uris = self._column, self._uris
         return ops.Segments(
             **{name: column[name] for name in _CITED},
@@ -176,9 +177,10 @@ class Corpus:
         )
 
     def check(self, segments: NDArray[np.int64]) -> None:
-        """Check what lies in the files of these segments and of all that is in them, and their documents' uris.
+        """Check everything that the files have of these segments and the segments inside them, and the uris of
+        their documents.
 
-        Of a corpus in memory there is nothing to check. Raises `IndexFormatError`.
+        For a corpus in memory it does nothing. Raises `IndexFormatError`.
         """
         if not self._files:
             return
@@ -197,7 +199,7 @@ class Corpus:
         self._files[1].check_ranges(place, place + 8)
 
     def _check(self, i: int) -> None:
-        """The same for one segment, without its content."""
+        """As `check`, for one segment, without its content."""
         for group in range(i >> _GROUP_SHIFT, (self._subtree_end[i] - 1 >> _GROUP_SHIFT) + 1):
             self._check_group(group)
 
@@ -218,7 +220,7 @@ class Corpus:
         return IndexFormatError(f"{where}the corpus is damaged: {fault}; build the index again")
 
     def check_all(self) -> None:
-        """Check all of it. Raises `IndexFormatError`."""
+        """Check the whole corpus. Raises `IndexFormatError`."""
         for file in self._files:
             file.check_all()
         if self._files and (fault := storage.fault_of(self._parts)):
@@ -437,7 +439,7 @@ class Corpus:
         return f"{self.digest_sum():032x}"
 
     def digests(self, documents: Sequence[int] | None = None) -> NDArray[np.uint64]:
-        """[n, 2]: the digests of all documents, or of these."""
+        """[n, 2]: the digests of these documents; None: of all documents."""
         digests = digests_of(self._parts[1])
         which = np.arange(self.documents) if documents is None else np.array(documents, np.int64)
         if self._files:
@@ -446,7 +448,7 @@ class Corpus:
         return digests[which]
 
     def digest_sum(self, documents: Sequence[int] | None = None) -> int:
-        """The sum of the digests of all documents, or of these, as two 64-bit numbers that wrap around."""
+        """The sum of the digests of these documents (None: of all), as two 64-bit numbers that wrap around."""
         return digest_sum(self.digests(documents))
 
     def passages_in(self, documents: Sequence[int]) -> int:
@@ -456,7 +458,9 @@ class Corpus:
 
     @property
     def document_table(self) -> pa.RecordBatch:
-        """The columns of `schema.DOCUMENTS`, checked as a whole, because Arrow trusts what it computes with."""
+        """A table of the documents, with the columns of `schema.DOCUMENTS`. The whole table is checked, because
+        Arrow does not check it.
+        """
         if self._files and not self._documents_are_sound:
             self._files[1].check_all()
             try:
@@ -487,7 +491,7 @@ class Corpus:
 
     @classmethod
     def mapped(cls, files: MappedFolder) -> "Corpus":
-        """Map the corpus in a part of an index. A block of it is checked when it is first read.
+        """Map the corpus in a part of an index. Each block of its files is checked when it is first read.
 
         Raises `IndexFormatError` if a file is missing or damaged.
         """
@@ -559,7 +563,7 @@ class _Strings:
     data: memoryview
     file: MappedFile | None
     places: tuple[int, int]
-    """Where in the file the offsets and the data begin"""
+    """The positions in the file where the offsets and the data begin"""
 
     def __getitem__(self, k: int) -> str:
         if self.file is not None:
@@ -568,7 +572,7 @@ class _Strings:
         return str(self.data[self.offsets[k] : self.offsets[k + 1]], "utf-8")
 
     def check(self, which: NDArray[np.int32]) -> None:
-        """Check the strings of these numbers in the file."""
+        """Check the strings with these numbers in the file."""
         if self.file is not None:
             at = 8 * np.unique(which).astype(np.int64)
             self.file.check_ranges(self.places[0] + at, self.places[0] + at + 16)

@@ -36,7 +36,7 @@ _FORMATS = {
 """The columns of each readable format"""
 _TEXT = "content.bin"
 FOLDER = "corpus"
-"""In a part of an index"""
+"""The folder of the corpus in a part of an index"""
 _EDGE = 1 << 16  # bytes at the ends of an Arrow file that hold its schema and the places of its columns
 _BLOCK = 1 << 20  # segments checked at a time, so that checking takes little memory
 _DEEPEST = 4  # segments above another, at most
@@ -102,9 +102,8 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
 
 
 def map_parts(files: MappedFolder) -> Parts:
-    """Map the parts of a corpus in a part of an index. Only what tells their sizes is read.
-
-    Raises IndexFormatError for anything truncated or foreign.
+    """Map the parts of a corpus in a part of an index. Only their sizes are read. Raises IndexFormatError for
+    anything truncated or foreign.
     """
     batches = [_map_batch(files.file(f"{FOLDER}/{name}"), expected) for name, expected in _FILES.items()]
     parts = (*batches, files.file(f"{FOLDER}/{_TEXT}").data.data)
@@ -117,7 +116,7 @@ def map_parts(files: MappedFolder) -> Parts:
 
 
 def mapped_files(files: MappedFolder) -> tuple[MappedFile, ...]:
-    """The files of `map_parts`, in its order."""
+    """The mapped files of the parts, in the order of `map_parts`."""
     return tuple(files.file(f"{FOLDER}/{name}") for name in (*_FILES, _TEXT))
 
 

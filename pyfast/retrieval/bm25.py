@@ -58,7 +58,9 @@ def save_term_counts(folder: Path, counts: ops.TermCounts) -> None:
 
 
 def open_term_counts(files: MappedFolder, passages: int, terms: int) -> ops.TermCounts:
-    """The term counts of a part, mapped. The lengths are read; what else is read must be checked first."""
+    """The term counts of a part, mapped. The lengths are read and checked. Check all other arrays before you read
+    them.
+    """
     indptr, documents, counts, lengths = (
         files.file(f"{FOLDER}/{name}.npy").array(*_TYPES[name]) for name in _ARRAYS
     )

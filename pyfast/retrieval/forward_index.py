@@ -111,7 +111,7 @@ def save_weights(folder: Path, x: csr_array, transposed: csr_array) -> None:
 
 
 def open_weights(files: MappedFolder, folder: str, counts: TermCounts) -> tuple[csr_array, csr_array]:
-    """Map (X, X transposed). What is read must be checked first (`check_rows`)."""
+    """Map (X, X transposed). Check the rows before you read them (`check_rows`)."""
     passages, terms = len(counts.lengths), len(counts.indptr) - 1
     indptr, indices, data = (files.file(f"{folder}/{name}.npy").array(dtype) for name, dtype in _X)
     fit_together(files, folder, indptr, passages, indices, data)
@@ -127,12 +127,12 @@ def check_rows(files: MappedFolder, folder: str, rows: npt.NDArray[Any]) -> None
 
 
 def transposed_weights(files: MappedFolder, folder: str) -> Any:
-    """The weights of X transposed. What is read of them is checked."""
+    """The weights of X transposed. They are checked when they are read."""
     return files.file(f"{folder}/{_TRANSPOSED}.npy").checked(np.float32)
 
 
 def fit_together(files: MappedFolder, folder: str, offsets: Any, lists: int, *values: Any) -> None:
-    """Raise `IndexFormatError` unless the offsets are of so many lists, and end where the values do."""
+    """Raise `IndexFormatError` unless the offsets are for this number of lists, and fit the number of values."""
     if len(offsets) != lists + 1 or any(len(one) != int(offsets[-1]) for one in values):
         raise IndexFormatError(f"{files.folder}: the arrays of {folder} do not go together; build the index again")
 
@@ -158,7 +158,7 @@ def save_cells(folder: Path, cells: Cells) -> None:
 
 
 def open_cells(files: MappedFolder, folder: str, passages: int) -> Cells:
-    """Map the arrays. What is read of them is checked."""
+    """Map the arrays of the cell values. They are checked when they are read."""
     values, terms, ids = (
         files.file(f"{folder}/{name}.npy").checked(*((np.int32,) if name == "term_ids" else (np.int64, np.int32)))
         for name in _CELLS
@@ -169,7 +169,7 @@ def open_cells(files: MappedFolder, folder: str, passages: int) -> Cells:
 
 
 def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:
-    """The cells as an op reads them, with those of some passages checked."""
+    """The cells as an op reads them, after the cells of some passages were checked."""
     values, terms, ids = cells.value_offsets, cells.term_offsets, cells.term_ids
     check_lists(values, passages, terms)
     first, last = raw(values)[passages], raw(values)[passages + 1]

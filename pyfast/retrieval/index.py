@@ -111,7 +111,7 @@ def write_index(
 ) -> None:
     """Fill an empty folder, as the commit of this number. `computed` are the passages' vectors, if they are known.
 
-    Otherwise they are computed, and `tokens` is the folder for those of tokens until all are there.
+    Otherwise they are computed. `tokens` is the folder for the vectors of tokens until all of them are computed.
 
     Raises `InputError` if no document has anything to retrieve.
     """
@@ -204,7 +204,7 @@ class Index:
             if not any(part.live_passages(some).any() for part, some in zip(parts, live, strict=True)):
                 raise InputError(f"{folder}: no document fits {' and '.join(map(str, self.filter))}")
         self.is_restricted = bool(self.filter)
-        """Whether it leaves out documents that lie in the folder"""
+        """Whether the index leaves out documents of the folder"""
         self._hold(parts, live)
         self.rerank_scores = ScoreCache()
 
@@ -216,18 +216,21 @@ class Index:
         """how texts and queries are made into terms"""
         kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
         self.searched = [(part, _without(part.counts, keep)) for part, keep in zip(parts, kept, strict=True)]
-        """what a search reads: the parts, and their term counts with what is deleted"""
+        """what a search reads: each part, with its term counts, in which deleted documents are marked"""
         self._rows = [None if keep.all() else np.flatnonzero(keep) for keep in kept]  # of each part what is live
         self._starts = np.cumsum([0, *map(np.count_nonzero, kept)])
         self.place: Int32 | None = None
-        """of each passage that a search numbers, deleted ones too, its number; None: they are the same"""
+        """A search numbers all passages, also deleted ones. This has the index's number of each. None: the numbers
+        are equal
+        """
         if not alone and any(rows is not None for rows in self._rows):
             self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)
         self._streams: dict[tuple[Level, ...], ops.Stream] = {}
         chosen, rerank = self._retriever, self._rerank
         self.retriever = open_retriever(chosen, self) if isinstance(chosen, str) else chosen(self)
         self.rerankers = open_rerankers(rerank, self) if isinstance(rerank, str) else (rerank(self),)
-        """those that read the best passages of a list again; none: the list stays as it is"""
+        """the rerankers, which read the best passages of a list again. If there are none, the list stays as it is
+        """
 
     @property
     def commit(self) -> int:
@@ -320,7 +323,7 @@ class Index:
 
     @property
     def term_counts(self) -> list[ops.TermCounts]:
-        """What `ops.bm25` searches, with the index's term ids and what is deleted."""
+        """The term counts that `ops.bm25` searches, with the index's term ids. Deleted documents are marked."""
         terms = list(self.terms)
         return [counts.at(part.terms.find(terms)) for part, counts in self.searched]
 
@@ -331,13 +334,15 @@ class Index:
         return in_table.view(np.uint8)
 
     def rows(self, passages: npt.NDArray[Any]) -> csr_array:
-        """X, of which these rows are checked."""
+        """X, after the rows of these passages were checked."""
         x = self._weights[0]
         self._weighed.check_rows(passages)
         return x
 
     def columns(self, passages: npt.NDArray[Any]) -> tuple[csr_array, csr_array]:
-        """X, of which these rows are checked, and X transposed, of which the columns of all that is in them."""
+        """X, after the rows of these passages were checked, and X transposed, after the rows of their terms were
+        checked.
+        """
         x, transposed = self.rows(passages), self._weights[1]
         if self._weighed.files is not None:
             used = [x.indices[x.indptr[row] : x.indptr[row + 1]] for row in np.unique(passages).tolist()]
@@ -346,7 +351,7 @@ class Index:
 
     @property
     def X(self) -> csr_array:
-        """The forward index. All of it is checked; `rows` checks some."""
+        """The forward index, after all of it was checked. `rows` checks only some rows."""
         x = self._weights[0]
         self._weighed.check_weights()
         return x
@@ -420,7 +425,7 @@ class Index:
         return self._line(passage).decode()
 
     def lines(self, passages: Int32) -> tuple[RenderedPassages, Int32]:
-        """The lines of passages for an op, and where among them that of each passage is."""
+        """The lines of passages for an op, and the number of each passage's line among them."""
         if self._is_one:
             return lines_of(self.rendered, passages), passages
         distinct, place = np.unique(passages, return_inverse=True)
@@ -437,7 +442,7 @@ class Index:
         return text[offsets[row] : offsets[row + 1]].tobytes()
 
     def check_all(self) -> None:
-        """Check all that the index consists of. Raises `IndexFormatError`."""
+        """Check all parts of the index. Raises `IndexFormatError`."""
         for part in self.parts:
             part.check_all()
 

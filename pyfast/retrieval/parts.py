@@ -66,7 +66,7 @@ class Part:
     passages: Int64
     """[passages] the segment of each"""
     terms: Terms
-    """Sorted; the term of each column"""
+    """The term of each column, sorted"""
     counts: ops.TermCounts
     cells: ops.Cells
     rendered: RenderedPassages
@@ -80,7 +80,7 @@ class Part:
     codes: Path | None = None
     """The file of faiss's codes of its dense vectors, if there are many"""
     files: MappedFolder | None = None
-    """What its arrays lie in, if they are mapped: what is read of them is checked first"""
+    """The files of the part's arrays, if they are mapped. Everything that is read from them is checked first"""
 
     def live_passages(self, live: Mask) -> Mask:
         """Which passages belong to documents that are not deleted."""
@@ -124,7 +124,9 @@ class Part:
         return last - first if transposed.data[first] else 0
 
     def check_all(self) -> None:
-        """Check all of it: checksums, ranges, order, and that all goes together. Raises `IndexFormatError`."""
+        """Check the whole part: checksums, ranges, order, and whether the files belong together. Raises
+        `IndexFormatError`.
+        """
         if self.files is None:
             return
         self.files.check_all()
@@ -226,7 +228,7 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
 
 
 def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
-    """Map a part. Little is read; what is read later is checked first.
+    """Map a part. Little is read now. Everything that is read later is checked first.
 
     Raises `IndexFormatError` if a file is missing, cut short, foreign, or does not go with the others.
     """
@@ -250,7 +252,7 @@ def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
 
 
 def fault_of(part: Part) -> str:
-    """What is wrong with a part whose files are as they were written; "" if nothing is."""
+    """The first inconsistency of a part whose checksums are right; "" if there is none."""
     passages, terms = np.asarray(part.passages), len(part.terms)
     if not np.array_equal(passages, part.corpus.passages()):
         return "its passages are not those of its corpus"

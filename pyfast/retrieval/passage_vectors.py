@@ -32,7 +32,7 @@ KINDS = ("dense", "sparse", "late")
 EXACT = 200_000
 """For up to so many passages, a query is compared with all dense vectors; beyond, with faiss's codes of them"""
 CODES = "dense/codes.faiss"
-"""The file of a part with them"""
+"""The file with faiss's codes in the folder of a part"""
 _SPARSE = ("indptr", "indices", "weights")
 _AT_ONCE = 4096  # passages
 

@@ -49,7 +49,7 @@ def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
 
 
 def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
-    """Map the lines. What is read of them is checked."""
+    """Map the lines. They are checked when they are read."""
     offsets = files.file(f"{FOLDER}/offsets.npy").checked(np.int64)
     file = files.file(f"{FOLDER}/text.bin")
     fit_together(files, FOLDER, offsets, passages, file.data)
@@ -57,6 +57,6 @@ def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:
 
 
 def lines_of(rendered: RenderedPassages, passages: npt.NDArray[Any]) -> RenderedPassages:
-    """The lines as an op reads them, with those of some passages checked."""
+    """The lines as an op reads them, after the lines of some passages were checked."""
     check_lists(rendered[0], passages, rendered[1])
     return cast(RenderedPassages, (raw(rendered[0]), raw(rendered[1])))

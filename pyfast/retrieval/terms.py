@@ -1,4 +1,4 @@
-"""The terms of a part: sorted, in a file that is searched and not loaded."""
+"""The terms of a part, sorted. They are in a file, which is searched without loading it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import Int32, Int64, ends
 
 FOLDER = "terms"
-"""In a part"""
+"""The name of the folder in a part"""
 _PREFIX = 8  # bytes
 _KEPT = 1 << 16  # words whose numbers are kept: those of questions repeat
 
@@ -34,14 +34,14 @@ class Terms(Sequence[str]):
     ) -> None:
         """`offsets` [terms + 1] into `text` (UTF-8); `prefixes` [terms] are the first eight bytes of each.
 
-        Of mapped ones `files` are checked, as a whole, when they are first read.
+        If the arrays are mapped from `files`, these files are checked as a whole when they are first read.
         """
         self._given, self._files, self._count = (offsets, text, prefixes), files, len(prefixes)
         self._known: dict[str, int] = {}
 
     @classmethod
     def of(cls, terms: Iterable[str]) -> Terms:
-        """The terms of a sorted list."""
+        """Make `Terms` from a sorted list."""
         encoded = [term.encode() for term in terms]
         prefixes = np.array([one[:_PREFIX] for one in encoded], f"S{_PREFIX}").view(">u8").astype(np.uint64)
         return cls(ends(encoded), np.frombuffer(b"".join(encoded), np.uint8), prefixes)
@@ -113,7 +113,7 @@ class Terms(Sequence[str]):
         return (held[first:last].decode() for first, last in pairwise(at))
 
     def find(self, words: Sequence[str]) -> Int32:
-        """The number of each word; -1 where it is no term."""
+        """The number of each word; -1 if the word is not a term."""
         known = self._known
         if missing := [word for word in dict.fromkeys(words) if word not in known]:
             if len(known) + len(missing) > _KEPT:
