@@ -82,7 +82,8 @@ def train_graph_convqa(
         conversations: A file of JSON lines with `id` and `turns`. Each turn has `answers`.
         index: The index with the evidence, or its folder.
         model: The folder of a language model in safetensors.
-        out: The folder of the training. The same call resumes one that was interrupted.
+        out: The folder of the training. To resume an interrupted training, call the function again
+            with the same arguments.
         graph: Whether the LLM gets a graph. False: the text-only fine-tune with which the paper compares.
         layers: The number of layers of the encoder.
         heads: The number of heads in each layer. They share the model's hidden size.
@@ -99,7 +100,7 @@ def train_graph_convqa(
         lora_rank: The rank of LoRA's updates.
         lora_alpha: The scale of LoRA's updates.
         seed: The seed of the order of examples, of the first weights and of dropout.
-        minutes: Stop after this time. The same call continues.
+        minutes: Stop after this time. To continue, call the function again with the same arguments.
         on_step: Called with each point of the curve, and the number of steps.
 
     Returns:
@@ -175,7 +176,8 @@ def train_hseq_iterator(
     Args:
         sources: Files of questions with gold answers, each with its index (or the index's folder).
         model: The folder of a language model in safetensors.
-        out: The folder of the training. The same call resumes one that was interrupted.
+        out: The folder of the training. To resume an interrupted training, call the function again
+            with the same arguments.
         settings: Settings of hseq by name, for the later run. Without `guidance`, it is `template`.
         head: The model that plans, if `guidance` is `head`: as `llm` of `pyfast.answer`. Its plans are a run in
             the folder `guidance` of `out`, which resumes like any other.
@@ -195,7 +197,7 @@ def train_hseq_iterator(
         lora_rank: The rank of LoRA's updates.
         lora_alpha: The scale of LoRA's updates.
         seed: The seed of the order of examples, of the first weights and of dropout.
-        minutes: Stop after this time. The same call continues.
+        minutes: Stop after this time. To continue, call the function again with the same arguments.
         on_step: Called with each point of the curve, and the number of steps.
         on_estimate: Called before the first step with an estimate of the remaining steps, from two trial steps.
 
