@@ -39,7 +39,7 @@ class CheckResult:
     name: str
     passed: bool
     detail: str
-    """What was done, or which promise was broken, and where"""
+    """A description of the check, or the broken promise and its place"""
 
 
 class _NotHeldError(Exception):
@@ -56,7 +56,7 @@ class _Checked:
     place: Path
     plain: list[bytes] = field(default_factory=list)
     steps: Counter[str] = field(default_factory=Counter)
-    """Batch points of each question in the last run, the citing of its evidence not among them"""
+    """The batch points of each question in the last run, without the citing of its evidence"""
 
     def run(
         self, folder: str, questions: Sequence[Question], llm: CheckLLM, concurrency: int, **limits: int

@@ -1,4 +1,4 @@
-"""Language models whose replies depend only on the request: one behaves well, one does not."""
+"""Language models whose replies depend only on the request. One behaves well, the other one does not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CheckLLM:
     def __init__(self, spoil: Spoil | None = None, delay_s: float = 0.0, log: Path | None = None) -> None:
         """`delay_s` is the average duration of a call; `log` gets a line for each call."""
         self.leaks: Counter[str] = Counter()
-        """Control tokens that reached the LLM as such, in what a question or document had said"""
+        """Unbroken control tokens in the requests, from the text of a question or document"""
         self._instant = Instant()
         self._spoil, self._delay_s, self._log = spoil, delay_s, log
 
@@ -120,7 +120,8 @@ _NUMBERS = (-1, 0, 1, 2, 99, 10**12)
 
 
 def spoiled(request: Request, completion: Completion, number: int) -> Completion:
-    """Spoil the reply: cut it off, change its form, or put in unexpected values. One in five stays unchanged.
+    """Spoil the reply: cut it off, change its form, or put in unexpected values. One reply in five stays
+    unchanged.
 
     Raises `CallError` for some replies.
     """

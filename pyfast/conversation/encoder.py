@@ -33,7 +33,7 @@ class Shape:
     residual: bool = True
     """Whether the graph's output is added to the tokens' embeddings. Off: the output alone, as in the paper"""
     model: str = ""
-    """A digest of the LLM with which it was trained. Empty in encoders of earlier releases"""
+    """A digest of the LLM with which the encoder was trained. Empty in encoders of earlier releases"""
 
 
 class GraphEncoder(torch.nn.Module):

@@ -69,7 +69,7 @@ class Linear:
     spans: tuple[tuple[Span, ...], ...]
     """The text of each item"""
     entities: tuple[str, ...]
-    """All entities that are named in them, in order. An answer may be matched to one of these"""
+    """All entities that the items name, in order. An answer may be matched to one of these entities"""
 
 
 def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

@@ -31,7 +31,7 @@ class TokenGraph:
     indices: Int32
     """[edges] the sources of node i, ascending: `indices[indptr[i]:indptr[i + 1]]`"""
     items: int
-    """How many of the chains are in it, from the first on. The last of them may be cut"""
+    """How many of the chains are in the graph, from the first on. The last of these chains may be cut"""
 
 
 def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:

@@ -22,13 +22,13 @@ _TOKENS_FOR_INSTRUCTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """A prompt as text, and how many turns and facts are in it."""
+    """A prompt as text, and its numbers of turns and facts."""
 
     messages: tuple[Message, ...]
     items: int
-    """How many facts of the evidence, from the first on"""
+    """How many facts of the evidence the prompt has, from the first on"""
     turns: int
-    """How many turns of the conversation, the last ones"""
+    """How many turns of the conversation the prompt has: the last turns"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def query_of(history: History, question: str) -> str:
 
 
 def parts(history: History, question: str) -> Parts:
-    """P_prefix and P_suffix (section 4.5) in our own words. Text of users and models counts as plain text."""
+    """P_prefix and P_suffix (section 4.5), in pyfast's words. Text of users and models counts as plain text."""
     turns = "".join(f"Question: {plain(asked)}\nAnswer: {plain(answer)}\n" for asked, answer in history)
     return Parts(_FACTS, f"{_TALK}{turns}Question: {plain(question)}\nAnswer:")
 

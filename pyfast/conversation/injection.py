@@ -51,7 +51,7 @@ class Framed:
     graph: TokenGraph
     suffix: tuple[int, ...]
     turns: int
-    """How many earlier turns it has, the last ones"""
+    """How many earlier turns the prompt has: the last turns"""
 
 
 @lru_cache(maxsize=2)
@@ -117,7 +117,7 @@ def build_graph(turns: Sequence[Turn], folder: str, max_tokens: int, max_nodes: 
 def encode_graph(prompts: Sequence[Framed], folder: str, device: str = "cpu") -> list[npt.NDArray[np.float32]]:
     """The embeddings of each prompt, [tokens, hidden].
 
-    They are computed one by one, so that none depends on its batch.
+    The prompts are computed one by one, so that no embedding depends on a batch.
     """
     trained = open_trained(folder, device)
     with torch.inference_mode():

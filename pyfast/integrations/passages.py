@@ -1,4 +1,4 @@
-"""What frameworks get with a passage, and how they let pyfast rank texts."""
+"""The metadata of a passage for other frameworks, and the ranking of their texts by pyfast."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def passage_metadata(index: Index, passage: Evidence) -> dict[str, Any]:
 
 
 def best_places(query: str, texts: Sequence[str], top_n: int | None) -> list[tuple[int, float]]:
-    """The places of the best texts by `bridge_rank`, best first, with their scores. None: of all texts."""
+    """The places of the best texts by `bridge_rank`, best first, with their scores. `top_n` None: all texts."""
     scores = rerank_texts(query, texts)
     best = sorted(range(len(texts)), key=lambda place: -scores[place])[:top_n]
     return [(place, scores[place]) for place in best]

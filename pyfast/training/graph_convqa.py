@@ -34,12 +34,12 @@ _INERT: Mapping[str, tuple[str, object]] = {
     **dict.fromkeys(("layers", "heads", "dropout", "residual"), ("graph", False)),
     "memory_share": ("memory", "off"),
 }
-"""For a setting, the value of another setting beside which it has no effect"""
+"""For each setting, the value of another setting with which it has no effect"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The data and the model of a training. The `Schedule` has its length."""
+    """The data and the model of a training. The `Schedule` has the length of the training."""
 
     graph: bool = True
     """Whether to train with the graph. Off: the text-only fine-tune with which the paper compares"""

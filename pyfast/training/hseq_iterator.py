@@ -36,7 +36,7 @@ _SUFFICIENCY = '"sufficiency": '  # what stands behind it is s_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The data and the model of a training (A.3.4, table 7). The `Schedule` has its length."""
+    """The data and the model of a training (A.3.4, table 7). The `Schedule` has the length of the training."""
 
     settings: Settings
     """The settings of the system that will use the iterator: window, k, steps, guidance, characters"""
@@ -68,7 +68,7 @@ class Recipe:
 class Compute:
     """How the training is computed.
 
-    It changes results only through rounding and dropout, so a training can resume with other values.
+    These values change results only through rounding and dropout, so a training can resume with other values.
     """
 
     batch: int = 1

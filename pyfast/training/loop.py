@@ -27,7 +27,7 @@ from pyfast.training.estimate import Estimate, estimated
 
 CHECKPOINT, CURVE = "checkpoint.safetensors", "curve.jsonl"
 _STATE = ("step", "exp_avg", "exp_avg_sq")
-"""What Adam stores for a parameter. It counts only the steps in which the parameter had a gradient"""
+"""The values that Adam stores for a parameter. Adam counts only the steps in which the parameter had a gradient"""
 
 E = TypeVar("E")
 
@@ -116,7 +116,7 @@ def fit(
 
     - `loss(examples)` is the sum of a batch's losses.
     - `described` is everything on which the training depends besides the schedule (data, model).
-    - `stop` is called before each step. If it returns true, the training ends, and its work is kept.
+    - `stop` is called before each step. If `stop` returns true, the training ends, and its work is kept.
     - `on_step` is called with each step and the number of steps.
     - Without `batches`, each example is a batch.
     - With several `devices`, each process does its share of a step's batches. The first one writes the files and

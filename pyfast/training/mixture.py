@@ -26,8 +26,9 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
 def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int) -> list[Target]:
     """Draw `size` steps from all sources, in the order of `curriculum`.
 
-    Each source gives its quota. Steps are drawn without repetition until all are used, then again. Raises
-    `InputError` if a source with a weight has no step, or if the numbers of weights and sources differ.
+    Each source gives its quota. Steps are drawn without repetition until all steps of the source are used, then
+    again. Raises `InputError` if a source with a weight has no step, or if the numbers of weights and sources
+    differ.
     """
     generator = np.random.default_rng(seed)
     chosen: list[Target] = []
@@ -47,7 +48,7 @@ def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: i
 def curriculum(chosen: Sequence[Target], generator: np.random.Generator) -> list[Target]:
     """Order the steps by a random time for each.
 
-    The t-th step of a trajectory of T steps comes after (t - 1) / T of all.
+    The t-th step of a trajectory of T steps comes after (t - 1) / T of all steps.
 
     So the longest trained prefix grows, and short trajectories occur until the end. If all first steps came at the
     beginning, the model would end with late steps only.

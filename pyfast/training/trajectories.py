@@ -41,7 +41,7 @@ class Target:
 
 
 def target(question: str, t: int, state: State, positives: Positives, k: int) -> Target:
-    """Up to `k` positives of the window, those of the highest weight first. Sufficient when all are picked."""
+    """Up to `k` positives of the window, the highest weight first. Sufficient when all are picked."""
     places = [it.position for it in state.window]
     new = sorted((it for it in places if it in positives), key=lambda it: -positives[it])[:k]
     have = {it.position for it in state.selected} | set(new)

@@ -43,7 +43,9 @@ class Candidate:
 
 
 Positives = Mapping[int, float]
-"""P*: the weight of each positive, by position: 1 if the answer or the document marks it, less if only words do"""
+"""P*: the weight of each positive, by position: 1 if an answer or a gold document marks the segment, less if only
+its words do
+"""
 
 
 def read_gold(path: Path) -> list[Gold]:
@@ -82,7 +84,7 @@ def weak_positives(
     that contain an answer are positive. The same holds for all passages if no gold document is named, or more than
     five are. If no passage is positive by these rules, one passage of the gold documents (or of all candidates)
     is, with the weight `lexical_weight`: the one with the greatest Jaccard overlap with the question. With weight
-    0, none is.
+    0, no passage is positive.
     """
     candidates = list(passages)
     near = partial(jaccard, words(gold.question))
