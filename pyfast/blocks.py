@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ BLOCK = 1 << 18
 _SHIFT = 18
 CHECKSUMS = "checksums.bin"
 """The file of a folder with the checksums of all its other files, XXH3 of 64 bits, in the order of their names"""
+
+# NumPy reads headers with `ast`, which in CPython 3.11 fails now and then if two threads use it at once.
+_HEADERS = threading.Lock()
 
 Int64 = npt.NDArray[np.int64]
 Sums = npt.NDArray[np.uint64]
@@ -112,7 +116,8 @@ class MappedFile:
             header = io.BytesIO(self.data[:4096].tobytes())
             version = np.lib.format.read_magic(header)
             read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-            shape, is_fortran, found = read[version](header)
+            with _HEADERS:
+                shape, is_fortran, found = read[version](header)
         except (ValueError, KeyError, EOFError) as error:
             raise IndexFormatError(f"{self.path}: damaged (header); build the index again") from error
         begin, types = header.tell(), [np.dtype(one) for one in dtypes]
@@ -178,7 +183,9 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
             return np.asarray(self)[key]
         else:
             key = np.asarray(key)
-            if key.dtype.kind not in "iu" or (key.size and int(key.min()) < 0):
+            if not key.size:
+                return self.raw[key.astype(np.int64)]
+            if key.dtype.kind not in "iu" or int(key.min()) < 0:
                 return np.asarray(self)[key]
             at = self._place + np.minimum(key.ravel().astype(np.int64), max(len(self.raw) - 1, 0)) * size
             self._file.check_ranges(at, at + size)

@@ -80,7 +80,7 @@ BAD = {
     "an index that is another folder": (ANSWER.replace("--index index", "--index folder"), "not a pyfast index"),
     "an index that is a file": (ANSWER.replace("--index index", "--index good.jsonl"), "good.jsonl"),
     "a damaged index": (ANSWER.replace("--index index", "--index damaged"), "damaged"),
-    "a run that holds answers": (ANSWER.replace("new/run", "run"), "holds answers"),
+    "a run that holds answers": (ANSWER.replace("new/run", "run"), "has answers"),
     "a run that is a file": (ANSWER.replace("new/run", "good.jsonl"), "good.jsonl"),
     "a broken conversation": (ANSWER.replace("good", "broken-talk"), "line 1, turn 1: needs a `question`"),
     "a graph without an encoder": (ANSWER + " --system graph_convqa", "pyfast train graph-convqa"),

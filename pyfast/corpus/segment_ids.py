@@ -73,7 +73,11 @@ class SegmentIds:
         """The id of a segment, or uint64 of several."""
         if isinstance(at, int | np.integer):
             return self._one(int(at))
-        segments = np.arange(*at.indices(len(self))) if isinstance(at, slice) else np.asarray(at)
+        segments = (
+            np.arange(*at.indices(len(self)))
+            if isinstance(at, slice)
+            else np.asarray(at, None if len(at) else np.int64)
+        )
         if segments.dtype == bool:
             segments = np.flatnonzero(segments)
         level = self.level[segments]

@@ -41,7 +41,7 @@ def test_a_difference_is_drawn_in_pairs() -> None:
     after = [(both + 1, picked, wanted) for both, picked, wanted in before]
     assert f1_interval(after, before) == pytest.approx((0.25, 0.25))
     assert f1_interval(before, before) == (0.0, 0.0)
-    with pytest.raises(ValueError, match="the same of both"):
+    with pytest.raises(ValueError, match="the same ones for both"):
         f1_interval(after, before[1:])
     with pytest.raises(ValueError, match="questions"):
         f1_interval([])

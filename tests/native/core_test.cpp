@@ -30,6 +30,7 @@
 #include "pyfast/evidence_graph.hpp"
 #include "pyfast/fuse.hpp"
 #include "pyfast/graph_rank.hpp"
+#include "pyfast/maxsim.hpp"
 #include "pyfast/narrate.hpp"
 #include "pyfast/prune.hpp"
 #include "pyfast/weighted_degree.hpp"
@@ -560,6 +561,46 @@ void check_bm25() {
     check_error([&] { bm25({}, queries.view(), {}, {.k = 0}); }, "k");
 }
 
+void check_maxsim() {
+    using pyfast::maxsim;
+    using pyfast::TokenVectors;
+    // Whole numbers, and a query that 7 bits hold exactly: float32 and codes give the same scores, at every level.
+    constexpr std::int64_t dimensions = 67;
+    std::mt19937 random(5);
+    const auto draw = [&](int below) { return static_cast<int>(random() % static_cast<unsigned>(below)); };
+    const std::vector<std::int64_t> query_offsets{0, 4, 4, 9};
+    const std::vector<std::int64_t> token_offsets{0, 1, 1, 40, 73};
+    std::vector<float> queries(9 * dimensions);
+    for (std::size_t i = 0; i < queries.size(); ++i) {
+        queries[i] = i % dimensions == 0 ? 63.0f : static_cast<float>(draw(127) - 63);
+    }
+    std::vector<std::int8_t> codes(73 * dimensions);
+    std::generate(codes.begin(), codes.end(), [&] { return static_cast<std::int8_t>(draw(255) - 127); });
+    const std::vector<float> numbers(codes.begin(), codes.end());
+    const std::vector<float> scales(73, 1.0f);
+    std::vector<std::int64_t> pairs;
+    for (const std::int64_t query : {0, 1, 2}) {
+        for (const std::int64_t document : {3, 0, 1, 2}) {
+            pairs.insert(pairs.end(), {query, document});
+        }
+    }
+    const TokenVectors coded{{}, codes, scales, token_offsets};
+    const TokenVectors plain{numbers, {}, {}, token_offsets};
+    const auto scores = [&](const TokenVectors& documents, int threads) {
+        std::vector<float> out(pairs.size() / 2);
+        maxsim(queries, query_offsets, documents, pairs, {.dimensions = dimensions, .threads = threads}, out);
+        return out;
+    };
+    const std::vector<float> expected = scores(plain, 1);
+    for (const int threads : {1, 2, 5}) {
+        CHECK(scores(plain, threads) == expected);
+        CHECK(scores(coded, threads) == expected);
+    }
+    CHECK(std::isinf(expected[2]) && expected[4] == 0.0f);
+    pairs.back() = 4;
+    check_error([&] { scores(coded, 1); }, "pairs");
+}
+
 int main(int count, char** arguments) {
     if (count > 1) {
         return std::strcmp(arguments[1], "--race") == 0 ? race() : read_past_the_end();
@@ -577,6 +618,7 @@ int main(int count, char** arguments) {
     check_fuse_errors();
     check_texts();
     check_bm25();
+    check_maxsim();
     check_callers();
     check_large_pool();
     test_hseq_stream();
