@@ -142,14 +142,6 @@ SUITES: Mapping[str, Suite] = {
         120,
         (*PACKAGES, "pyfast/corpus/", "pyfast/retrieval/", "tests/corpus/test_hostile_shapes.py"),
     ),
-    # Each retriever through each system, on two sets of benchmark data.
-    "retrievers": Suite(
-        400,
-        (
-            *(*PACKAGES, "pyfast/retrieval/", "pyfast/systems/n2n.py", "pyfast/systems/rag.py"),
-            *("pyfast/systems/subqrag", "pyfast/systems/hseq", "tests/systems/test_retrievers.py"),
-        ),
-    ),
     # LangChain, LlamaIndex, Haystack and DSPy, in an environment that the suite makes.
     "integrations": Suite(
         120,
@@ -164,16 +156,6 @@ SUITES: Mapping[str, Suite] = {
             "docs/howto/integrations.md",
         ),
     ),
-    # Runs by workers of a Ray cluster that are killed, in an environment that the suite makes.
-    "ray": Suite(
-        600,
-        (
-            *("pyfast/distributed/", "pyfast/api/distributing.py", "pyfast/engine/run_folder.py"),
-            *("pyfast/engine/journal.py", "tests/distributed/"),
-        ),
-    ),
-    # Reports in a real browser, with what an environment of the suite's own drives it by.
-    "browser": Suite(120, ("pyfast/reports/", "tests/environments.py", "tests/reports/")),
     # vLLM's engines: how they start, end and die, and what they say beside transformers. A test has both cores.
     "vllm": Suite(
         480,
@@ -185,6 +167,12 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Latency under load: 20,000 requests against a simulation, at two loads. Nothing else may run beside it.
     "latency": Suite(900),
+    # Each retriever through each system, on two sets of benchmark data.
+    "retrievers": Suite(2400),
+    # Runs by workers of a Ray cluster that are killed, in an environment that the suite makes.
+    "ray": Suite(600),
+    # Reports in a real browser, with what an environment of the suite's own drives it by.
+    "browser": Suite(300),
     # Outages of real minutes, kills of every system.
     "storms": Suite(3600),
 }
