@@ -26,7 +26,7 @@ from pyfast.systems import describe_system
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "papers"
 PAGES = sorted(DOCS.glob("*.md"))
-PLACE, VERDICT, COMMAND, RUN = "in the code", "as the paper?", "command", "run here"
+PLACE, VERDICT, COMMAND, RUN = "in the code", "as in the paper?", "command", "run here"
 TALK = {"id": "t", "turns": [{"id": "t1", "question": "Who discovered Titan?", "answers": ["Huygens"]},
                              {"id": "t2", "question": "When?", "answers": ["1655"]}]}  # fmt: skip
 
