@@ -54,8 +54,8 @@ class Engine:
     """Answer questions inside a service. Use it with `async with`.
 
     An engine belongs to the event loop that entered it. The questions of all callers join the same batches, even
-    if they use different systems. If one caller is cancelled, the others are not affected. The engine writes
-    nothing to the disk.
+    if they use different systems. If one caller is cancelled, the others are not affected. Without
+    `journal`, the engine writes nothing to the disk.
 
     Example:
         >>> import asyncio, pyfast
@@ -76,6 +76,7 @@ class Engine:
         outage: float = 0.0,
         prompts: str | Path | None = None,
         follow_ups: FollowUps = "off",
+        journal: str | Path | None = None,
     ) -> None:
         """Configure the engine. `async with` starts it.
 
@@ -92,6 +93,8 @@ class Engine:
             prompts: A TOML file with prompts in place of the systems' own.
             follow_ups: How systems that answer single questions get a question with a `history`: see
                 `pyfast.answer`. Systems that read the history themselves do so.
+            journal: A new folder, in which the engine keeps what a run keeps: completions, answers, traces and
+                times. A question then goes on only when its completion is stored. It cannot be resumed.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
@@ -108,7 +111,8 @@ class Engine:
         self._working: set[asyncio.Task[Any]] = set()
         self._opened = contextlib.AsyncExitStack()
         self._runtime: Runtime | None = None
-        self._folder: RunFolder | None = None  # set by who measures what a run's journal costs
+        self._journal = None if journal is None else Path(journal)
+        self._folder: RunFolder | None = None
         self._numbers = count()
         self._prepared: dict[object, asyncio.Future[_Prepared]] = {}
 
@@ -122,6 +126,8 @@ class Engine:
             self._free = asyncio.Semaphore(self._concurrency)  # of this loop
             models = Models(self._llm.full(), self._outage_s)
             stack.callback(models.close)
+            if self._journal is not None:
+                self._folder = _new_folder(self._journal, stack)
             self._runtime = Runtime(self._index, models, executor, self._budget, self._folder)
             self._opened = stack.pop_all()
         return self
@@ -134,7 +140,7 @@ class Engine:
                 task.cancel()
         if working:
             await asyncio.wait(working)
-        self._runtime = None
+        self._runtime = self._folder = None
         self._prepared.clear()
         await self._opened.aclose()
 
@@ -373,6 +379,16 @@ class Engine:
         """Drop a failed opening, so that the next caller tries again."""
         if opening.cancelled() or opening.exception() is not None:
             self._prepared.pop(key, None)
+
+
+def _new_folder(path: Path, stack: contextlib.AsyncExitStack) -> RunFolder:
+    """A run folder, which the stack flushes and closes."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"journal: {path} exists already; give a new folder")
+    folder = RunFolder(path, {})
+    stack.callback(folder.close)
+    stack.callback(folder.flush)
+    return folder
 
 
 def _refuse_module(system: str | System) -> None:

@@ -31,7 +31,6 @@ def convert(
     import pyfast
 
     made = pyfast.convert(name, source, out)
-    none = "the set brings no corpus: index documents of your own"
-    corpus = none if made.corpus is None else f"{made.documents} documents in {made.corpus}"
+    corpus = made.no_corpus or f"{made.documents} documents in {made.corpus}"
     gold = "no answers" if made.gold is None else f"answers in {made.gold}"
     print(f"{made.count} questions in {made.questions}; {gold}; {corpus}")

@@ -6,8 +6,8 @@ import logging
 import platform
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from pyfast import Engine, Index, __version__
 from pyfast.api.answering import at_least_one
 from pyfast.api.blocking import run_blocking
 from pyfast.api.models import GivenLLM, opened
-from pyfast.engine import Question, RunFolder, questions_from, questions_in
+from pyfast.engine import Question, questions_from, questions_in
 from pyfast.engine.question_files import as_path
 from pyfast.errors import InputError
 from pyfast.experiments.arrivals import Arrivals, Float64, arrival_times, read_trace
@@ -165,9 +165,9 @@ def bench(
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
 
-    async def measured() -> Bench:
-        engine = Engine(index, given.by_role, concurrency=concurrency, budget=budget)
-        async with _journalled(engine, out) if journal else engine:
+    async def measured(folder: str | None) -> Bench:
+        engine = Engine(index, given.by_role, concurrency=concurrency, budget=budget, journal=folder)
+        async with engine:
             ask = asker(engine, system, settings)
             loads: list[dict[str, Any]] = []
 
@@ -203,24 +203,12 @@ def bench(
         "seed": seed,
         "machine": {"processor": platform.processor() or platform.machine(), "system": platform.platform()},
     }
-    result = run_blocking(measured())
+    with tempfile.TemporaryDirectory(prefix="journal-", dir=out) if journal else nullcontext() as folder:
+        result = run_blocking(measured(folder))
     if out is not None:
         write_atomically(Path(out) / "bench.json", orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2))
         _plot(result, Path(out) / "bench.png")
     return result
-
-
-@asynccontextmanager
-async def _journalled(engine: Engine, out: str | Path | None) -> AsyncIterator[None]:
-    """Enter the engine with a journal, which is deleted in the end."""
-    with tempfile.TemporaryDirectory(prefix="journal-", dir=out) as path:
-        folder = engine._folder = RunFolder(Path(path), {})
-        try:
-            async with engine:
-                yield
-                folder.flush()
-        finally:
-            folder.close()
 
 
 @dataclass(frozen=True, slots=True)

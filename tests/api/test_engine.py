@@ -1,6 +1,9 @@
 """`pyfast.Engine`: callers that share batches, leave early, stream, and disturb nobody."""
 
 import asyncio
+import contextlib
+import json
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -255,3 +258,16 @@ async def test_a_run_in_a_folder_beside_other_callers(small: pyfast.Index, tmp_p
     assert (tmp_path / "run" / "answers.jsonl").read_bytes() == (tmp_path / "whole" / "answers.jsonl").read_bytes()
     with pytest.raises(InputError, match="not entered"):
         await engine.answer_run(QUESTIONS, tmp_path / "run")
+
+
+async def test_a_journal_keeps_what_a_run_keeps(small: pyfast.Index, tmp_path: Path) -> None:
+    folder = tmp_path / "J"
+    async with pyfast.Engine(small, "instant", journal=folder) as engine:
+        records = [record async for record in engine.answer_many(QUESTIONS[:5], system="rag")]
+    kept = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
+    assert sorted(line["id"] for line in kept) == sorted(record.id for record in records)
+    with contextlib.closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
+        assert journal.execute("SELECT count(*) FROM completions").fetchone() == (5,)
+    with pytest.raises(InputError, match="give a new folder"):
+        async with pyfast.Engine(small, "instant", journal=folder):
+            pass

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Any
 
@@ -76,6 +77,16 @@ def item_set(answer: str) -> list[str]:
     return found
 
 
+def distance(a: str, b: str) -> int:
+    """Levenshtein's, by its recurrence."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, start=1):
+        before, row[0] = row[0], i
+        for j, y in enumerate(b, start=1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
+    return row[-1]
+
+
 def hits(answer: str | None, gold: list[str], ranked: list[str]) -> tuple[float, float, float]:
     """(H@1, H@5, reciprocal rank); `ranked` are entities, nearest first."""
     wanted = [" ".join(words(one)) for one in gold]
@@ -93,7 +104,7 @@ def hits(answer: str | None, gold: list[str], ranked: list[str]) -> tuple[float,
 # TAT-QA: every number becomes what it is worth, with four decimals; everything else is text.
 
 SCALES = {"thousand": 3, "million": 6, "billion": 9, "percent": -2}
-WIDE = Context(prec=400, rounding=ROUND_HALF_EVEN)  # a model that loops writes a number of 200 digits
+WIDE = Context(prec=6_000, rounding=ROUND_HALF_EVEN)  # a model that loops writes a number of 5,000 digits
 JUNK = "'\"\\$€£¥%(),[]"
 
 
@@ -136,14 +147,14 @@ def told(spans: list[str], scale: str) -> str:
 
 def tatqa_words(text: str) -> list[str]:
     """Words, and numbers as they are worth. The script writes a whole number that has no point apart from one that
-    has: 2017 in a text is not 2017.0.
+    has: 2017 in a text is not 2017.0. A point that ends a sentence is none of these.
     """
     found = []
     for word in text.lower().split(" "):
         for form in (word, "".join(letter for letter in word if letter not in string.punctuation)):
             worth = value(form)
             if worth is not None:
-                found.append(f"#{worth:.4f}" if "." in form or "%" in form else f"#{worth:.0f}")
+                found.append(f"#{worth:.4f}" if re.search(r"\.\d|%", form) else f"#{worth:.0f}")
                 break
         else:
             found += words(word)
@@ -246,9 +257,15 @@ def of_aliases(script: str, answer: str | None, gold: list[str]) -> dict[str, fl
     return {"em": exact, "f1": best[2], "precision": best[0], "recall": best[1]}
 
 
-def figures(metric: str, answer: str | None, cited: list[str], gold: dict[str, Any]) -> dict[str, float]:
-    """The figures of one question's answer and cited documents, by the name of a metric."""
+def figures(
+    metric: str, answer: str | None, cited: list[str], gold: dict[str, Any], entities: Sequence[str] = ()
+) -> dict[str, float]:
+    """The figures of one question's answer, cited documents and entities, by the name of a metric."""
     answers, supporting = gold["answers"], gold.get("supporting")
+    if metric == "hits":
+        said = (answer or "").casefold()
+        ranked = sorted(entities, key=lambda entity: distance(said, entity.casefold()))
+        return dict(zip(("h@1", "h@5", "mrr"), hits(answer, answers, ranked), strict=True))
     if metric == "tatqa":
         exact, f1 = tatqa_text(answer or "", answers, gold.get("scale") or "", gold.get("type") or "")
         return {"em": exact, "f1": f1}

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import pyfast
+from pyfast.cli import app
 from pyfast.corpus.published import published_set
 from pyfast.engine import read_questions
 from pyfast.errors import InputError
@@ -135,7 +137,8 @@ def test_a_set_becomes_an_index_a_run_and_its_scores(name: str, tmp_path: Path) 
     """And what it is made of is refused as a corpus and as questions, with the command that it takes."""
     source = layout(name, tmp_path / "published")
     made = pyfast.convert(name, source, tmp_path / "out")
-    assert (made.corpus is None) == (name in WITHOUT_CORPUS) and made.gold is not None
+    assert (made.corpus is None) == (name in WITHOUT_CORPUS) == (made.no_corpus is not None)
+    assert made.gold is not None
     if made.corpus is not None:
         index = pyfast.build_index(made.corpus, tmp_path / "index")
         uris = {document["id"] for document in lines(made.corpus)}
@@ -187,6 +190,22 @@ def test_by_hand(tmp_path: Path) -> None:
     _, questions, gold = made("convmix")
     assert questions[0]["turns"][0]["answers"] == ["A. Author", "Ann Author"]
     assert gold[0]["turns"][0]["answer_src"] == "kb"
+
+
+def test_convmix_without_evidence_says_what_to_index(tmp_path: Path, data: Path) -> None:
+    """Of the published file: all its conversations with their gold, and none of its names as a document."""
+    source = data / "convmix" / "raw" / "dev_sample.json"
+    done = CliRunner().invoke(app, ["data", "convert", "convmix", str(source), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0 and "no text" in done.stdout and "dev_ers.jsonl" in done.stdout, done.output
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["gold.jsonl", "questions.jsonl"]
+    raw = json.loads(source.read_text(encoding="utf-8"))
+    asked, gold = (lines(tmp_path / "out" / f"{name}.jsonl") for name in ("questions", "gold"))
+    assert [[turn["question"] for turn in one["turns"]] for one in asked] == [
+        [turn["question"] for turn in one["questions"]] for one in raw
+    ]
+    for mine, theirs in zip(turns(gold), (turn for one in raw for turn in one["questions"]), strict=True):
+        assert mine["entities"] == theirs["entities"] and mine["answers"][0] == theirs["answer_text"]
+        assert {answer["label"] for answer in theirs["answers"]} <= set(mine["answers"])
 
 
 def test_evidence_of_convmix_is_a_corpus(tmp_path: Path) -> None:

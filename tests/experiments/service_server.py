@@ -1,9 +1,11 @@
 """A chat-completions server with known service times, in a process of its own; it prints its port.
 
-`wait N us` in a question: the reply comes after N microseconds. `stall N ms`: nothing is answered for so long.
+`wait N us` in a question: the reply comes after N microseconds. `in P places`: at most P replies are made at once,
+the others wait their turn. `stall N ms`: nothing is answered for so long.
 """
 
 import asyncio
+import heapq
 import json
 import re
 import socket
@@ -12,6 +14,8 @@ from typing import Any, cast
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 _WAIT, _STALL = re.compile(r"wait (\d+) us"), re.compile(r"stall (\d+) ms")
+_PLACES = re.compile(r"in (\d+) places")
+_FREE: dict[int, list[float]] = {}  # when each of so many places is free
 MODELS = b'{"object": "list", "data": [{"id": "m", "max_model_len": 4096}]}'
 CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": '{"answer": "42"}'}}
 USAGE = {"prompt_tokens": 40, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}
@@ -43,7 +47,14 @@ class Server(asyncio.Protocol):
         if stall := _STALL.search(text):
             time.sleep(int(stall[1]) / 1e3)
         wait = _WAIT.search(text)
-        asyncio.get_running_loop().call_later(int(wait[1]) / 1e6 if wait else 0.0, self.send, REPLY)
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        end = start + (int(wait[1]) / 1e6 if wait else 0.0)
+        if places := _PLACES.search(text):
+            free = _FREE.setdefault(int(places[1]), [0.0] * int(places[1]))
+            end += max(0.0, free[0] - start)
+            heapq.heapreplace(free, end)
+        loop.call_at(end, self.send, REPLY)
 
     def send(self, body: bytes) -> None:
         if not self.transport.is_closing():

@@ -31,6 +31,10 @@ _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
     "popqa": open_domain.popqa,
     "hipporag": hipporag.read,
 }
+_NO_CORPUS = {
+    "convmix": "this file has no text, and its entities and answers are gold, so no index can come from it: index"
+    " documents of your own, or convert dev_ers.jsonl of CONVINSE or EXPLAIGNN, which has evidence"
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Converted:
     documents: int
     count: int
     """The number of questions. Every turn of a conversation is one question"""
+    no_corpus: str | None = None
+    """Why there is no corpus, and what to index"""
 
 
 def names() -> list[str]:
@@ -75,4 +81,12 @@ def convert(name: str, source: Path, out: Path) -> Converted:
             if not counts[kind]:
                 (aside / _FILES[kind]).unlink()
     made = {kind: out / file if counts[kind] else None for kind, file in _FILES.items()}
-    return Converted(made["document"], out / QUESTIONS, made["gold"], counts["document"], counts["question"])
+    why = _NO_CORPUS.get(name, "the set has no corpus: index documents of your own")
+    return Converted(
+        made["document"],
+        out / QUESTIONS,
+        made["gold"],
+        counts["document"],
+        counts["question"],
+        None if counts["document"] else why,
+    )
