@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bm25s_peer import bm25s_of
+from bm25s_peer import bm25s_of, counted
 from measuring import POOLS, THREADS, Measure, open_index
 
 from pyfast import ops
@@ -29,7 +29,7 @@ def searched(data: Path, request: pytest.FixtureRequest) -> tuple[Index, list[li
 @pytest.mark.parametrize("threads", sorted({1, THREADS}))
 def test_pyfast(searched: tuple[Index, list[list[int]]], measure: Measure, threads: int) -> None:
     index, queries = searched
-    parts, asked = index.retriever.parts, stack(queries, np.int32)  # type: ignore[attr-defined]
+    parts, asked = counted(index), stack(queries, np.int32)
     name = f"bm25, {len(index.passages):,}"
     measure.op(name, threads, lambda: ops.bm25(parts, *asked, K, threads=threads), rounds=30)
 
@@ -37,7 +37,7 @@ def test_pyfast(searched: tuple[Index, list[list[int]]], measure: Measure, threa
 @pytest.mark.parametrize("backend", ["numba", "numpy"])
 def test_bm25s(searched: tuple[Index, list[list[int]]], measure: Measure, backend: str) -> None:
     index, queries = searched
-    engine, parts = bm25s_of(index, backend), index.retriever.parts  # type: ignore[attr-defined]
+    engine, parts = bm25s_of(index, backend), counted(index)
     run = lambda: engine.retrieve(queries, k=K, n_threads=THREADS, show_progress=False)  # noqa: E731
 
     def compare() -> None:
