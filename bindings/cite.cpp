@@ -34,6 +34,23 @@ void bind_cite(py::module_& m) {
             return list<py::bytes>(texts);
         },
         py::arg("columns"), py::arg("offsets"), py::arg("cited"), py::arg("scores"));
+    m.def(
+        "segment_ids",
+        [](const py::array& level, const py::array& source, const py::array& start, const py::array& end,
+           const py::array& triplets, const py::array& ordinal, const py::array& hashes, const py::array& which) {
+            const Segments segments{
+                .level = view<std::uint8_t>(level, "level"),
+                .source = view<std::int32_t>(source, "source"),
+                .start = integers(start, "start"),
+                .end = integers(end, "end"),
+                .triplets = view<std::int64_t>(triplets, "triplets"),
+                .ordinal = view<std::int64_t>(ordinal, "ordinal"),
+                .hashes = view<std::uint64_t>(hashes, "hashes"),
+            };
+            return copy(segment_ids(segments, view<std::int64_t>(which, "which")));
+        },
+        py::arg("level"), py::arg("source"), py::arg("start"), py::arg("end"), py::arg("triplets"),
+        py::arg("ordinal"), py::arg("hashes"), py::arg("which"));
 }
 
 }  // namespace pyfast::python

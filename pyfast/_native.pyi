@@ -81,6 +81,16 @@ def bridge_select(
 def cite(
     columns: dict[str, npt.NDArray[Any]], offsets: _Int64, cited: _Int64, scores: _Float64
 ) -> list[bytes]: ...
+def segment_ids(
+    level: _UInt8,
+    source: _Int32,
+    start: _Integers,
+    end: _Integers,
+    triplets: _Int64,
+    ordinal: _Int64,
+    hashes: npt.NDArray[np.uint64],
+    which: _Int64,
+) -> npt.NDArray[np.uint64]: ...
 def eigenvector(
     g: _Graph, tolerance: float, max_iterations: int, threads: int
 ) -> tuple[_Float32, _Int64, _Bool]: ...  # centrality; of each pool: iterations, whether it converged

@@ -52,7 +52,8 @@ class MappedFile:
             raise IndexFormatError(f"{path}: missing; build the index again")
         if path.stat().st_size != size:
             raise IndexFormatError(f"{path}: damaged (size); build the index again")
-        self.data: npt.NDArray[np.uint8] = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+        # A plain array: every slice of a `memmap` costs several times as much.
+        self.data: npt.NDArray[np.uint8] = np.asarray(np.memmap(path, np.uint8, "r") if size else [], np.uint8)
         self._bytes, self._sums = self.data.data, sums
         self._sound = bytearray(len(sums))
         self._is_sound = np.frombuffer(self._sound, np.uint8)

@@ -4,8 +4,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "checked_offsets.hpp"
 #include "pyfast/error.hpp"
@@ -71,19 +73,45 @@ void append_score(std::string& out, double score) {
     out.append(text).append(text.back() == '.' ? "0" : "");
 }
 
+std::size_t checked_segment(const Segments& s, std::int64_t segment) {
+    if (segment < 0 || segment >= static_cast<std::int64_t>(s.level.size())) {
+        throw Error("segments: there is no segment " + std::to_string(segment) + " in a corpus of " +
+                    std::to_string(s.level.size()));
+    }
+    return static_cast<std::size_t>(segment);
+}
+
+// The number of a triplet among the triplets.
+std::size_t triplet(const Segments& s, std::size_t i) {
+    const auto found = std::lower_bound(s.triplets.begin(), s.triplets.end(), static_cast<std::int64_t>(i));
+    if (found == s.triplets.end() || *found != static_cast<std::int64_t>(i)) {
+        throw Error("triplets: segment " + std::to_string(i) + " is missing");
+    }
+    return static_cast<std::size_t>(found - s.triplets.begin());
+}
+
+std::uint64_t id(const Segments& s, std::size_t i) {
+    const auto document = static_cast<std::size_t>(s.source[i]);
+    if (document >= s.hashes.size()) {
+        throw Error("source: there is no document " + std::to_string(s.source[i]));
+    }
+    const auto level = static_cast<Level>(s.level[i]);
+    if (level != Level::subgraph && level != Level::triplet) {
+        return segment_id(s.hashes[document], s.level[i], s.start[i], s.end[i]);
+    }
+    const std::int64_t ordinal = s.ordinal[triplet(s, level == Level::triplet ? i : i + 1)];
+    return segment_id(s.hashes[document], s.level[i], ordinal, -1);
+}
+
 class Writer {
   public:
     Writer(const Segments& segments, std::string& out) : segments_(segments), out_(out) {}
 
     void evidence(std::int64_t segment, double score) {
-        if (segment < 0 || segment >= static_cast<std::int64_t>(size())) {
-            throw Error("segments: there is no segment " + std::to_string(segment) + " in a corpus of " +
-                        std::to_string(size()));
-        }
-        const auto i = static_cast<std::size_t>(segment);
+        const std::size_t i = checked_segment(segments_, segment);
         const auto uri = checked_list(segments_.uris, segments_.source[i], "uri_offsets, source");
         out_ += "{\"segment\":\"";
-        append_hex(out_, id(i));
+        append_hex(out_, id(segments_, i));
         out_ += "\",\"uri\":\"";
         append_escaped(out_, {reinterpret_cast<const char*>(uri.data()), uri.size()});
         out_ += "\",\"offsets\":[" + std::to_string(segments_.start[i]) + "," + std::to_string(segments_.end[i]);
@@ -100,26 +128,6 @@ class Writer {
     [[nodiscard]] bool is(std::size_t i, Level level) const { return i < size() && at(i) == level; }
 
     [[nodiscard]] Level at(std::size_t i) const { return static_cast<Level>(segments_.level[i]); }
-
-    [[nodiscard]] std::uint64_t id(std::size_t i) const {
-        const auto document = static_cast<std::size_t>(segments_.source[i]);  // checked: it has a uri
-        if (at(i) != Level::subgraph && at(i) != Level::triplet) {
-            return segment_id(segments_.hashes[document], segments_.level[i], segments_.start[i],
-                              segments_.end[i]);
-        }
-        const std::int64_t ordinal = segments_.ordinal[triplet(at(i) == Level::triplet ? i : i + 1)];
-        return segment_id(segments_.hashes[document], segments_.level[i], ordinal, -1);
-    }
-
-    // The number of a triplet among the triplets.
-    [[nodiscard]] std::size_t triplet(std::size_t i) const {
-        const auto found =
-            std::lower_bound(segments_.triplets.begin(), segments_.triplets.end(), static_cast<std::int64_t>(i));
-        if (found == segments_.triplets.end() || *found != static_cast<std::int64_t>(i)) {
-            throw Error("triplets: segment " + std::to_string(i) + " is missing");
-        }
-        return static_cast<std::size_t>(found - segments_.triplets.begin());
-    }
 
     void snippet(std::size_t i) {
         switch (at(i)) {
@@ -165,7 +173,7 @@ class Writer {
     }
 
     void triple(std::size_t i) {
-        const std::size_t k = triplet(i);
+        const std::size_t k = triplet(segments_, i);
         content(segments_.byte_start[i], segments_.relation_start[k]);
         out_ += ' ';
         content(segments_.relation_start[k], segments_.tail_start[k]);
@@ -187,14 +195,15 @@ class Writer {
     std::string& out_;
 };
 
-void check_columns(const Segments& s) {
-    const std::size_t n = s.level.size();
-    for (const std::size_t size :
-         {s.source.size(), s.start.size(), s.end.size(), s.byte_start.size(), s.byte_end.size()}) {
-        if (size != n) {
-            throw Error("segments: every column must hold one value per segment");
-        }
+void check_sizes(std::initializer_list<std::size_t> sizes, std::size_t n) {
+    if (std::any_of(sizes.begin(), sizes.end(), [n](std::size_t size) { return size != n; })) {
+        throw Error("segments: every column must hold one value per segment");
     }
+}
+
+void check_columns(const Segments& s) {
+    check_sizes({s.source.size(), s.start.size(), s.end.size(), s.byte_start.size(), s.byte_end.size()},
+                s.level.size());
     if (s.hashes.size() + 1 != s.uris.offsets.size()) {
         throw Error("hashes, uri_offsets: must hold one value per document");
     }
@@ -226,6 +235,19 @@ Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::spa
         out.end_text();
     }
     return out;
+}
+
+std::vector<std::uint64_t> segment_ids(const Segments& segments, std::span<const std::int64_t> which) {
+    check_sizes({segments.source.size(), segments.start.size(), segments.end.size()}, segments.level.size());
+    if (segments.ordinal.size() != segments.triplets.size()) {
+        throw Error("triplets, ordinal: must hold one value per triplet");
+    }
+    std::vector<std::uint64_t> ids;
+    ids.reserve(which.size());
+    for (const std::int64_t segment : which) {
+        ids.push_back(id(segments, checked_segment(segments, segment)));
+    }
+    return ids;
 }
 
 }  // namespace pyfast

@@ -52,12 +52,11 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
     segments = [schema.empty(schema.SEGMENTS)]
     described = [schema.empty(schema.DOCUMENTS)]
     triples = [schema.empty(schema.TRIPLES)]
-    ids = [hash_uris(())]
     documents_before = segments_before = 0
     for batch in _batches(documents):
         try:
             hashes = hash_uris(document.uri for document in batch)
-            columns, facts = _segments(batch, hashes, buffer, length)
+            columns, facts = _segments(batch, buffer, length)
             described.append(_described(batch, columns, hashes))
         except UnicodeEncodeError:
             raise _surrogate(batch) from None
@@ -65,20 +64,17 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
         columns["parent"] = np.where(parent < 0, -1, parent + segments_before)
         columns["subtree_end"] = subtree_ends(parent) + segments_before
         columns["source"] = columns["source"] + np.int32(documents_before)
-        ids.append(columns["ids"])
         segments.append(schema.segments(columns, len(buffer)))
         triples.append(facts)
         documents_before += len(batch)
         segments_before += parent.size
     parts = (schema.join(segments), schema.join(described), schema.join(triples))
     corpus = Corpus(*parts, memoryview(buffer).toreadonly())
-    if twice := _repeated(corpus.ids.hashes):
+    if twice := _repeated(corpus.columns.hashes):
         raise InputError(f"two documents have the uri {corpus.uri(twice)!r}: give each its own")
-    all_ids = np.concatenate(ids)
-    if twice := _repeated(all_ids):
-        raise InputError(
-            f"two segments have the id {all_ids[twice]:016x}: change the uri of one of their documents"
-        )
+    ids = corpus.ids[:]
+    if twice := _repeated(ids):
+        raise InputError(f"two segments have the id {ids[twice]:016x}: change the uri of one of their documents")
     return corpus
 
 
@@ -106,9 +102,7 @@ def _size(document: Document) -> int:
             return 50 * (1 + 3 * len(document.triples))
 
 
-def _segments(
-    batch: Sequence[Document], hashes: NDArray[np.uint64], buffer: bytearray, length: int
-) -> tuple[Columns, pa.RecordBatch]:
+def _segments(batch: Sequence[Document], buffer: bytearray, length: int) -> tuple[Columns, pa.RecordBatch]:
     """The segments of a batch, and the rows of its triples.
 
     `source` counts from 0; `parent` and `subtree_end` are not set yet.
@@ -120,13 +114,13 @@ def _segments(
     facts = schema.empty(schema.TRIPLES)
     if texts:
         source = np.fromiter(texts, dtype=np.int32)
-        parts.append(encode_texts(list(texts.values()), source, hashes[source], buffer, length))
+        parts.append(encode_texts(list(texts.values()), source, buffer, length))
     if tables:
         source = np.fromiter(tables, dtype=np.int32)
-        parts.append(encode_tables(list(tables.values()), source, hashes[source], buffer))
+        parts.append(encode_tables(list(tables.values()), source, buffer))
     if graphs:
         source = np.fromiter(graphs, dtype=np.int32)
-        columns, facts = encode_graphs(list(graphs.values()), source, hashes[source], buffer)
+        columns, facts = encode_graphs(list(graphs.values()), source, buffer)
         parts.append(columns)
     if len(parts) == 1:
         return parts[0], facts
@@ -193,7 +187,7 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
     for document in batch:
         try:
             hashes = hash_uris([document.uri])
-            columns, _ = _segments([document], hashes, bytearray(), LENGTH)
+            columns, _ = _segments([document], bytearray(), LENGTH)
             _described([document], columns, hashes)
         except UnicodeEncodeError as error:
             character = f"U+{ord(error.object[error.start]):04X}"

@@ -15,7 +15,6 @@ from pyfast.corpus import schema
 from pyfast.corpus.documents import KnowledgeGraph, Table, Triple
 from pyfast.corpus.levels import Level
 from pyfast.corpus.schema import Columns
-from pyfast.corpus.segment_ids import segment_ids
 from pyfast.corpus.text_buffer import Integers, append_text, lengths
 
 MAX_SUBGRAPH = 64
@@ -56,12 +55,8 @@ def _tree(middles: Integers, leaves: Integers) -> _Tree:
     )
 
 
-def encode_tables(
-    tables: Sequence[Table], source: NDArray[np.int32], hashes: NDArray[np.uint64], buffer: bytearray
-) -> Columns:
-    """The segments of tables, depth first. `source` has the document number of each table, `hashes` the hash of
-    its uri.
-    """
+def encode_tables(tables: Sequence[Table], source: NDArray[np.int32], buffer: bytearray) -> Columns:
+    """The segments of tables, depth first. `source` has the document number of each table."""
     rows = [row for table in tables for row in table.rows]
     cells = list(chain.from_iterable(rows))
     tree = _tree(lengths(table.rows for table in tables), lengths(rows))
@@ -73,7 +68,7 @@ def encode_tables(
     column = np.full(tree.size, -1, dtype=np.int64)
     column[tree.leaf] = np.arange(tree.leaf.size) - tree.first_leaf[tree.middle_of_leaf]
     return {
-        **_lay_out(tree, (Level.TABLE, Level.TABLE_ROW, Level.TABLE_CELL), (row, column), source, hashes, cuts),
+        **_lay_out(tree, (Level.TABLE, Level.TABLE_ROW, Level.TABLE_CELL), source, cuts),
         "start": row,
         "end": column,
         "passage": _passages(tree, _visible(cells)),
@@ -81,7 +76,7 @@ def encode_tables(
 
 
 def encode_graphs(
-    graphs: Sequence[KnowledgeGraph], source: NDArray[np.int32], hashes: NDArray[np.uint64], buffer: bytearray
+    graphs: Sequence[KnowledgeGraph], source: NDArray[np.int32], buffer: bytearray
 ) -> tuple[Columns, pa.RecordBatch]:
     """The segments of knowledge graphs, depth first, and the rows of `schema.TRIPLES` in the same order."""
     grouped = [_subgraphs(graph.triples) for graph in graphs]
@@ -93,21 +88,16 @@ def encode_graphs(
     tree = _tree(lengths(grouped), lengths(subgraphs))
     cuts = _store_all(strings, buffer)
 
-    # A triple is distinguished by its place among its document's triples, a subgraph by its first triple.
-    ordinals = np.fromiter(chain.from_iterable(subgraphs), dtype=np.int64)
-    ordinal = np.full(tree.size, -1, dtype=np.int64)
-    ordinal[tree.leaf] = ordinals
-    ordinal[tree.middle] = ordinals[tree.first_leaf[:-1]]
     nowhere = np.full(tree.size, -1, dtype=np.int64)
     levels = (Level.DOCUMENT, Level.SUBGRAPH, Level.TRIPLET)
     columns = {
-        **_lay_out(tree, levels, (ordinal, nowhere), source, hashes, cuts[::3]),
+        **_lay_out(tree, levels, source, cuts[::3]),
         "start": nowhere,
         "end": nowhere,
         "passage": _passages(tree, np.logical_or.reduce(_visible(strings).reshape(-1, 3), axis=1)),
     }
     facts = {
-        "ordinal": ordinals,
+        "ordinal": np.fromiter(chain.from_iterable(subgraphs), dtype=np.int64),
         "relation_start": cuts[1::3],
         "tail_start": cuts[2::3],
         "timed": np.array([triple.time is not None for triple in triples], dtype=np.uint8),
@@ -142,14 +132,9 @@ def _passages(tree: _Tree, visible: NDArray[np.bool_]) -> NDArray[np.uint8]:
 
 
 def _lay_out(
-    tree: _Tree,
-    levels: tuple[Level, Level, Level],
-    places: tuple[Integers, Integers],
-    source: NDArray[np.int32],
-    hashes: NDArray[np.uint64],
-    cuts: Integers,
+    tree: _Tree, levels: tuple[Level, Level, Level], source: NDArray[np.int32], cuts: Integers
 ) -> Columns:
-    """Columns `ids`, `level`, `source`, `byte_start` and `byte_end` of trees whose leaves start at `cuts`."""
+    """Columns `level`, `source`, `byte_start` and `byte_end` of trees whose leaves start at `cuts`."""
     level = np.empty(tree.size, dtype=np.uint8)
     number = np.empty(tree.size, dtype=np.int64)
     byte_start, byte_end = np.empty_like(number), np.empty_like(number)
@@ -163,7 +148,6 @@ def _lay_out(
         number[position] = of_top
         byte_start[position], byte_end[position] = limits[:-1], limits[1:]
     return {
-        "ids": segment_ids(hashes[number], level, *places),
         "level": level,
         "source": source[number],
         "byte_start": byte_start,

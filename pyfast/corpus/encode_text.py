@@ -9,7 +9,6 @@ from pyfast.corpus.documents import TextDocument
 from pyfast.corpus.levels import Level
 from pyfast.corpus.schema import Columns
 from pyfast.corpus.sections import Heading, headings
-from pyfast.corpus.segment_ids import segment_ids
 from pyfast.corpus.text_buffer import Integers, append_text, lengths
 from pyfast.corpus.text_splitting import bounded, codes_of, paragraphs, sentence_breaks, sentences
 
@@ -19,13 +18,10 @@ _SEPARATOR = "\n\n"  # kept between texts: a blank line, so that no paragraph or
 def encode_texts(
     documents: Sequence[TextDocument],
     source: NDArray[np.int32],
-    hashes: NDArray[np.uint64],
     buffer: bytearray,
     length_of_paragraph: int,
 ) -> Columns:
-    """The segments of text documents, depth first. `source` has the number of each document, `hashes` the hash of
-    its uri.
-    """
+    """The segments of text documents, depth first. `source` has the number of each document."""
     text = _SEPARATOR + _SEPARATOR.join(document.text for document in documents)
     length = lengths(document.text for document in documents)
     first = np.cumsum(length + len(_SEPARATOR)) - length
@@ -49,7 +45,6 @@ def encode_texts(
     number = np.searchsorted(first, start, side="right") - 1
     origin = first[number]
     return {
-        "ids": segment_ids(hashes[number], level, start - origin, end - origin),
         "level": level,
         "source": source[number],
         "start": start - origin,

@@ -93,7 +93,9 @@ class Corpus:
         self._parts = (segments, documents, triples, buffer)
         self._files = files
         self._documents_are_sound = False
-        self._sound = bytearray(len(segments) + _GROUP >> _GROUP_SHIFT)  # which groups of segments were checked
+        # Which groups of segments were checked
+        self._sound = bytearray(len(segments) + _GROUP >> _GROUP_SHIFT)
+        self._is_sound = np.frombuffer(self._sound, np.uint8)
         in_segments, in_documents, in_triples, in_buffer = files or (None, None, None, None)
         column = {field.name: _array(segments, field.name) for field in segments.schema}
         self._column = column
@@ -156,9 +158,7 @@ class Corpus:
     @cached_property
     def ids(self) -> SegmentIds:
         """The ids of the segments. They depend only on uri, level and place."""
-        hashes = checked(_array(self._parts[1], "hash"), self._files[1] if self._files else None)
-        triplets, ordinal = np.asarray(self._triplets), np.asarray(self._ordinal)
-        return SegmentIds(hashes, self.level, self.source, self.start, self.end, triplets, ordinal)
+        return SegmentIds(self.columns, self._check_places)
 
     @cached_property
     def columns(self) -> ops.Segments:
@@ -195,8 +195,18 @@ class Corpus:
         self._files[3].check_ranges(column["byte_start"][segments], column["byte_end"][segments])
         sources = np.unique(column["source"][segments])
         self._uris.check(sources)
-        place = self._files[1].place(self.columns.hashes) + 8 * sources.astype(np.int64)
-        self._files[1].check_ranges(place, place + 8)
+        checked(self.columns.hashes, self._files[1]).check_ranges(sources, sources + 1)
+
+    def _check_places(self, segments: NDArray[np.int64]) -> None:
+        """As `check`, for what ids are made of."""
+        if not self._files:
+            return
+        groups = segments >> _GROUP_SHIFT
+        if not self._is_sound[groups].all():
+            for group in np.unique(groups).tolist():
+                self._check_group(group)
+        sources = self._column["source"][segments]
+        checked(self.columns.hashes, self._files[1]).check_ranges(sources, sources + 1)
 
     def _check(self, i: int) -> None:
         """As `check`, for one segment, without its content."""

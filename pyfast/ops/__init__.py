@@ -23,7 +23,7 @@ from pyfast.ops.bm25 import TermCounts, bm25
 from pyfast.ops.bridge_expand import bridge_expand
 from pyfast.ops.bridge_rank import bridge_rank
 from pyfast.ops.bridge_select import Cells, bridge_select
-from pyfast.ops.cite import Segments, cite
+from pyfast.ops.cite import Segments, cite, segment_ids
 from pyfast.ops.eigenvector import eigenvector
 from pyfast.ops.evidence_graph import EvidenceGraph, evidence_graph, shared_terms
 from pyfast.ops.fuse import fuse
@@ -59,6 +59,7 @@ __all__ = [
     "narrate",
     "pagerank",
     "prune",
+    "segment_ids",
     "shared_terms",
     "weighted_degree",
 ]

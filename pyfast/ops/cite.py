@@ -35,7 +35,7 @@ class Segments:
     """[triplets] where the relation starts in the content"""
     tail_start: Int64
     hashes: npt.NDArray[np.uint64]
-    """[documents] the hashes of their uris: `pyfast.corpus.segment_ids` makes ids of these hashes"""
+    """[documents] the hashes of their uris: `segment_ids` makes ids of these hashes"""
     uri_offsets: Int64
     """[documents + 1] where the uri of each document starts"""
     uris: npt.NDArray[np.uint8]
@@ -49,6 +49,7 @@ _DTYPES: dict[str, type[np.generic]] = {
     **dict.fromkeys(("triplets", "ordinal", "relation_start", "tail_start", "uri_offsets"), np.int64),
     **dict.fromkeys(("uris", "content"), np.uint8),
 }
+_OF_IDS = ("level", "source", "triplets", "ordinal", "hashes")
 _INTEGERS = ("start", "end", "byte_start", "byte_end")
 
 
@@ -90,11 +91,42 @@ def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, score
     )
 
 
+def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint64]:
+    """The ids of segments. They depend only on the uri, the level and the place in the document.
+
+    Args:
+        segments: The columns of the corpus. `uris`, `content` and the columns that point into them are not read.
+        which: int64[n], the numbers of segments.
+
+    Returns:
+        uint64[n].
+
+    Raises:
+        ArrayError: A column is malformed, or the corpus does not have such a segment.
+
+    Example:
+        >>> from pyfast import ops
+        >>> from pyfast.corpus import TextDocument, encode
+        >>> corpus = encode([TextDocument("titan.txt", "Titan", "It is a moon.")])
+        >>> [f"{id:016x}" for id in ops.segment_ids(corpus.columns, [0, 1]).tolist()]
+        ['...', '...']
+    """
+    if not isinstance(segments, Segments):
+        raise ArrayError(f"segments: expected Segments, got {type(segments).__name__}")
+    return call(
+        _native.segment_ids,
+        **{name: array(f"segments.{name}", getattr(segments, name), _DTYPES[name]) for name in _OF_IDS},
+        start=integers("segments.start", segments.start),
+        end=integers("segments.end", segments.end),
+        which=array("which", which, np.int64),
+    )
+
+
 def cite_reference(segments: Segments, i: int, score: float) -> dict[str, Any]:
     """The object of one segment."""
     first, last = segments.uri_offsets[segments.source[i] :][:2]
     return {
-        "segment": f"{_id(segments, i):016x}",
+        "segment": f"{segment_id_reference(segments, i):016x}",
         "uri": segments.uris[first:last].tobytes().decode(),
         "offsets": [int(segments.start[i]), int(segments.end[i])],
         "snippet": _content(segments, i),
@@ -102,7 +134,7 @@ def cite_reference(segments: Segments, i: int, score: float) -> dict[str, Any]:
     }
 
 
-def _id(s: Segments, i: int) -> int:
+def segment_id_reference(s: Segments, i: int) -> int:
     """The hash of the uri, mixed with the level and two numbers: splitmix64 in Python's integers."""
     first, second = int(s.start[i]), int(s.end[i])
     if s.level[i] in (_SUBGRAPH, _TRIPLET):

@@ -16,6 +16,7 @@ from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors
 from pyfast.retrieval.index import Index, of_index
 from pyfast.retrieval.lexical_selection import Words
 from pyfast.retrieval.rerank import search
+from pyfast.retrieval.strongest_edges import segment_ids
 
 Priority = tuple[Level, ...]
 _HOPS = 64  # of what names the same entities, or lies beside a row, so many are looked at
@@ -150,8 +151,11 @@ def candidates(index: Index, segments: Iterable[int]) -> Iterable[Candidate]:
     Returns:
         One candidate for each segment.
     """
-    corpus = index.corpus
-    return (Candidate(i, Level(int(corpus.level[i])), corpus.render(i), f"{corpus.ids[i]:016x}") for i in segments)
+    corpus, places = index.corpus, list(segments)
+    ids = segment_ids(index, np.array(places, np.int64))
+    return (
+        Candidate(i, Level(int(corpus.level[i])), corpus.render(i), id) for i, id in zip(places, ids, strict=True)
+    )
 
 
 def _neighbours(

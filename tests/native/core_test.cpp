@@ -371,6 +371,16 @@ struct Corpus {
     [[nodiscard]] static std::vector<std::uint8_t> bytes(const std::string& text) {
         return {text.begin(), text.end()};
     }
+    [[nodiscard]] std::vector<std::uint64_t> ids(const std::vector<std::int64_t>& which) const {
+        const pyfast::Segments segments{.level = level,
+                                        .source = source,
+                                        .start = start,
+                                        .end = start,
+                                        .triplets = triplets,
+                                        .ordinal = ordinal,
+                                        .hashes = hashes};
+        return segment_ids(segments, which);
+    }
     // The evidence of no segment, of some, and of the others with `extra`.
     std::string cited(std::int64_t extra) const {
         const auto heap = bytes(content);
@@ -395,6 +405,8 @@ void check_texts() {
         CHECK(cited.find(std::string("\"snippet\":") + snippet + ",\"score\":0.25}") != std::string::npos);
     }
     CHECK(cited.find(R"([][{"segment":"cd87deffc5a3d0fd","uri":"u\n","offsets":[-1,-1],)") == 0);
+    CHECK(good.ids({4}) == std::vector<std::uint64_t>{0xcd87deffc5a3d0fdU} && good.ids({}).empty());
+    check_error([&] { good.ids({0, 13}); }, "segment 13");
     const auto refuse = [&](const char* name, const std::function<void(Corpus&)>& change, std::int64_t extra = 0) {
         Corpus bad = good;
         change(bad);

@@ -91,6 +91,7 @@ void fuzz_cite(Input& in) {
     content.shrink_to_fit();
     const pyfast::Segments segments{level,   source,         start,      end,    byte_start,  byte_end, triplets,
                                     ordinal, relation_start, tail_start, hashes, uris.view(), content};
+    REQUIRE(segment_ids(segments, cited.values).size() == cited.values.size());
     const pyfast::Texts texts = cite(segments, cited.view(), scores);
     REQUIRE(texts.offsets.size() == cited.offsets.size() && well_formed(texts.offsets, texts.bytes.size()));
     for (std::size_t t = 0; t + 1 < texts.offsets.size(); ++t) {

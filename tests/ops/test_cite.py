@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyfast import ops
 from pyfast.corpus import Corpus, KnowledgeGraph, Table, TextDocument, Triple, encode
 from pyfast.errors import ArrayError
-from pyfast.ops.cite import cite_reference
+from pyfast.ops.cite import cite_reference, segment_id_reference
 
 NASTY = "".join(map(chr, [*range(0x30), *b'"\\/<', 0x7F, 0x85, 0x2028, 0xE9, 0x6F22, 0xFFFF, 0x1F600, 0x10FFFF]))
 string = st.text(st.sampled_from(NASTY) | st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -148,3 +148,24 @@ def test_any_levels_are_refused_or_harmless(level: list[int]) -> None:
     except ArrayError:
         return
     assert all(len(orjson.loads(written)) == 1 for written in found)
+
+
+@given(corpora)
+def test_ids(corpus: Corpus) -> None:
+    every = [segment_id_reference(corpus.columns, i) for i in range(len(corpus))]
+    assert ops.segment_ids(corpus.columns, np.arange(len(corpus))).tolist() == every == corpus.ids[:].tolist()
+    assert corpus.ids[np.arange(len(corpus)) % 2 == 1].tolist() == every[1::2] == corpus.ids[1::2].tolist()
+
+
+def test_no_such_segment_has_an_id() -> None:
+    for which in (-1, N):
+        with pytest.raises(ArrayError, match=f"segment {which} in a corpus of {N}"):
+            ops.segment_ids(GOOD, [0, which])
+    with pytest.raises(ArrayError, match="there is no document"):
+        ops.segment_ids(replace(GOOD, source=GOOD.source + np.int32(99)), [0])
+    with pytest.raises(ArrayError, match="value per segment"):
+        ops.segment_ids(replace(GOOD, end=GOOD.end[1:]), [0])
+    with pytest.raises(ArrayError, match="value per triplet"):
+        ops.segment_ids(replace(GOOD, ordinal=GOOD.ordinal[1:]), [0])
+    with pytest.raises(IndexError):
+        CORPUS.ids[N]

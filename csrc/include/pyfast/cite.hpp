@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "pyfast/api.hpp"
 #include "pyfast/integers.hpp"
@@ -42,5 +43,9 @@ struct Segments {
 // work. Throws Error on columns or lists that do not fit, on a segment that there is not, and on content out of
 // bounds.
 PYFAST_API Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::span<const double> scores);
+
+// The id of each of these segments. Reads level, source, start, end, triplets, ordinal and hashes only; the other
+// columns may be empty. Thread-safe; one thread's work. Throws Error as `cite`.
+PYFAST_API std::vector<std::uint64_t> segment_ids(const Segments& segments, std::span<const std::int64_t> which);
 
 }  // namespace pyfast

@@ -1,4 +1,4 @@
-// The id of a segment, from what distinguishes it; `pyfast.corpus.segment_ids` computes the same.
+// The id of a segment, from what distinguishes it.
 #pragma once
 
 #include <cstdint>
