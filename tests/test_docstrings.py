@@ -77,7 +77,19 @@ def test_its_example_runs(name: str, folder: Path, monkeypatch: pytest.MonkeyPat
     assert example.examples and not failures, "".join(failures)
 
 
-PACKAGES = ("corpus", "engine", "evaluation", "llm", "ops", "reports", "retrieval", "server", "systems")
+PACKAGES = (
+    "conversation",
+    "corpus",
+    "engine",
+    "evaluation",
+    "knowledge",
+    "llm",
+    "ops",
+    "reports",
+    "retrieval",
+    "server",
+    "systems",
+)
 FUNCTIONS = sorted(
     {
         f"pyfast.{package}.{name}"

@@ -1,6 +1,7 @@
-"""Conversations over evidence: evidence memory, token graph, its encoder, the prompt around it.
+"""The parts of the conversational system graph_convqa (Jain and Lapata 2024).
 
-The system graph_convqa (Jain and Lapata 2024) and its training both use these parts.
+They are the evidence memory, the token graph of the evidence, its encoder, and the prompt. The system and its
+training use the same parts.
 """
 
 from pyfast.conversation.entities import Entities, Linear, known_entities, linearise, names_in

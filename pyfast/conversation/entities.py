@@ -66,14 +66,23 @@ class Linear:
     """The items of one turn's evidence as text, best first."""
 
     lines: tuple[str, ...]
-    spans: tuple[tuple[Span, ...], ...]
     """The text of each item"""
+    spans: tuple[tuple[Span, ...], ...]
+    """The known names in each line"""
     entities: tuple[str, ...]
-    """All entities that the items name, in order. An answer may be matched to one of these entities"""
+    """All entities that the items name, in order, each once"""
 
 
 def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """The known names in each list of texts. For table rows, also the cells, which tabs separate."""
+    """Find the known names in texts.
+
+    Args:
+        index: The index. `known_entities` takes the known names from its corpus.
+        items: Lists of texts. A text with tabs is a table row, with a tab between two cells.
+
+    Returns:
+        For each list, its known names and the cells of its table rows, each once.
+    """
     known = known_entities(index)
     matches = []
     for texts in items:
@@ -87,7 +96,16 @@ def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ..
 
 
 def linearise(index: Index, items: Sequence[ScoredSegments]) -> list[Linear]:
-    """The text of each list of segments and its entities: known names and the cells of table rows."""
+    """Write segments as lines of text, and find the known entities in the lines.
+
+    Args:
+        index: The index. `known_entities` takes the known names from its corpus.
+        items: Lists of segments.
+
+    Returns:
+        For each list, its lines, the spans of known names in each line, and all entities that the lines name. The
+        cells of table rows count as entities too.
+    """
     known, corpus = known_entities(index), index.corpus
     pieces = []
     for item in items:

@@ -36,11 +36,25 @@ class MemoryQuery:
 def apply_memory(
     index: Index, items: Sequence[MemoryQuery], memory: Memory, model: str = DEFAULT, share: float = SHARE
 ) -> list[ScoredSegments]:
-    """Replace the lowest `share` of a turn's evidence E_t by the items of the memory M_t nearest to the query Q_t.
+    """Replace the lowest part of a turn's evidence by evidence of earlier turns (section 4.2, equation 2).
 
-    M_t is the evidence of all earlier turns. Nearness is the cosine of sentence embeddings by `model`; `random`
-    draws from M_t instead. If M_t has too few items that are not in E_t, fewer are replaced. Raises
-    `ModelNotFoundError` if there is no such model.
+    M_t, the memory of turn t, is the evidence of all earlier turns. E_t is the evidence of this turn. The function
+    replaces the lowest items of E_t by items of M_t. If M_t has too few items that are not in E_t, it replaces
+    fewer.
+
+    Args:
+        index: The index.
+        items: For each turn, its query, its evidence and the evidence of earlier turns.
+        memory: `on` takes the items of M_t nearest to the query, by the cosine of sentence embeddings. `random`
+            draws items from M_t. `off` changes nothing.
+        model: The embedding model for `on`: its name or folder.
+        share: The share of E_t to replace, rounded down to whole items.
+
+    Returns:
+        For each turn, its new evidence.
+
+    Raises:
+        ModelNotFoundError: There is no such embedding model.
     """
     places = [replaceable(len(item.evidence), share) if memory != "off" else 0 for item in items]
     earlier = [_earlier(item, most) for item, most in zip(items, places, strict=True)]

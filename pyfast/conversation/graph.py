@@ -35,11 +35,18 @@ class TokenGraph:
 
 
 def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
-    """The graph of section 4.3 with at most `max_nodes` nodes.
+    """Build the graph of a turn's evidence (section 4.3).
 
-    Within a chain, each token has an edge to the next. The last token of a mention has an edge to the first token
-    of every other mention of the same entity. If there are too many nodes, the lowest-ranked chains are dropped.
-    If the first chain alone is too long, its end is dropped.
+    A chain is one item of evidence. Each token of a chain has an edge to the next token. The last token of a
+    mention has an edge to the first token of every other mention of the same entity.
+
+    Args:
+        chains: The items of evidence, best first.
+        max_nodes: The maximum number of nodes. If there are more, the function leaves out the last chains. If the
+            first chain alone is too long, it leaves out the end of this chain.
+
+    Returns:
+        The graph. Its nodes are the tokens of the chains, in order.
     """
     lengths = np.cumsum([len(chain.tokens) for chain in chains])
     items = int(np.searchsorted(lengths, max_nodes, side="right"))

@@ -40,7 +40,15 @@ class Parts:
 
 
 def query_of(history: History, question: str) -> str:
-    """Q_t = q1 a1 ... qt: the query for evidence (section 3)."""
+    """Write the query for the evidence of a turn: Q_t = q1 a1 ... qt (section 3).
+
+    Args:
+        history: The (question, answer) pairs of the earlier turns.
+        question: The question of this turn.
+
+    Returns:
+        All these texts in order, with spaces between them.
+    """
     return " ".join([*(text for turn in history for text in turn if text), question])
 
 
@@ -51,17 +59,36 @@ def parts(history: History, question: str) -> Parts:
 
 
 def messages(history: History, question: str, facts: Sequence[str]) -> tuple[Message, ...]:
-    """The whole prompt as text, for models without a graph."""
+    """Write the prompt with the evidence as text, for models without a graph (figure 5).
+
+    Args:
+        history: The (question, answer) pairs of the earlier turns.
+        question: The question of this turn.
+        facts: The evidence, one line for each item.
+
+    Returns:
+        The messages for the LLM.
+    """
     around = parts(history, question)
     lines = "".join(f"{plain(fact)}\n" for fact in facts)
     return dialogue(f"{around.before}{lines}{around.after}", SYSTEM)
 
 
 def text_prompt(history: History, question: str, facts: Sequence[str], max_tokens: int) -> TextPrompt:
-    """The prompt within `max_tokens`, estimated from characters. Training and answering use the same estimate.
+    """Write the prompt with the evidence as text, within a limit of tokens.
 
-    The conversation gets at most half of the tokens. Its oldest turns are left out first, and then the
-    lowest-ranked facts.
+    The conversation gets at most half of the tokens. If the prompt is too long, the function first leaves out the
+    oldest turns, and then the lowest-ranked facts. It estimates tokens from characters. Training uses the same
+    function.
+
+    Args:
+        history: The (question, answer) pairs of the earlier turns.
+        question: The question of this turn.
+        facts: The evidence, best first.
+        max_tokens: The maximum length of the prompt, in tokens.
+
+    Returns:
+        The messages, with the numbers of facts and turns that they contain.
     """
     most = int((max_tokens - _TOKENS_FOR_INSTRUCTIONS) * CHARACTERS_PER_TOKEN)
     kept = most_recent(history, question, most // 2, len)
@@ -70,7 +97,18 @@ def text_prompt(history: History, question: str, facts: Sequence[str], max_token
 
 
 def most_recent(history: History, question: str, max_tokens: int, size: Callable[[str], int]) -> History:
-    """The last turns that fit into `max_tokens`. `size` gives the size of the text around the facts."""
+    """Keep the last turns of a conversation that fit into a limit.
+
+    Args:
+        history: The (question, answer) pairs of the earlier turns.
+        question: The question of this turn.
+        max_tokens: The limit, in the unit of `size`.
+        size: A function of a text that returns its size, for example in tokens. The text is the prompt without
+            facts.
+
+    Returns:
+        The pairs that fit, in order.
+    """
 
     def fits(turns: Sequence[tuple[str, str]]) -> bool:
         around = parts(tuple(turns), question)

@@ -1,7 +1,7 @@
-"""The knowledge graph of an index. An LLM or rules extract it. It is stored as snapshots, and searched.
+"""The knowledge graph of an index: its extraction, its storage and its search.
 
-Texts are split into chunks. Chunks become extracts. Extracts are written as a snapshot, which the store opens.
-`build` combines these steps. `session` is the store as a run sees it.
+An LLM or rules read chunks of documents and extract triples. `build` writes them as a snapshot, a version that
+never changes. A `Session` is the knowledge as one run sees it.
 """
 
 from pyfast.knowledge.build import build_knowledge, prune_knowledge, update_knowledge

@@ -125,7 +125,15 @@ def build_knowledge(
 
 
 def prune_knowledge(index: Index, embedder: Embedder) -> Knowledge:
-    """Remove what was extracted from deleted documents. Nothing is added."""
+    """Remove the triples of deleted documents.
+
+    Args:
+        index: The index.
+        embedder: The embedding model.
+
+    Returns:
+        The current snapshot of the knowledge.
+    """
     current = [chunk.digest for chunk in split_into_chunks(index, chunk_size(index))]
     current += [extract.digest for extract in extract_by_rules(index)]
     return prune(index, embedder, current)
@@ -139,10 +147,22 @@ def by_llm_too(store: Knowledge) -> bool:
 def update_knowledge(
     index: Index, embedder: Embedder, chunk_tokens: int | None = None, texts_by_rules: bool = False
 ) -> Knowledge:
-    """Update the store without calling an LLM: from rules, and from the results of an extraction so far.
+    """Update the knowledge of an index without an LLM.
 
-    Removes what was extracted from deleted documents, and keeps what was merged. `texts_by_rules`: rules also read
-    texts, if no LLM has read any yet. Raises what `chunk_size` raises.
+    The function adds the finished chunks of an unfinished extraction, and what rules read from new documents. It
+    removes the triples of deleted documents, and keeps merged triples.
+
+    Args:
+        index: The index.
+        embedder: The embedding model.
+        chunk_tokens: The size of a chunk. None: the size of an earlier extraction, or else `chunks.TOKENS`.
+        texts_by_rules: Let rules read texts too, if no LLM has read any text yet.
+
+    Returns:
+        The current snapshot of the knowledge.
+
+    Raises:
+        InputError: `chunk_tokens` differs from the size of an earlier extraction.
     """
     folder, size = extraction_folder(index.folder), chunk_size(index, chunk_tokens)
     extracted = extraction_results(folder)

@@ -14,7 +14,15 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def export_graph(store: Knowledge, path: Path) -> None:
-    """Write the graph as GraphML (`.graphml`) or N-Triples (`.nt`). Raises `InputError` for another suffix."""
+    """Write a knowledge graph to a file.
+
+    Args:
+        store: The knowledge.
+        path: The file. Its suffix chooses the format: `.graphml` or `.nt` (N-Triples).
+
+    Raises:
+        InputError: The file has another suffix.
+    """
     try:
         if path.suffix == ".graphml":
             _graphml(store, path)

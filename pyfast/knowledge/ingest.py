@@ -16,7 +16,16 @@ from pyfast.retrieval.embeddings import Embedder
 
 
 def add_extracts(index: Index, embedder: Embedder, extracts: Iterable[Extract]) -> Knowledge:
-    """Add extracts that the store does not have yet. If the index has no store, make one."""
+    """Add extracts to the knowledge of an index. Extracts that it already has are skipped.
+
+    Args:
+        index: The index. If it has no knowledge yet, this call makes it.
+        embedder: The embedding model.
+        extracts: The extracts to add, in order.
+
+    Returns:
+        The current snapshot of the knowledge.
+    """
     return make_snapshot(index, embedder, lambda database: Writer(database).add(extracts))
 
 

@@ -66,12 +66,22 @@ class _Gathered:
 def knowledge_units(
     items: Sequence[Keywords], session: Session, entities: int, relations: int, units: int
 ) -> list[list[KnowledgeUnit]]:
-    """The `units` best knowledge units for each search (MTQA, step 2), best first.
+    """Search the knowledge graph for knowledge units (MTQA, step 2).
 
-    Each detailed keyword matches `entities` entities by name; each general keyword matches `relations` relation
-    keys. Facts of these, and of the entities' neighbours, are scored by: cosine to all keywords together, times
-    the match of the entity or key, times `DECAY` at the second hop. An entity without triples leads to the texts
-    that describe it; a key leads to the texts that have it as a theme.
+    Detailed keywords match entities, and general keywords match relation keys. The matched entities and their
+    neighbours have facts. The score of a fact is its cosine to all keywords, times the match of the entity or key,
+    times `DECAY` at the second hop. An entity without triples leads to the texts that describe it. A key leads to
+    the texts that have it as a theme.
+
+    Args:
+        items: The keywords of each search.
+        session: The knowledge, as the run sees it.
+        entities: The number of entities that each detailed keyword matches.
+        relations: The number of relation keys that each general keyword matches.
+        units: The number of units to return for each search.
+
+    Returns:
+        For each search, its knowledge units, best first.
     """
     store = session.store
     detailed = _matched(store, "entities", [item.detailed for item in items], entities)

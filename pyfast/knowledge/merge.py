@@ -19,12 +19,18 @@ from pyfast.retrieval.embeddings import Embedder
 
 
 def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowledge:
-    """Add all triples of `other` to an index's store.
+    """Add all triples of another index to the knowledge of an index.
 
-    Entities whose names differ only in case and spaces become one.
+    Two entities become one if their names differ only in case and spaces. The sources of the added triples are
+    segments of the other index. Answers cite such a segment only if this index has it too.
 
-    The sources of `other` are segments of another index. The store keeps them, but answers cite them only if this
-    index has them too. If the index had no store, the new one has nothing from the index's own documents yet.
+    Args:
+        index: The index. If it has no knowledge yet, the new snapshot holds only the added triples.
+        embedder: The embedding model.
+        other: The knowledge of the other index.
+
+    Returns:
+        The current snapshot of the knowledge.
     """
 
     def write(database: sqlite3.Connection) -> None:
@@ -35,14 +41,31 @@ def merge_knowledge(index: Index, embedder: Embedder, other: Knowledge) -> Knowl
 
 
 def merge_learned(index: Index, embedder: Embedder, answers: Path) -> Knowledge:
-    """Add the triples that the questions of a run have learned, in order. Nothing is added twice."""
+    """Add the triples that a run has learned. Triples that the knowledge has already are skipped.
+
+    Args:
+        index: The index.
+        embedder: The embedding model.
+        answers: The file `answers.jsonl` of the run.
+
+    Returns:
+        The current snapshot of the knowledge.
+    """
     learned = learned_extracts(answers)
     notes = None if has_knowledge(index) else {"corpus": None}
     return make_snapshot(index, embedder, lambda database: Writer(database).add(learned), notes)
 
 
 def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
-    """Remove everything that was merged, so that only what was extracted from the index's documents stays."""
+    """Remove all merged triples. Triples from the index's own documents stay.
+
+    Args:
+        index: The index.
+        embedder: The embedding model.
+
+    Returns:
+        The current snapshot of the knowledge.
+    """
     return make_snapshot(index, embedder, lambda database: remove_other_chunks(database, (), (LEARNED, MERGED)))
 
 

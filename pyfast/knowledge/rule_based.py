@@ -38,7 +38,15 @@ def _openers() -> frozenset[str]:
 
 
 def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
-    """One extract for each document that has passages. `text` False: leave out texts."""
+    """Extract triples from documents by rules, without an LLM.
+
+    Args:
+        index: The index.
+        text: Also read texts. False: read only tables and knowledge graphs.
+
+    Yields:
+        One extract for each document that has passages.
+    """
     corpus = index.corpus
     titles = {corpus.uri(source): fold(corpus.title(source)) for source in range(corpus.documents)}
     for source, places in groupby(index.passages.tolist(), key=lambda place: int(corpus.source[place])):

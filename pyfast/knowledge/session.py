@@ -100,11 +100,19 @@ class Session:
 
 
 def open_session(index: Index, model: str, run: Path | None = None) -> Session:
-    """Open the store of an index for a run, as it was when the run started. The index does not change.
+    """Open the knowledge of an index for a run, as it was when the run started. The index does not change.
 
-    If the index has no store, rules extract one for this run alone. `run` None: the run starts again.
+    Args:
+        index: The index. If it has no knowledge, rules extract some for this run alone.
+        model: The embedding model: its name or folder.
+        run: The folder of a run that may have started before. None: the run is new.
 
-    Raises the errors of `Embedder` and `open_knowledge`.
+    Returns:
+        The session.
+
+    Raises:
+        IndexFormatError: The current snapshot is damaged.
+        ModelNotFoundError: There is no such embedding model.
     """
     embedder = Embedder(model)
     begun_with = None if run is None else recorded_value(run, "knowledge", "contents")

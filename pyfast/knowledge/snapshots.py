@@ -41,12 +41,30 @@ _log = logging.getLogger("pyfast")
 
 
 def has_knowledge(index: Index) -> bool:
-    """Whether the index has a store."""
+    """Find out whether an index has knowledge.
+
+    Args:
+        index: The index.
+
+    Returns:
+        True if `pyfast knowledge build` has made a snapshot for it.
+    """
     return (index.folder / KNOWLEDGE / CURRENT).is_file()
 
 
 def open_knowledge(index: Index, embedder: Embedder | None = None) -> Knowledge:
-    """The current snapshot of an index's store. Raises `IndexFormatError` if no snapshot is undamaged."""
+    """Open the current snapshot of the knowledge of an index.
+
+    Args:
+        index: The index.
+        embedder: The embedding model that encodes searches. None: the store cannot search.
+
+    Returns:
+        The knowledge.
+
+    Raises:
+        IndexFormatError: The index has no knowledge, or its current snapshot is damaged.
+    """
     home = index.folder / KNOWLEDGE
     return _open(home, current_number(home), embedder)
 
