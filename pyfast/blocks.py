@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +53,16 @@ class MappedFile:
         if path.stat().st_size != size:
             raise IndexFormatError(f"{path}: damaged (size); build the index again")
         # A plain array: every slice of a `memmap` costs several times as much.
-        self.data: npt.NDArray[np.uint8] = np.asarray(np.memmap(path, np.uint8, "r") if size else [], np.uint8)
+        self._hold(np.asarray(np.memmap(path, np.uint8, "r") if size else [], np.uint8))
         self._bytes, self._sums = self.data.data, sums
-        self._sound = bytearray(len(sums))
+
+    def _hold(self, data: npt.NDArray[np.uint8]) -> None:
+        self.data = data
+        self._left = -(-len(data) // BLOCK)  # blocks that were not compared yet; two threads may count one twice
+        self._sound = bytearray(self._left)
         self._is_sound = np.frombuffer(self._sound, np.uint8)
-        self._left = len(sums)  # blocks that were not compared yet; two threads may count one twice
-        self._base = _address(self.data)
-        self.is_whole = not size
+        self._base = _address(data)
+        self.is_whole = not len(data)
         """Whether all blocks were compared"""
 
     def check(self, first: int, last: int) -> None:
@@ -70,7 +73,7 @@ class MappedFile:
             return
         for block in range(first >> _SHIFT, (last - 1 >> _SHIFT) + 1):
             if not self._sound[block]:
-                self._compare(block)
+                self._make_sound(block)
 
     def check_ranges(self, first: Int64, last: Int64) -> None:
         """As `check`, for many ranges of bytes."""
@@ -84,7 +87,7 @@ class MappedFile:
         inner = [np.arange(low[k] + 1, high[k]) for k in wide.tolist()]
         for block in np.unique(np.concatenate([low, high, *inner])).tolist():
             if not self._sound[block]:
-                self._compare(block)
+                self._make_sound(block)
 
     def check_all(self) -> None:
         """As `check`, for all blocks."""
@@ -99,13 +102,16 @@ class MappedFile:
         """The position of an array's first byte in the file."""
         return _address(array) - self._base if array.nbytes else 0
 
-    def _compare(self, block: int) -> None:
-        if xxhash.xxh3_64_intdigest(self._bytes[block << _SHIFT : block + 1 << _SHIFT]) != int(self._sums[block]):
-            raise IndexFormatError(f"{self.path}: damaged (checksum); build the index again")
+    def _make_sound(self, block: int) -> None:
+        self._compare(block)
         self._sound[block] = 1
         self._left -= 1
         if self._left <= 0:
             self.is_whole = all(self._sound)
+
+    def _compare(self, block: int) -> None:
+        if xxhash.xxh3_64_intdigest(self._bytes[block << _SHIFT : block + 1 << _SHIFT]) != int(self._sums[block]):
+            raise IndexFormatError(f"{self.path}: damaged (checksum); build the index again")
 
     def array(self, *dtypes: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
         """The array of a `.npy` file, of one of these types. Only the header of the file is read and checked.
@@ -136,6 +142,23 @@ class MappedFile:
     def checked(self, *dtypes: npt.DTypeLike) -> Any:
         """The array of a `.npy` file as a `CheckedArray`, which checks blocks when they are read."""
         return checked(self.array(*dtypes), self)
+
+
+class ComputedFile(MappedFile):
+    """An array in memory in place of a mapped file. A block of it is computed when it is first read."""
+
+    def __init__(
+        self, path: Path, array: npt.NDArray[Any], compute: Callable[[int, int], npt.NDArray[Any]]
+    ) -> None:
+        """`compute` returns the items from the first on, before the second. `path` is the file that it reads."""
+        self.path = path
+        self._array, self._compute = array, compute
+        self._hold(array.view(np.uint8))
+
+    def _compare(self, block: int) -> None:
+        size = BLOCK // self._array.itemsize
+        first, stop = block * size, min(block * size + size, len(self._array))
+        self._array[first:stop] = self._compute(first, stop)
 
 
 class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):

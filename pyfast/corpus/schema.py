@@ -28,8 +28,7 @@ def _schema(**types: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
 
 
-# One row per segment, parents before children; the names are explained at `pyfast.corpus.Corpus`. Most segments of
-# a large table are its cells, so each byte of a column counts.
+# One row per segment, parents before children; the names are explained at `pyfast.corpus.Corpus`.
 SEGMENTS = _schema(
     level=pa.uint8(),
     parent=pa.int32(),
@@ -42,10 +41,20 @@ SEGMENTS = _schema(
     passage=pa.uint8(),
 )
 
-# Of a corpus with more text than 2 GB.
-WIDE_SEGMENTS = pa.schema(
-    [field.with_type(pa.int64()) if field.name.startswith("byte") else field for field in SEGMENTS]
-)
+# Stored are the segments that are not cells, with their positions if there are cells, and where each cell ends:
+# see `pyfast.corpus.stored_segments`.
+PLACE = pa.field("place", pa.int32(), nullable=False)
+CELLS = _schema(byte_end=pa.int32())
+
+
+def wide(columns: pa.Schema) -> pa.Schema:
+    """The same columns in a corpus with more text than 2 GB."""
+    return pa.schema(
+        [field.with_type(pa.int64()) if field.name.startswith("byte") else field for field in columns]
+    )
+
+
+WIDE_SEGMENTS = wide(SEGMENTS)
 
 # Before format 5 ids were stored, and all numbers had 64 bits.
 SEGMENTS_4 = pa.schema(
@@ -116,6 +125,16 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
         return record(SEGMENTS if size <= _LARGEST else WIDE_SEGMENTS, values)
     except pa.ArrowInvalid as error:
         raise InputError("more than 2,147,483,647 segments, or characters of a document, in one corpus") from error
+
+
+def of_arrays(columns: Columns) -> pa.RecordBatch:
+    """A batch of segments that shares the memory of these arrays."""
+    fields = SEGMENTS if columns["byte_end"].dtype == "int32" else WIDE_SEGMENTS
+    arrays = [
+        pa.Array.from_buffers(field.type, len(columns[field.name]), [None, pa.py_buffer(columns[field.name])])
+        for field in fields
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=fields)
 
 
 def join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -20,7 +20,7 @@ from pyfast.blocks import MappedFile, MappedFolder, checked, raw
 from pyfast.corpus import storage
 from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple
 from pyfast.corpus.joining import digest_sum, digests_of, join
-from pyfast.corpus.levels import Level
+from pyfast.corpus.levels import ROOTS, Level
 from pyfast.corpus.outlines import metadata_at, parse_outline
 from pyfast.corpus.rendering import (
     Fact,
@@ -81,7 +81,7 @@ class Corpus:
         documents: pa.RecordBatch,
         triples: pa.RecordBatch,
         buffer: memoryview,
-        files: tuple[MappedFile, ...] = (),
+        files: storage.Files | None = None,
     ) -> None:
         """Make a corpus from batches of the schemas in `schema.py` and the text buffer.
 
@@ -96,17 +96,18 @@ class Corpus:
         # Which groups of segments were checked
         self._sound = bytearray(len(segments) + _GROUP >> _GROUP_SHIFT)
         self._is_sound = np.frombuffer(self._sound, np.uint8)
-        in_segments, in_documents, in_triples, in_buffer = files or (None, None, None, None)
+        in_segments, in_documents, in_triples, in_buffer = files or ({}, None, None, None)
         column = {field.name: _array(segments, field.name) for field in segments.schema}
         self._column = column
-        self.level: NDArray[np.uint8] = checked(column["level"], in_segments)
-        self.parent: NDArray[np.int32] = checked(column["parent"], in_segments)
-        self.subtree_end: NDArray[np.int32] = checked(column["subtree_end"], in_segments)
-        self.source: NDArray[np.int32] = checked(column["source"], in_segments)
-        self.start: NDArray[np.int32] = checked(column["start"], in_segments)
-        self.end: NDArray[np.int32] = checked(column["end"], in_segments)
-        self.byte_start: NDArray[np.int32] | NDArray[np.int64] = checked(column["byte_start"], in_segments)
-        self.byte_end: NDArray[np.int32] | NDArray[np.int64] = checked(column["byte_end"], in_segments)
+        given = {name: checked(values, in_segments.get(name)) for name, values in column.items()}
+        self.level: NDArray[np.uint8] = given["level"]
+        self.parent: NDArray[np.int32] = given["parent"]
+        self.subtree_end: NDArray[np.int32] = given["subtree_end"]
+        self.source: NDArray[np.int32] = given["source"]
+        self.start: NDArray[np.int32] = given["start"]
+        self.end: NDArray[np.int32] = given["end"]
+        self.byte_start: NDArray[np.int32] | NDArray[np.int64] = given["byte_start"]
+        self.byte_end: NDArray[np.int32] | NDArray[np.int64] = given["byte_end"]
         self.documents: int = documents.num_rows
 
         # The same columns as memoryviews: they give plain Python integers, for a third of what NumPy takes.
@@ -137,7 +138,7 @@ class Corpus:
     @cached_property
     def roots(self) -> NDArray[np.int64]:
         """The position of each document's first segment."""
-        roots = np.flatnonzero(np.asarray(self.parent) < 0)
+        roots = np.flatnonzero(np.isin(np.asarray(self.level), ROOTS))
         if len(roots) != self.documents:
             raise self._damaged("the documents are not in order")
         return roots
@@ -210,7 +211,9 @@ class Corpus:
 
     def _check(self, i: int) -> None:
         """As `check`, for one segment, without its content."""
-        for group in range(i >> _GROUP_SHIFT, (self._subtree_end[i] - 1 >> _GROUP_SHIFT) + 1):
+        first = i >> _GROUP_SHIFT
+        self._check_group(first)
+        for group in range(first + 1, (self._subtree_end[i] - 1 >> _GROUP_SHIFT) + 1):
             self._check_group(group)
 
     def _check_group(self, group: int) -> None:
@@ -218,22 +221,35 @@ class Corpus:
             return
         first, stop = group << _GROUP_SHIFT, min(len(self), group + 1 << _GROUP_SHIFT)
         if first < stop:
-            for values in self._column.values():
-                self._files[0].check_array(values[max(first - 1, 0) : stop])
+            self._read_with_parents(np.arange(max(first - 1, 0), stop))
             self._files[1].check_array(raw(self._kind))
             if fault := storage.fault_of_segments(self._parts, first, stop):
                 raise self._damaged(fault)
         self._sound[group] = 1
 
+    def _read_with_parents(self, segments: NDArray[np.int64]) -> None:
+        """Check or compute all columns of these segments, and of those above them."""
+        assert self._files
+        while len(segments):
+            for name, values in self._column.items():
+                file = self._files[0][name]
+                at = file.place(values) + values.itemsize * segments
+                file.check_ranges(at, at + values.itemsize)
+            above = np.unique(self._column["parent"][segments])
+            segments = above[(above >= 0) & (above < segments[0])].astype(np.int64)
+
     def _damaged(self, fault: str) -> IndexFormatError:
-        where = f"{self._files[0].path.parent}: " if self._files else ""
+        where = f"{self._files[1].path.parent}: " if self._files else ""
         return IndexFormatError(f"{where}the corpus is damaged: {fault}; build the index again")
 
     def check_all(self) -> None:
         """Check the whole corpus. Raises `IndexFormatError`."""
-        for file in self._files:
+        if not self._files:
+            return
+        columns, *others = self._files
+        for file in (*columns.values(), *others):
             file.check_all()
-        if self._files and (fault := storage.fault_of(self._parts)):
+        if fault := storage.fault_of(self._parts):
             raise self._damaged(fault)
 
     def __len__(self) -> int:
@@ -297,7 +313,7 @@ class Corpus:
         """The positions (int64) of the passages: paragraphs, table rows and subgraphs that are not blank."""
         passage = self._column["passage"]
         if self._files:
-            self._files[0].check_array(passage)
+            self._files[0]["passage"].check_array(passage)
         return np.flatnonzero(passage)
 
     def content(self, i: int) -> str:
@@ -505,7 +521,8 @@ class Corpus:
 
         Raises `IndexFormatError` if a file is missing or damaged.
         """
-        return cls(*storage.map_parts(files), storage.mapped_files(files))
+        parts, of_parts = storage.map_parts(files)
+        return cls(*parts, of_parts)
 
     def _text(self, i: int) -> str:
         return str(self._bytes(self._byte_start[i], self._byte_end[i]), "utf-8")

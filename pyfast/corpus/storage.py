@@ -1,4 +1,4 @@
-"""A corpus as a folder: three Arrow files and the text buffer, all memory-mapped when opened.
+"""A corpus as a folder: four Arrow files and the text buffer, all memory-mapped when opened.
 
 This module checks that the files belong together and that every view lies inside its buffer, so that a damaged
 file cannot make a reader read out of bounds. `read` checks all of it at once. In an index, `map_parts` opens the
@@ -6,6 +6,7 @@ files without reading them, and `Corpus` checks a block, with its checksums, whe
 """
 
 import contextlib
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,32 @@ from pyfast.corpus import schema
 from pyfast.corpus.levels import CHILDREN, PASSAGE_LEVELS, ROOTS, Level
 from pyfast.corpus.schema import Kind
 from pyfast.corpus.segment_ids import hash_uris
+from pyfast.corpus.stored_segments import StoredSegments, split
 from pyfast.errors import IndexFormatError
 from pyfast.files import written_aside
 
-FORMAT = "pyfast corpus 5"
+FORMAT = "pyfast corpus 6"
 
 _FILES = {
     "segments.arrow": schema.SEGMENTS,
+    "cells.arrow": schema.CELLS,
     "documents.arrow": schema.DOCUMENTS,
     "triples.arrow": schema.TRIPLES,
 }
 _FORMATS = {
-    "pyfast corpus 2": {"segments.arrow": schema.SEGMENTS_2, "documents.arrow": schema.DOCUMENTS_3},
-    "pyfast corpus 3": {"segments.arrow": schema.SEGMENTS_4, "documents.arrow": schema.DOCUMENTS_3},
-    "pyfast corpus 4": {"segments.arrow": schema.SEGMENTS_4, "documents.arrow": schema.DOCUMENTS_4},
     FORMAT: _FILES,
+    **{
+        f"pyfast corpus {number}": {
+            "segments.arrow": segments,
+            "documents.arrow": documents,
+            "triples.arrow": schema.TRIPLES,
+        }
+        for number, segments, documents in (
+            (2, schema.SEGMENTS_2, schema.DOCUMENTS_3),
+            (3, schema.SEGMENTS_4, schema.DOCUMENTS_3),
+            (4, schema.SEGMENTS_4, schema.DOCUMENTS_4),
+        )
+    },
 }
 """The columns of each readable format"""
 _TEXT = "content.bin"
@@ -42,6 +54,8 @@ _BLOCK = 1 << 20  # segments checked at a time, so that checking takes little me
 _DEEPEST = 4  # segments above another, at most
 
 Parts = tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch, memoryview]
+Files = tuple[Mapping[str, MappedFile], MappedFile, MappedFile, MappedFile]
+"""The mapped files of the parts; of the segments, the file of each column"""
 
 # Which level may lie under which: [child, parent]; the last column stands for no parent.
 _ALLOWED = np.zeros((len(Level), len(Level) + 1), dtype=bool)
@@ -56,10 +70,11 @@ def write(folder: Path, parts: Parts) -> None:
     Each file is written beside its place. All are renamed when they are complete.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    *batches, buffer = parts
+    segments, documents, triples, buffer = parts
+    stored = (*split(segments), documents, triples)
     with contextlib.ExitStack() as asides:
-        for name, batch in zip(_FILES, batches, strict=True):
-            _write_batch(asides.enter_context(written_aside(folder / name)), batch, _sizes(parts))
+        for name, batch in zip(_FILES, stored, strict=True):
+            _write_batch(asides.enter_context(written_aside(folder / name)), batch, _sizes(*stored, buffer))
         asides.enter_context(written_aside(folder / _TEXT)).write_bytes(buffer)
 
 
@@ -74,50 +89,42 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
 
     Raises IndexFormatError if a file is missing, truncated or not one of pyfast's.
     """
-    for name in (*_FILES, _TEXT):
+    files = _FORMATS[format_]
+    for name in (*files, _TEXT):
         if not (folder / name).is_file():
             raise IndexFormatError(f"{folder}: not a corpus, or an incomplete one: it has no file {name}")
-    segments, documents, triples = (
-        _read_batch(folder / name, {**_FILES, **_FORMATS[format_]}[name], format_) for name in _FILES
-    )
-    parts = (segments, documents, triples, memoryview(pa.memory_map(str(folder / _TEXT)).read_buffer()))
-    for name, batch in zip(_FILES, parts, strict=False):
-        if batch.schema.metadata[b"sizes"].decode() != _sizes(parts):
-            raise IndexFormatError(
-                f"{folder}: {name} does not go with the other files: one is truncated or foreign"
-            )
-    if format_ != FORMAT:
+    batches = [_read_batch(folder / name, columns, format_) for name, columns in files.items()]
+    buffer = memoryview(pa.memory_map(str(folder / _TEXT)).read_buffer())
+    _check_sizes(folder, batches, buffer)
+    segments, *cells, documents, triples = batches
+    if format_ == FORMAT:
+        segments = StoredSegments(folder, segments, *cells).all()
+    else:
         old = zip(schema.SEGMENTS_4.names, segments.columns, strict=True)
-        segments = schema.segments({name: column.to_numpy() for name, column in old}, len(parts[3]))
+        segments = schema.segments({name: column.to_numpy() for name, column in old}, len(buffer))
         described = {
             "digest": [bytes(16)] * len(documents),
             "passages": np.zeros(len(documents), np.int64),
             **{field.name: documents.column(field.name) for field in documents.schema},
             "hash": hash_uris(documents.column("uri").to_pylist()),
         }
-        parts = (segments, schema.record(schema.DOCUMENTS, described), triples, parts[3])
+        documents = schema.record(schema.DOCUMENTS, described)
+    parts = (segments, documents, triples, buffer)
     if fault := fault_of(parts):
         raise IndexFormatError(f"{folder}: the corpus is damaged: {fault}")
     return parts
 
 
-def map_parts(files: MappedFolder) -> Parts:
+def map_parts(folder: MappedFolder) -> tuple[Parts, Files]:
     """Map the parts of a corpus in a part of an index. Only their sizes are read. Raises IndexFormatError for
     anything truncated or foreign.
     """
-    batches = [_map_batch(files.file(f"{FOLDER}/{name}"), expected) for name, expected in _FILES.items()]
-    parts = (*batches, files.file(f"{FOLDER}/{_TEXT}").data.data)
-    for name, batch in zip(_FILES, batches, strict=True):
-        if batch.schema.metadata[b"sizes"].decode() != _sizes(parts):
-            raise IndexFormatError(
-                f"{files.folder}: {name} does not go with the other files: one is truncated or foreign"
-            )
-    return parts
-
-
-def mapped_files(files: MappedFolder) -> tuple[MappedFile, ...]:
-    """The mapped files of the parts, in the order of `map_parts`."""
-    return tuple(files.file(f"{FOLDER}/{name}") for name in (*_FILES, _TEXT))
+    *files, text = (folder.file(f"{FOLDER}/{name}") for name in (*_FILES, _TEXT))
+    batches = [_map_batch(file, columns) for file, columns in zip(files, _FILES.values(), strict=True)]
+    _check_sizes(folder.folder, batches, text.data.data)
+    stored, cells, documents, triples = batches
+    segments, columns = StoredSegments(folder.folder, stored, cells, files[:2]).mapped()
+    return (segments, documents, triples, text.data.data), (columns, files[2], files[3], text)
 
 
 def _map_batch(file: MappedFile, expected: pa.Schema) -> pa.RecordBatch:
@@ -128,9 +135,14 @@ def _map_batch(file: MappedFile, expected: pa.Schema) -> pa.RecordBatch:
     return _read_batch(file.path, expected, FORMAT, pa.BufferReader(pa.py_buffer(file.data)))
 
 
-def _sizes(parts: Parts) -> str:
-    """The sizes of all parts. Each file records them, so that files of different corpora cannot be mixed."""
+def _sizes(*parts: Sized) -> str:
+    """The sizes of all files. Each file records them, so that files of different corpora cannot be mixed."""
     return " ".join(str(len(part)) for part in parts)
+
+
+def _check_sizes(folder: Path, batches: Sequence[pa.RecordBatch], buffer: memoryview) -> None:
+    if any(batch.schema.metadata[b"sizes"].decode() != _sizes(*batches, buffer) for batch in batches):
+        raise IndexFormatError(f"{folder}: its files do not go together: one is truncated or foreign")
 
 
 def _read_batch(path: Path, expected: pa.Schema, format_: str, mapped: Any = None) -> pa.RecordBatch:
@@ -152,8 +164,9 @@ def _read_batch(path: Path, expected: pa.Schema, format_: str, mapped: Any = Non
 
 
 def _is(found: pa.Schema, expected: pa.Schema) -> bool:
-    wide = expected is schema.SEGMENTS and found.equals(schema.WIDE_SEGMENTS)
-    return bool(wide or found.equals(expected))
+    place = found.get_field_index(schema.PLACE.name)
+    found = found.remove(place) if expected is schema.SEGMENTS and place >= 0 else found
+    return bool(found.equals(expected) or found.equals(schema.wide(expected)))
 
 
 def _nulls(column: pa.Array) -> int:

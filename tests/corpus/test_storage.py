@@ -3,17 +3,22 @@
 import random
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from corpus_strategies import documents
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from test_sequence import mixed
 
-from pyfast.corpus import Corpus, Document, TextDocument, decode, encode, schema, storage
+from pyfast.blocks import MappedFolder, write_checksums
+from pyfast.corpus import Corpus, Document, Table, TextDocument, decode, encode, schema, storage
 from pyfast.errors import IndexFormatError
 
-FILES = ("segments.arrow", "documents.arrow", "triples.arrow", "content.bin")
+FILES = ("segments.arrow", "cells.arrow", "documents.arrow", "triples.arrow", "content.bin")
+COLUMNS = ("level", "parent", "subtree_end", "source", "start", "end", "byte_start", "byte_end")
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
@@ -87,6 +92,55 @@ def test_files_of_an_earlier_format_are_refused(tmp_path: Path, monkeypatch: pyt
         Corpus.open(tmp_path)
 
 
+@settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
+@given(documents, st.randoms(use_true_random=False))
+def test_cells_are_computed_from_their_rows(given_documents: list[Document], chance: random.Random) -> None:
+    """In a mapped corpus, whatever is read first."""
+    corpus = encode(given_documents)
+    with TemporaryDirectory() as folder:
+        files = mapped(Path(folder), corpus)
+        opened = Corpus.mapped(files)
+        for name in chance.sample(COLUMNS, len(COLUMNS)):
+            expected = getattr(corpus, name)
+            for _ in range(min(len(corpus), 5)):
+                i = chance.randrange(len(corpus))
+                assert getattr(opened, name)[i] == expected[i]
+                assert getattr(opened, name)[i:].tolist() == expected[i:].tolist()
+        assert decode(opened) == given_documents
+        opened.check_all()
+
+
+def test_a_large_table_is_computed_block_by_block(tmp_path: Path) -> None:
+    rows = tuple(tuple(map(str, range(k % 9))) for k in range(40_000))
+    corpus = encode([TextDocument("a", "", "Before. It."), Table("t", "", "", ("a",), rows)])
+    opened = Corpus.mapped(mapped(tmp_path, corpus))
+    for i in random.Random(3).sample(range(len(corpus)), 200):
+        assert opened.segment(i)["snippet"] == corpus.segment(i)["snippet"]
+    for name in COLUMNS:
+        assert np.array_equal(getattr(opened, name), getattr(corpus, name)), name
+
+
+def mapped(folder: Path, corpus: Corpus) -> MappedFolder:
+    corpus.save(folder / storage.FOLDER)
+    write_checksums(folder)
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return MappedFolder(folder, {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths})
+
+
+@pytest.mark.guarantee("G8")
+@pytest.mark.parametrize(("k", "place"), [(0, 1), (3, 2), (5, 4), (-1, 1 << 30), (-1, 1)])
+def test_positions_that_cannot_be_are_refused(saved: Path, k: int, place: int) -> None:
+    with pa.ipc.open_file((saved / "segments.arrow").read_bytes()) as reader:
+        batch = reader.get_batch(0)
+    places = batch.column("place").to_numpy().copy()
+    places[k] = place
+    batch = batch.set_column(batch.num_columns - 1, schema.PLACE, pa.array(places))
+    with pa.ipc.new_file(saved / "segments.arrow", batch.schema) as writer:
+        writer.write_batch(batch)
+    with pytest.raises(IndexFormatError, match="damaged"):
+        Corpus.open(saved)
+
+
 def test_folders_that_are_no_corpus_are_refused(tmp_path: Path) -> None:
     with pytest.raises(IndexFormatError, match=r"segments\.arrow"):
         Corpus.open(tmp_path)
@@ -98,7 +152,7 @@ def test_flipped_bytes_never_lead_out_of_bounds(saved: Path) -> None:
     chance = random.Random(7)
     refused = 0
     for _ in range(300):
-        name = chance.choice(FILES[:3])
+        name = chance.choice(FILES[:4])
         data = bytearray((saved / name).read_bytes())
         original = bytes(data)
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)

@@ -31,6 +31,9 @@ def built(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 _CORPORA = {3: "pyfast corpus 2", 4: "pyfast corpus 3", 5: "pyfast corpus 3", 6: "pyfast corpus 4"}
 
 
+FILES = ("segments.arrow", "documents.arrow", "triples.arrow")
+
+
 def make_old(folder: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What upgrading reads of an index of an older format: its corpora, and a manifest that covers all files."""
     facts = manifest.read_manifest(folder)
@@ -62,12 +65,15 @@ def make_old(folder: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def make_old_corpus(folder: Path, version: int) -> None:
-    """Without the columns that are newer, and with wide numbers and the ids, which were stored."""
-    ids = Corpus.open(folder).ids[:]
-    for path in folder.glob("*.arrow"):
-        with pa.ipc.open_file(path.read_bytes()) as reader:
-            batch = reader.get_batch(0)
-        told = {**batch.schema.metadata, b"format": _CORPORA[version].encode()}
+    """Without the columns that are newer, and with cells, wide numbers and the ids, which were stored."""
+    corpus = Corpus.open(folder)
+    ids, parts = corpus.ids[:], corpus._parts
+    # Copies: the files that they are mapped from are overwritten.
+    batches = [batch.take(pa.array(range(len(batch)), pa.int64())) for batch in parts[:3]]
+    sizes = " ".join(str(len(part)) for part in parts)
+    (folder / "cells.arrow").unlink()
+    for path, batch in zip(map(folder.joinpath, FILES), batches, strict=True):
+        told = {"sizes": sizes, "format": _CORPORA[version]}
         newer = ("hash",) if version == 6 else ("hash", "digest", "passages")
         batch = batch.select([name for name in batch.schema.names if name not in newer])
         if path.name == "segments.arrow":

@@ -1,0 +1,117 @@
+"""The columns of segments as they are stored: of a table cell, only where its content ends.
+
+The rest follows from the cell's row and its place in the row. In a mapped corpus it is computed when it is first
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pyfast.blocks import ComputedFile, MappedFile
+from pyfast.corpus import schema
+from pyfast.corpus.levels import Level
+from pyfast.errors import IndexFormatError
+
+
+def split(segments: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The segments that are not cells, with the position of each if there are cells; where each cell ends."""
+    is_cell = segments.column("level").to_numpy() == Level.TABLE_CELL
+    ends = segments.select(["byte_end"]).filter(pa.array(is_cell))
+    if not len(ends):
+        return segments, ends
+    place = pa.array(np.flatnonzero(~is_cell), pa.int32())
+    return segments.filter(pa.array(~is_cell)).append_column(schema.PLACE, place), ends
+
+
+class StoredSegments:
+    """The stored columns of segments, and those of all segments, which follow from them."""
+
+    def __init__(
+        self, folder: Path, stored: pa.RecordBatch, ends: pa.RecordBatch, files: Sequence[MappedFile] = ()
+    ) -> None:
+        """`files` are the mapped files of both. Their blocks are checked when they are read.
+
+        Raises `IndexFormatError`.
+        """
+        self._folder, self._stored, self._files = folder, stored, files
+        self._column = {field.name: stored.column(field.name).to_numpy() for field in stored.schema}
+        self._place: NDArray[np.int32] | None = self._column.pop(schema.PLACE.name, None)
+        self._ends: NDArray[Any] = ends.column("byte_end").to_numpy()
+        self._size = len(stored) + len(ends)
+        if self._place is None and len(ends):
+            raise self._damaged()
+
+    def all(self) -> pa.RecordBatch:
+        """The columns of all segments."""
+        if self._place is None:
+            return self._stored
+        return schema.of_arrays({name: self.compute(name, 0, self._size) for name in self._column})
+
+    def mapped(self) -> tuple[pa.RecordBatch, dict[str, MappedFile]]:
+        """The same, but each block is checked or computed when it is first read; and the file of each column."""
+        if self._place is None:
+            return self._stored, dict.fromkeys(self._column, self._files[0])
+        arrays = {name: np.zeros(self._size, values.dtype) for name, values in self._column.items()}
+        files: dict[str, MappedFile] = {
+            name: ComputedFile(self._folder, array, partial(self.compute, name)) for name, array in arrays.items()
+        }
+        return schema.of_arrays(arrays), files
+
+    def compute(self, name: str, first: int, stop: int) -> NDArray[Any]:
+        """A column of the segments from `first` on, before `stop`."""
+        place = self._place
+        assert place is not None
+        low, high = int(np.searchsorted(place, first, "right")) - 1, int(np.searchsorted(place, stop))
+        if low < 0 or low >= high:
+            raise self._damaged()
+        self._check(0, place[low : min(high + 1, len(place))])
+        at = place[low:high].astype(np.int64)
+        after = int(place[high]) if high < len(place) else self._size
+        if at[0] > first or (np.diff(at) <= 0).any() or at[-1] >= stop or after < stop or at[0] < low:
+            raise self._damaged()
+        node = np.repeat(np.arange(low, high), np.diff(np.append(np.maximum(at, first), stop)))
+        position = np.arange(first, stop)
+        row = at[node - low]
+        cells = np.flatnonzero(position > row)
+        cell = (position - node - 1)[cells]  # its number among all cells
+        if cells.size and cell[-1] >= len(self._ends):
+            raise self._damaged()
+        self._check(0, self._column[name][low:high])
+        values: NDArray[Any] = self._column[name][node]
+        match name:
+            case "level":
+                values[cells] = Level.TABLE_CELL
+            case "parent":
+                values[cells] = row[cells]
+            case "subtree_end":
+                values[cells] = position[cells] + 1
+            case "end":
+                values[cells] = (position - row - 1)[cells]
+            case "byte_end":
+                values[cells] = self._ends_of(cell)
+            case "byte_start":
+                later = (position - row)[cells] > 1
+                values[cells[later]] = self._ends_of(cell[later] - 1)
+            case "passage":
+                values[cells] = 0
+        return values
+
+    def _ends_of(self, cells: NDArray[np.int64]) -> NDArray[Any]:
+        if cells.size:
+            self._check(1, self._ends[cells[0] : cells[-1] + 1])
+        return self._ends[cells]
+
+    def _check(self, file: int, array: NDArray[Any]) -> None:
+        if self._files:
+            self._files[file].check_array(array)
+
+    def _damaged(self) -> IndexFormatError:
+        return IndexFormatError(f"{self._folder}: the corpus is damaged: segments overlap; build the index again")
