@@ -1,4 +1,4 @@
-"""Mapped files whose blocks are compared with their checksums when they are first read."""
+"""Memory-mapped files in blocks. Each block has a checksum, which is compared when the block is first read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write_checksums(folder: Path) -> None:
 
 
 class MappedFile:
-    """A mapped file. Before bytes are read, their blocks are compared with their checksums, once per block."""
+    """A memory-mapped file. Its blocks are compared with their checksums when they are first read."""
 
     def __init__(self, path: Path, size: int, sums: Sums) -> None:
         """Map the file. Raises `IndexFormatError` if the file is missing or has another size than `size`."""
@@ -162,9 +162,9 @@ class ComputedFile(MappedFile):
 
 
 class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array in a mapped file, in place of a NumPy array. It checks blocks when they are read.
+    """An array in a memory-mapped file. It takes the place of a NumPy array, and checks blocks when they are read.
 
-    Indexing checks only the blocks that are read. All other operations read and check the whole array.
+    Indexing checks only the blocks that it reads. All other operations read and check the whole array.
     """
 
     __slots__ = ("_file", "_place", "raw")

@@ -52,7 +52,10 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def main() -> None:
-    """Entry point: an expected error is one line on stderr and exit status 1, or 2 for a wrong command line."""
+    """The entry point. It prints an expected error as one line on stderr.
+
+    The exit status is then 1, or 2 if the command line itself is wrong.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):  # a path need not be UTF-8
         sys.stdout.reconfigure(errors="backslashreplace")
     log = logging.getLogger("pyfast")

@@ -1,4 +1,4 @@
-"""The errors that pyfast raises on purpose. Each is one line that says what is wrong and what to do."""
+"""The errors that pyfast raises on purpose. Each message is one line: the fault, and what to do about it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ class RunError(PyfastError):
 
 
 class LLMUnavailableError(RunError):
-    """The LLM cannot be reached or has ended: the run stops. If one call fails alone, it is a `CallError`."""
+    """The LLM cannot be reached or has ended, so the run stops.
+
+    If only one call fails, the error is a `CallError`.
+    """
 
 
 class OutageError(LLMUnavailableError):
     """The LLM cannot take a call now: it cannot be reached, is overloaded, or has an internal error.
 
-    The call itself is not the reason. A run waits until the LLM answers again, and gives up after a while. Other
-    callers may try again.
+    The call itself is not the cause. A run waits until the LLM answers again, and stops after some time. Other
+    callers can try again.
     """
 
     def __init__(
@@ -49,7 +52,8 @@ class OutageError(LLMUnavailableError):
 
         Args:
             message: One line.
-            kind: `down`: not reached, or an error of its own. `busy`: overloaded. `slow`: no answer in time.
+            kind: `down`: the LLM cannot be reached or has an internal error. `busy`: it is overloaded. `slow`: it
+                did not answer in time.
             retry_after: The seconds that the LLM asks to wait.
         """
         super().__init__(message)
@@ -66,11 +70,17 @@ class MissingPackageError(PyfastError, ModuleNotFoundError):
 
 
 class CallError(PyfastError):
-    """One LLM call failed and is not repeated (rejected, too long, timed out). Only its question fails."""
+    """One LLM call failed (rejected, too long, timed out), and pyfast does not repeat it.
+
+    Only its question fails.
+    """
 
 
 class AnswerError(CallError):
-    """One LLM reply cannot be used: it is cut off or breaks its schema. A system may continue without it."""
+    """One LLM reply cannot be used: it is cut off or does not match its schema.
+
+    A system can continue without it.
+    """
 
 
 class CutOffError(AnswerError):
@@ -78,19 +88,20 @@ class CutOffError(AnswerError):
 
 
 class TransportError(CallError):
-    """One LLM call failed several times in transit while others succeeded. The same command tries it again."""
+    """The connection failed several times during one LLM call, while other calls succeeded."""
 
 
 class BudgetError(PyfastError):
-    """A question has used up its calls, tokens, steps or seconds. Only this question fails. No system catches this
-    error.
+    """A question has used up its calls, tokens, steps or seconds.
+
+    Only this question fails. Systems must not catch this.
     """
 
 
 class FallBackError(PyfastError):
-    """In a strict run, a system needed to continue without a usable reply of the LLM. The question fails.
+    """A system had no usable reply of the LLM, and the run is strict. The question fails.
 
-    No system catches this error.
+    Systems must not catch this error.
     """
 
 
@@ -111,7 +122,7 @@ class ConvergenceWarning(UserWarning):
 
 
 class DeviceError(PyfastError):
-    """An op cannot use the GPU: no driver, no device, or a pyfast without its GPU ops."""
+    """An op cannot use the GPU. There is no driver, no device, or pyfast was built without GPU ops."""
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:

@@ -1,4 +1,7 @@
-"""Files and folders that appear complete or not at all: written beside their place, synced, renamed."""
+"""Files and folders that appear completely or not at all.
+
+They are written under another name, synced, and renamed.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,9 @@ def write_atomically(path: Path, content: bytes | str, durable: bool = False) ->
 
 @contextlib.contextmanager
 def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
-    """Yield a free name beside `path`, for a library that writes by name. The file is renamed to `path` at the
-    end.
+    """Yield a free name next to `path`, for a library that writes a file by name.
+
+    At the end, the file is renamed to `path`.
 
     If the block fails, the file is removed. `durable` is as in `write_atomically`.
     """
@@ -50,11 +54,13 @@ def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def built_aside(folder: Path) -> Iterator[Path]:
-    """Yield a new, empty folder. When the block ends, it replaces `folder`, and the old content is removed.
+    """Yield a new, empty folder.
 
-    If the block fails, nothing changes. A process that is killed between the two renames leaves the old and the
-    new folder complete, under other names; the next call starts again. Raises `InputError` if the folder cannot be
-    made, or if another process is making it.
+    When the block ends, the new folder replaces `folder`, and the old content is removed.
+
+    If the block fails, nothing changes. The replacement has two renames. If the process is killed between them,
+    both folders stay complete under other names, and the next call starts again. Raises `InputError` if the folder
+    cannot be made, or if another process is making it.
     """
     aside = folder.with_name(f".{folder.name}.building")
     new_parents = [parent for parent in aside.parents if not parent.exists()]
@@ -114,9 +120,9 @@ def _only_here(folder: Path) -> int | None:
 
 @contextlib.contextmanager
 def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the exclusive right to change a folder. If another process has it, call `on_waiting` and wait.
+    """Hold the exclusive right to change a folder. If another process holds it, call `on_waiting` and wait.
 
-    The kernel releases it when the process ends in any way.
+    When the process ends in any way, the kernel releases the right.
     """
     while True:
         file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

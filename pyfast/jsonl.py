@@ -1,4 +1,4 @@
-"""JSON lines. Questions, gold and corpora are all read this way."""
+"""JSON lines. This module reads all files of questions, gold and documents in this format."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class GATv2Conv(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights, as PyG does and in the same order."""
+        """Draw new weights. The random numbers come in the same order as in PyG."""
         self.lin_l.reset_parameters()
         self.lin_r.reset_parameters()
         if self.res is not None:

@@ -1,7 +1,7 @@
-"""Open SQLite files that someone else may have written, so that they cannot run code or block the process.
+"""Open SQLite files from other people safely: they cannot run code or block the process.
 
-A file may contain views and triggers, which change what a statement does, and pages with cycles. So pyfast accepts
-only tables and their indexes. Every statement checks from time to time for signals. It stops if it takes longer
+Views and triggers in a file change the effect of a statement, and pages can form cycles. So pyfast accepts only
+files with tables and indexes. Each statement checks for signals from time to time. It stops if it takes longer
 than a valid file of this size needs.
 """
 
@@ -62,7 +62,7 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
 def fault(error: sqlite3.Error) -> str:
     """The error as a message.
 
-    Raises `KeyboardInterrupt` if Ctrl-C stopped the statement, because SQLite reports that as its own error.
+    If Ctrl-C stopped the statement, SQLite reports its own error. This function then raises `KeyboardInterrupt`.
     """
     if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
         # The roll-back that followed has made SQLite forget what had failed: no room, for the most part.

@@ -1,7 +1,7 @@
-"""Fit texts into a token budget: which texts to keep, and how to shorten the others.
+"""Fit texts into a token budget: choose the texts to keep, and shorten them.
 
-Only the LLM has a tokenizer. So budgets are in characters, at an estimated number per token. If the estimate is
-too low, the LLM refuses the call, and only that question fails.
+Only the LLM has a tokenizer. So budgets are in characters, with an estimated number of characters for each token.
+If the estimate is too low, the LLM refuses the call, and only that question fails.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def fit_last(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Sequenc
 
 
 def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str]:
-    """Texts that can be shortened, in about `budget` characters together, each with a line end.
+    """Shorten texts to about `budget` characters in total. Each text ends with a line end.
 
-    Short texts stay whole; the long ones share the rest.
+    Short texts stay whole. The long ones share the remaining characters.
 
     Args:
-        texts: Functions of a number of characters. Each gives its text in about this length; with None, the whole
-            text.
+        texts: A function for each text. With a number, it returns the text in about this many characters. With
+            None, it returns the whole text.
         budget: The number of characters.
     """
     sizes = [len(text(None)) for text in texts]
@@ -77,9 +77,9 @@ def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
 
 
 def join(values: Sequence[str], budget: int | None) -> str:
-    """``value; value`` in about `budget` characters.
+    """Join values with `; ` in about `budget` characters.
 
-    The first value always stays; the text says how many are left out.
+    The first value always stays. The text tells how many values are left out.
     """
     kept: list[str] = []
     for value in values:

@@ -92,9 +92,9 @@ def answer(
 ) -> Run:
     """Answer questions with one of the systems, and wait until all are answered.
 
-    If `run` is a folder, each LLM call is stored before its question sees it. `answer` can end in any way, even by
-    a kill of the process: if you call it again with the same arguments, it resumes the run. The answers are then
-    the same as without the interruption.
+    If `run` is a folder, each LLM call is stored before its question sees it. If the process is killed, call
+    `answer` again with the same arguments to resume the run. The answers are then the same as without the
+    interruption.
 
     Args:
         questions: The path of a file with one question in each line (JSON Lines, CSV) or row (Parquet). Or
@@ -157,8 +157,8 @@ def answer(
         InputError: An argument does not fit, or the folder has another run.
         ModelNotFoundError: The model is not on this machine.
         LLMUnavailableError: The model can no longer be reached.
-        RunError: The run cannot continue: the disk is full, too many questions failed, or its budget is spent. Its
-            finished work is kept. With a folder, `answer` resumes the run if you call it again. Without one, the
+        RunError: The run cannot continue: the disk is full, too many questions failed, or its budget is spent.
+            Finished work is kept. If the run has a folder, call `answer` again to resume the run. Otherwise the
             error's `records` have the answers.
 
     Example:
@@ -243,9 +243,9 @@ def job_of(
 ) -> tuple[Job, OpenedModels]:
     """Make the `Job` that `answer` carries out, with its models. The arguments are those of `answer`.
 
-    It checks the run's folder and writes the questions into it. With `joins`, another process has started the run,
-    and its folder is only read. Raises `InputError`, as `answer` does. It also raises it if workers of a cluster
-    have started the run, unless `by_workers`.
+    The function checks the run's folder and writes the questions into it. With `joins`, another process has
+    started the run, and the function only reads the folder. Raises `InputError`, as `answer` does. If workers of a
+    cluster have started the run, it raises `InputError` unless `by_workers` is set.
     """
     # What is given is checked before anything is made.
     configured = configure(

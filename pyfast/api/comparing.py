@@ -27,16 +27,16 @@ def compare(
     """Compare runs over the questions that all of them have finished.
 
     Args:
-        runs: Two runs or more, or their folders. Each is compared with each later one.
+        runs: Two runs or more, or their folders. Each run is compared with each later run.
         gold: As for `pyfast.evaluate`; None: the questions of the first run.
         metrics: As for `pyfast.evaluate`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`); None: costs without money.
 
     Returns:
-        For each pair of runs and each figure: the difference, its 95 % interval (paired bootstrap), its p-value
-        (McNemar's exact test, or the bootstrap), and the p-value after Holm's correction. It also lists the
-        questions that only one run gets right. For each run it has calls, tokens, seconds and money, for a
-        question and for a right answer.
+        For each pair of runs and each figure: the difference, its 95 % interval (paired bootstrap), its p-value,
+        and the p-value after Holm's correction. The p-value comes from McNemar's exact test or from the bootstrap.
+        The result also lists the questions that only one run gets right. For each run it has calls, tokens,
+        seconds and money, per question and per right answer.
 
     Raises:
         InputError: There are fewer than two runs, they share no question, the gold does not fit, or the price list

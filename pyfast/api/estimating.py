@@ -39,7 +39,7 @@ class Estimate:
 
     questions: int
     basis: str
-    """Where the estimate comes from: a run, or a sample"""
+    """The source of the estimate: a run, or a sample"""
     llm_calls: Expected
     prompt_tokens: Expected
     completion_tokens: Expected
@@ -60,7 +60,7 @@ class Estimate:
 
     @property
     def bottleneck(self) -> str:
-        """Where a question spends most of its time; empty if it was not measured."""
+        """The share with the most time of a question; empty if it was not measured."""
         return max(self.shares, key=lambda name: self.shares[name], default="")
 
 
@@ -100,9 +100,9 @@ def estimate(
         sample: The number of questions to try, without `based_on`.
         context_window: Tokens of the LLM's context window, without `based_on`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
-        workers: How many workers of a cluster answer, for `hours`. Each is assumed to be as fast as a worker of
-            the earlier run (or as its one process). This holds if each worker has a model of its own, or if the
-            shared server is not at its limit.
+        workers: How many workers of a cluster answer, for `hours`. The estimate assumes that each worker is as
+            fast as a worker or the process of the earlier run. This is true if each worker has its own model, or
+            if the shared server is not at its limit.
 
     Returns:
         The expected totals with intervals.

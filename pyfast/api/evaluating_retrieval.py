@@ -35,7 +35,7 @@ class RetrievalSetting:
     ranking: Ranking = "list"
     """The order of the list: as the retriever gives it, by `graph_rank`, or by `bridge_rank`"""
     expand: bool = False
-    """Whether to add the passages to which the best ones lead, for `bridge_rank`"""
+    """Whether to add passages that share terms with the best ones. Only with `bridge_rank`"""
     rerank: str = "off"
     """The reranker, as in `pyfast.open_index`"""
     pool: int = 100
@@ -115,7 +115,7 @@ def evaluate_retrieval(
     at: Sequence[int] = (2, 5, 10, 20),
     scores: str | Path | None = None,
 ) -> RetrievalReport:
-    """Measure how much of the gold evidence each of several ways to retrieve finds. No LLM is called.
+    """Measure how much of the gold evidence a retriever finds. You can compare several settings. No LLM is called.
 
     A passage counts for its document. Each document counts once, at the rank of its first passage.
 

@@ -50,7 +50,8 @@ def build_index(
         overwrite: Replace an existing index. Its knowledge graph stays.
         readers: Readers of file formats, `pyfast.corpus.Reader`s or `MODULE:NAME`. They come before the installed
             ones.
-        columns: A table of more columns is cut into several, each with the first column and the column names.
+        columns: The maximum number of columns of a table. A wider table is cut into several tables, each with the
+            first column and the column names.
         passage_length: The maximum number of characters in a passage of text. Longer paragraphs are cut at
             sentence ends. The index keeps this size for documents that are added later.
         passage_overlap: If a paragraph is cut, two neighbouring passages share up to this number of characters, in
@@ -60,10 +61,10 @@ def build_index(
         stemmer: A language of Snowball, such as `"english"` or `"german"`: all forms of a word are one term.
             Empty: words stay unchanged.
         stop_words: `english`, or `none` for texts in other languages.
-        vectors: The encoders of the passages, for retrievers other than BM25: `"dense"` or `"dense:MODEL"`
-            (sentence embeddings), `"sparse:MODEL"` (learned sparse vectors), `"late"`, `"late:MODEL"` or
-            `"late:MODEL#96"` (a vector for each token, with the number of dimensions after `#`, by default 128);
-            one or several. A model is a folder or a name of the hub. The index keeps the encoders for documents
+        vectors: One or several encoders of the passages, for retrievers other than BM25. `"dense"` or
+            `"dense:MODEL"`: sentence embeddings. `"sparse:MODEL"`: learned sparse vectors. `"late"` or
+            `"late:MODEL"`: a vector for each token. `"late:MODEL#96"` sets the number of dimensions (by default
+            128). A model is a folder or a name of the Hugging Face hub. The index keeps the encoders for documents
             that are added later. If a build with `late` is killed, call `build_index` again with the same
             arguments: it continues where the build was.
         strict: Stop at the first file that cannot be read. Then no index is made.
@@ -103,14 +104,15 @@ def open_index(
 
     Args:
         path: A folder that `build_index` made.
-        retriever: What `search` uses. `bm25`; `dense`, `sparse` or `late` (if the index has such vectors; `late`
-            scores BM25's best passages token by token, `late:dense` those of another retriever). `hybrid`: BM25
-            and dense, fused by reciprocal ranks. `hybrid:bm25+sparse` fuses others, and
+        retriever: What `search` uses. `bm25`; `dense`, `sparse` or `late`, if the index has such vectors. `late`
+            scores BM25's best passages token by token, and `late:dense` scores the best passages of `dense`.
+            `hybrid`: BM25 and dense, fused by reciprocal ranks. `hybrid:bm25+sparse` fuses others, and
             `hybrid:bm25*0.3+dense*0.7` fuses weighted scores. Or `MODULE:NAME`, or a function of the index that
             returns a retriever.
-        rerank: What reads the best passages of a list again. `off`; `cross` (a cross-encoder; `cross:MODEL` uses
-            another one); `late` (late interaction); `both`; `MODULE:NAME`; or a function of the index that returns
-            a reranker. Every system uses it. `rag` then also expands its list and ranks it by `bridge_rank`.
+        rerank: The reranker, which reads the best passages of a list again. `off`; `cross` (a cross-encoder;
+            `cross:MODEL` uses another one); `late` (late interaction); `both`; `MODULE:NAME`; or a function of the
+            index that returns a reranker. Every system uses it. `rag` then also expands its list and ranks it by
+            `bridge_rank`.
         filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` (for triples)
             or `meta.author=Sagan|Drake`. Documents that do not fit all conditions are left out, as if they were
             deleted. Operators: `=` and `!=`, with `*`, `?`, and `|` between several values; `<`, `<=`, `>`, `>=`.

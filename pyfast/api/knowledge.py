@@ -140,7 +140,7 @@ def build_knowledge(
 
 
 def prune_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Knowledge:
-    """Remove from the knowledge graph what only deleted documents stated. Nothing is added.
+    """Remove triples that come only from deleted documents from the knowledge graph.
 
     Args:
         index: An index, or its folder.
@@ -169,7 +169,7 @@ def open_knowledge(index: Index | str | Path) -> Knowledge:
         index: An index, or its folder.
 
     Returns:
-        The graph. `len` of it is the number of triples. `.failed_chunks()` are the chunks that the LLM could not
+        The graph. `len` of it is the number of triples. `.failed_chunks()` lists the chunks that the LLM could not
         extract. `.extractions` describe each extraction by an LLM: the model, date, prompts, cost, and the dropped
         triples with their reasons.
 

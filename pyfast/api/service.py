@@ -82,19 +82,19 @@ class Engine:
 
         Args:
             index: An index, or its folder; None for systems that need none.
-            llm: A model, or the text that names one (see `pyfast.open_llm`). It starts when the engine is entered,
-                and is closed when the last engine that uses it is left. Or a mapping of roles to models, as in
-                `pyfast.answer`; roles of which a system has no prompt serve the other systems.
+            llm: A model, or the text that names one (see `pyfast.open_llm`). The model starts with the `async
+                with` block, and closes when the last engine that uses it ends. You can also pass a mapping of
+                roles to models, as in `pyfast.answer`. It may name roles that only some systems have.
             concurrency: How many questions of all callers are in progress at once; the others wait.
             budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
                 `attempts`.
-            outage: How many minutes calls wait for a model that cannot be reached, is overloaded or answers with
-                errors of its own. 0: `LLMUnavailableError` is raised at once.
+            outage: How many minutes calls wait for a model that cannot be reached, is overloaded or has internal
+                errors. 0: `LLMUnavailableError` is raised at once.
             prompts: A TOML file with prompts in place of the systems' own.
             follow_ups: How systems that answer single questions get a question with a `history`: see
                 `pyfast.answer`. Systems that read the history themselves do so.
             journal: A new folder, in which the engine keeps what a run keeps: completions, answers, traces and
-                times. A question then goes on only when its completion is stored. It cannot be resumed.
+                times. A question then continues only when its completion is stored. You cannot resume this folder.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
@@ -190,7 +190,7 @@ class Engine:
         system: str | System = "n2n",
         settings: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Record, None]:
-        """Answer questions. The records come in the order of the questions, each as soon as possible.
+        """Answer questions, and yield the records in the order of the questions, each as soon as possible.
 
         The engine reads only a few more questions than are in progress, so an iterator may be endless. To leave
         early, call `aclose()` (`contextlib.aclosing` does). This cancels the questions in progress.

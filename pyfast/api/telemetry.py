@@ -20,16 +20,16 @@ _LOG = logging.getLogger("pyfast")
 
 
 def export_spans() -> bool:
-    """Export the spans of this process, as OpenTelemetry's environment variables say.
+    """Export the spans of this process. OpenTelemetry's environment variables set where.
 
-    Call it before `pyfast.answer` or `pyfast.serve`; the commands `answer` and `serve` do. It sets the process's
-    tracer provider. If the program has set a provider itself, this one stays and gets the spans. The last spans
-    are sent when the process ends.
+    Call it before `pyfast.answer` or `pyfast.serve`; the commands `answer` and `serve` do. The function sets the
+    process's tracer provider. If the program already has a provider, this provider stays and gets the spans. The
+    last spans are sent when the process ends.
 
-    The variables are those of OpenTelemetry's SDK. Nothing is exported unless one of
-    `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_TRACES_EXPORTER` (`otlp`,
-    `console`) is set. `OTEL_TRACES_EXPORTER=none` and `OTEL_SDK_DISABLED=true` turn the export off. The protocol
-    is `http/protobuf`. `OTEL_EXPORTER_OTLP_PROTOCOL=grpc` needs `opentelemetry-exporter-otlp-proto-grpc`.
+    The variables are those of OpenTelemetry's SDK. To export spans, set `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`,
+    `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_TRACES_EXPORTER` (`otlp`, `console`). `OTEL_TRACES_EXPORTER=none` and
+    `OTEL_SDK_DISABLED=true` turn the export off. The protocol is `http/protobuf`.
+    `OTEL_EXPORTER_OTLP_PROTOCOL=grpc` needs `opentelemetry-exporter-otlp-proto-grpc`.
 
     Returns:
         Whether spans are made from now on.

@@ -82,9 +82,9 @@ def train_graph_convqa(
         conversations: A file of JSON lines with `id` and `turns`. Each turn has `answers`.
         index: The index with the evidence, or its folder.
         model: The folder of a language model in safetensors.
-        out: The folder of the training. To resume an interrupted training, call the function again
-            with the same arguments.
-        graph: Whether the LLM gets a graph. False: the text-only fine-tune with which the paper compares.
+        out: The folder of the training. To resume an interrupted training, call the function again with the same
+            arguments.
+        graph: Whether the LLM gets a graph. False: train on text only, as in the paper's comparison.
         layers: The number of layers of the encoder.
         heads: The number of heads in each layer. They share the model's hidden size.
         dropout: The dropout of the encoder's attention.
@@ -258,8 +258,8 @@ def estimate_hseq_iterator(
     Args:
         sources: Files of questions with gold answers, each with its index (or the index's folder).
         model: The folder of a language model in safetensors.
-        settings: Settings of hseq by name, for the later run. Without `guidance`, it is `template`. No head is
-            called: its plans count as long as the template's.
+        settings: Settings of hseq by name, for the later run. Without `guidance`, it is `template`. The function
+            does not call the head. It assumes that the head's plans are as long as the template's.
         weights: The weight of each source in the mixture. Empty: all equal.
         size: The number of steps in the mixture.
         max_positives: The maximum number of positives for a question.

@@ -59,7 +59,7 @@ class Verification:
 
 
 def verify(path: str | Path) -> Verification:
-    """Check a run or an index: all checksums are right, and each answer follows from its journal.
+    """Check a run or an index: its checksums, and whether each answer is the one in its journal.
 
     A run that was stopped or killed passes if it can be resumed. `verify` changes and repairs nothing. It can
     check a run while another process works on it.

@@ -78,7 +78,7 @@ def _show(report: Report) -> None:
 
 
 def some(ids: Iterable[str]) -> str:
-    """The first ids, and the number of the others."""
+    """The first ids of a list, and the number of the ids after them."""
     shown = [plain(id) for id in ids]
     return ", ".join(shown[:NAMED]) + (f" and {len(shown) - NAMED} more (--json)" if len(shown) > NAMED else "")
 

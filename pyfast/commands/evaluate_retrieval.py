@@ -36,7 +36,7 @@ def evaluate_retrieval(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Measure how much of the gold evidence retrieval finds, for one or several ways to retrieve.
+    """Measure how much of the gold evidence a retriever finds. You can compare several retrievers.
 
     No LLM is called.
     """

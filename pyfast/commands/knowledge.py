@@ -62,7 +62,7 @@ def build(
 ) -> None:
     """Extract the knowledge graph of an index from its documents, or resume. No document is paid for twice.
 
-    --restart sets aside an extraction that was stopped. The existing graph stays.
+    --restart renames the folder of a stopped extraction and starts again. The existing graph stays.
     """
     import pyfast
     from pyfast.knowledge.extraction import extraction_folder
@@ -96,7 +96,7 @@ def build(
 
 @app.command()
 def prune(index: _Index, embedder: _Embedder = _MODEL) -> None:
-    """Remove what only deleted documents stated. Nothing is added."""
+    """Remove triples that come only from deleted documents."""
     from pyfast.api.knowledge import prune_knowledge
 
     _tell(index, prune_knowledge(index, embedder=embedder))
@@ -139,7 +139,7 @@ def merge(
 
 @app.command()
 def reset(index: _Index, embedder: _Embedder = _MODEL) -> None:
-    """Remove what `merge` added. What comes from the index's own documents stays."""
+    """Remove what `merge` added. Triples from the index's own documents stay."""
     from pyfast.api.knowledge import reset_knowledge
 
     _tell(index, reset_knowledge(index, embedder=embedder))

@@ -1,4 +1,4 @@
-"""What all commands that start a run share: options and progress."""
+"""Options and progress of all commands that start a run."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Try again eve
 
 
 def models(given: list[str] | None) -> dict[str, str]:
-    """The texts that name models, by role. Raises `InputError` if a role has two."""
+    """Read the `--llm` options: a model for each role. Raises `InputError` if a role has two models."""
     from pyfast.llm import DEFAULT_ROLE, ROLES
 
     specs: dict[str, str] = {}
@@ -109,10 +109,10 @@ def models(given: list[str] | None) -> dict[str, str]:
 
 
 def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, threading.Event], T]) -> T:
-    """Call a function of the API that is a run, show its progress, and return its result.
+    """Call a function of the API that works on a run, show its progress, and return its result.
 
-    Ctrl-C finishes the questions in progress and then ends the process. A second Ctrl-C ends it at once. If the
-    terminal closes or sends SIGQUIT, the process ends as if killed.
+    Ctrl-C finishes the questions in progress and then ends the process. A second Ctrl-C ends the process at once.
+    If the terminal closes or sends SIGQUIT, the process ends as if it were killed.
     """
     stop = threading.Event()
     with _progress(llms) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
@@ -130,9 +130,9 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, thre
 
 
 def tell(run: Run) -> None:
-    """Print what a session of a run did.
+    """Print the result of a session of a run.
 
-    If it was stopped, end the process. Raises `CallError` if all questions failed.
+    If the run was stopped, end the process. Raises `CallError` if all questions failed.
     """
     assert run.path is not None and run.session is not None
     session, answers = run.session, run.path / "answers.jsonl"

@@ -1,4 +1,4 @@
-"""What commands read from the terminal, and how they write to it."""
+"""Functions that read the terminal's arguments and write to the terminal."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fall_backs(used: Summary | Status) -> str:
 
 
 def left_out(used: Summary | Status) -> str:
-    """How many passages did not fit into which prompts; empty if all fitted."""
+    """How many passages did not fit into each prompt, as text. Empty if all passages fitted."""
     return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.left_out.items()))
 
 

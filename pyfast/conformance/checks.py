@@ -82,23 +82,29 @@ def check_system(
 ) -> list[CheckResult]:
     """Check that a system keeps the promises that pyfast makes for every system.
 
-    The check runs the system with an LLM whose replies depend only on the request. It runs it with one question at
-    a time and with many; killed with SIGKILL and resumed, in separate processes; with budgets that are too small;
-    with hostile questions; and with replies that are cut off, malformed or hostile. It takes some tens of seconds.
+    The check runs the system many times, with an LLM whose replies depend only on the request:
+
+    - with one question at a time, and with many at once
+    - in a separate process that is killed with SIGKILL, and resumed
+    - with budgets that are too small
+    - with hostile questions
+    - with replies that are cut off, malformed or hostile
+
+    This takes some tens of seconds.
 
     Args:
         system: A system, its name, or `MODULE:NAME`.
-        index: The folder of an index. Without it, the check makes a small corpus in a temporary folder. A system
-            that needs no index gets none.
-        settings: As for `System.configure`.
-        on_result: Called with each result when it is known.
+        index: The folder of an index. None: the check makes a small corpus in a temporary folder. A system that
+            needs no index gets none.
+        settings: The settings, as in `System.configure`.
+        on_result: A function that is called with each result.
 
     Returns:
         A result for each check.
 
     Raises:
-        InputError: There is no such system, or it has no such settings. Or no other process can load the
-            `System`, because no module binds it to a name.
+        InputError: There is no such system, or it has no such settings. Or no other process can load the `System`,
+            because no module binds it to a name.
         IndexFormatError: The index cannot be opened.
 
     Example:

@@ -1,4 +1,7 @@
-"""Language models whose replies depend only on the request. One behaves well, the other one does not."""
+"""Language models for the checks. Their replies depend only on the request.
+
+`CheckLLM` replies well. `spoiled` makes a reply unusable.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ Spoil = Callable[[Request, Completion, int], Completion]
 
 
 class CheckLLM:
-    """Answers by the schema, after some turns of the event loop, so that calls end in another order than they
-    started.
+    """A language model that fills in the schema of a request.
 
-    It refuses what real LLMs refuse: prompts that do not fit the window, and text that is not Unicode.
+    It waits for some turns of the event loop, so that calls end in another order than they started. Like a real
+    LLM, it refuses prompts that do not fit the window, and text that is not Unicode.
     """
 
     fingerprint = "check:1"

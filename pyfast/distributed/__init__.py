@@ -1,6 +1,6 @@
-"""Blocks of a run's questions, answered by workers on the machines of a Ray cluster.
+"""Runs whose questions the workers of a Ray cluster answer, block by block.
 
-Nothing here knows how a question is answered. `Work` answers it, and the public API makes the `Work`.
+This package does not know how to answer a question. The public API makes a `Work` object, which answers questions.
 """
 
 from pyfast.distributed.cluster import Cluster

@@ -1,6 +1,6 @@
-"""The blocks of a run: folders in its folder. Each is an ordinary run of some neighbouring questions.
+"""The blocks of a run. A block is a folder in the run's folder, and an ordinary run of consecutive questions.
 
-The name of a folder has the numbers of its questions: `blocks/000000001-000000128` has the first 128. The folder
+The name of the folder has the numbers of its questions: `blocks/000000001-000000128` has the first 128. The folder
 appears with its questions in it.
 """
 
@@ -28,7 +28,7 @@ _SHARES = 4
 
 @dataclass(frozen=True, slots=True, order=True)
 class Block:
-    """Neighbouring questions of a run."""
+    """Consecutive questions of a run."""
 
     first: int
     """The number of the block's first question"""
@@ -116,9 +116,7 @@ def _make(run: Path, block: Block, questions: Sequence[Question], was_asked: boo
 
 
 def remove(block: Path) -> None:
-    """Delete a block's folder. If the process is killed meanwhile, the rest of the folder does not have the name
-    of a block.
-    """
+    """Delete a block's folder. The folder is renamed first, so that a kill leaves no half of a block."""
     aside = free_name(block, "merged")
     block.rename(aside)
     shutil.rmtree(aside)

@@ -48,9 +48,11 @@ class Cluster:
 
 @contextlib.contextmanager
 def connected(cluster: Cluster) -> Iterator[Pool]:
-    """Connect to the cluster, or start one on this machine. A cluster that was started here ends here.
+    """Connect to the cluster, or start a cluster on this machine.
 
-    Raises `InputError` if nobody answers at the address, or a local cluster has no room for a worker.
+    A cluster that this function started ends with the block.
+
+    Raises `InputError` if no cluster answers at the address, or if a local cluster has no room for a worker.
     """
     import ray
 
@@ -119,7 +121,7 @@ class Pool:
         return actor.remote(opens, str(run), os.getcwd())
 
     def ready(self, calls: list[Any], seconds: float) -> list[Any]:
-        """The calls that have ended. If there is none, wait for one, for at most `seconds`."""
+        """The calls that have ended. If none has ended, wait at most `seconds` for one."""
         import ray
 
         if not calls:

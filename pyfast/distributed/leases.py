@@ -1,9 +1,9 @@
-"""Which worker has a block: a file in its folder, which is written again every second.
+"""Leases: a file in a block's folder shows which worker has the block. The worker writes it again every second.
 
-A block is one worker's at a time, over any file system that renames at once. Locks of files may not reach from
-one machine to another, and a stopped process keeps them. So a worker that has lost its block is locked out by a
-rename: the next one continues in a new folder of the same name, with a copy of what is there, and the first one
-ends when it finds another's lease in its place, or the engine finds its files moved.
+A block has one worker at a time. A lock on a file cannot ensure this: some file systems do not share locks between
+machines, and a stopped process keeps its lock. So the next worker of a block renames the folder and continues in a
+copy with the old name. The old worker then ends, because it finds a foreign lease, or because its files moved.
+This needs a file system with atomic renames.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def is_given_back(block: Path, lease: Lease | None) -> bool:
 
 
 def take(block: Path) -> Holding:
-    """Take a block that was given back, or whose lease has not changed for `LEASE_S`.
+    """Take a free block: one without a lease, or with a lease that has not changed for `LEASE_S` seconds.
 
     Raises `OSError`, and `InputError` if its journal cannot be read.
     """

@@ -20,7 +20,7 @@ from pyfast.errors import PyfastError
 
 
 class Work(Protocol):
-    """The work of a worker: it answers blocks of one run, with models that stay loaded."""
+    """Answers blocks of one run. Its models stay loaded."""
 
     def start(self) -> Configuration:
         """Load the models and return the configuration of the whole run. Raises `PyfastError`."""
@@ -35,14 +35,15 @@ class Work(Protocol):
         ...
 
     def turn(self) -> Future[None]:
-        """A future of the event loop's next turn: it is never done if the loop hangs."""
+        """A future for the next turn of the event loop. If the loop hangs, the future is never done."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The result of a call of a worker. Errors of pyfast are sent as values, because their classes may have any
-    signature.
+    """The result of a call of a worker.
+
+    Errors of pyfast travel as values, because pickle cannot restore all of them.
     """
 
     configuration: Configuration | None = None
@@ -128,7 +129,7 @@ class Worker:
             gc.collect()  # what a run leaves holds all its questions, and the collector is seldom called
 
     def stop(self) -> None:
-        """Start no more questions; those in progress finish."""
+        """Start no more questions. The questions in progress finish."""
         self._stop.set()
 
 

@@ -1,4 +1,4 @@
-"""Decides which LLM call starts next if more calls wait than the LLM takes at once."""
+"""Decides which LLM call starts next if several calls wait."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pyfast.llm import Request
 class Admission:
     """Lets at most `limit` LLM calls run at a time.
 
-    Waiting calls start in sweeps. When one sweep ends, all calls that wait form the next one, sorted by prompt. So
-    calls whose prompts begin alike follow each other, and the LLM finds the common beginning in its prefix cache.
-    A call waits at most for the rest of the current sweep, and for earlier calls of the next one.
+    Waiting calls start in sweeps. When a sweep ends, all waiting calls form the next sweep, sorted by prompt. So
+    calls with the same beginning follow each other, and the LLM finds this beginning in its prefix cache. A call
+    waits for the rest of the current sweep and for the earlier calls of its own sweep.
     """
 
     def __init__(self, limit: int) -> None:
@@ -23,7 +23,7 @@ class Admission:
         self._waiting: list[tuple[list[str], asyncio.Future[None]]] = []
 
     def enter_at_once(self) -> bool:
-        """Take a place if one is free. Returns whether one was free."""
+        """Take a place if one is free. Returns whether a place was free."""
         free = self.running < self._limit
         self.running += free
         return free

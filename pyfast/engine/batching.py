@@ -19,8 +19,8 @@ class BatchPoint(Generic[T, R]):
     """Runs calls of one kind from many coroutines together. `await point(item, stage)` joins the next batch.
 
     A batch starts when no coroutine can continue, or when `limit` items wait. `work` runs in `executor`, one batch
-    at a time. Items that arrive meanwhile make the next batch. If `work` raises, the batch is halved again and
-    again, until only the items at fault fail. Each item's `stage` gets the time of its batch.
+    at a time. Items that arrive meanwhile form the next batch. If `work` raises, the batch is split into halves
+    until only the faulty items fail. Each item's `stage` gets the time of its batch.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 128) -> None:
@@ -32,7 +32,10 @@ class BatchPoint(Generic[T, R]):
         self._running: asyncio.Task[None] | None = None
 
     def __call__(self, item: T, stage: Stage) -> asyncio.Future[R]:
-        """Join the next batch. This is not a coroutine: a coroutine would add a level to every resumption."""
+        """Join the next batch.
+
+        This is an ordinary method, because a coroutine would slow down every resumption.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, future, stage, perf_counter()))

@@ -15,9 +15,10 @@ from pyfast.errors import InputError, first_fault
 
 
 class Budget(BaseModel):
-    """Limits.
+    """The limits of questions and of a run.
 
-    None: no limit. If a question exceeds its own limit, it fails. If a run does, it stops, and you can resume it.
+    None: no limit. A question that exceeds its limit fails. A run that exceeds its limit stops, and you can resume
+    it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,8 +53,9 @@ class Budget(BaseModel):
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Budget:
-        """The default limits, in which each limit in `given` (name to text) replaces the default of the same name.
-        Raises `InputError`.
+        """Read limits from texts.
+
+        `given` maps names to texts; other limits keep their defaults. Raises `InputError`.
         """
         try:
             return cls.model_validate(given)
@@ -64,7 +66,7 @@ class Budget(BaseModel):
             raise InputError(f"budget {name}: {fault}") from None
 
     def shaping(self) -> dict[str, Any]:
-        """The limits that shape an answer. They may not change within a run."""
+        """The limits that affect answers. They may not change within a run."""
         names = {"calls", "tokens", "steps", "attempts", "passages", "answer_tokens"}
         limits = self.model_dump(include=names, exclude_none=True)
         return {**limits, "strict": True} if self.strict else limits
@@ -81,7 +83,7 @@ class Remaining:
     steps: float = math.inf
 
     def without(self, calls: int, tokens: int, steps: int) -> Remaining:
-        """What remains when this much is used."""
+        """The rest after this use."""
         return Remaining(self.calls - calls, self.tokens - tokens, self.steps - steps)
 
 
@@ -89,5 +91,5 @@ _FOREVER = nullcontext()
 
 
 def within(seconds: float | None) -> AbstractAsyncContextManager[Any]:
-    """`asyncio.timeout`, or nothing if there is no limit: a timeout of None costs some microseconds."""
+    """`asyncio.timeout`, or nothing if there is no limit. A timeout of None would cost some microseconds."""
     return _FOREVER if seconds is None else asyncio.timeout(seconds)

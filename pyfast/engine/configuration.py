@@ -219,7 +219,10 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_digest(root: Path = _PACKAGE) -> str:
-    """A digest of the code on which answers depend: pyfast's code below its API, and the versions of libraries."""
+    """A digest of the code on which answers depend.
+
+    This is pyfast's code without its API, and the versions of libraries.
+    """
     digest = blake2b(digest_size=8)
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):
         name = path.relative_to(root)

@@ -1,4 +1,4 @@
-"""What a system may use while it answers a question. Every `await` here is a batch point."""
+"""The object that a system uses while it answers a question. Every `await` here is a batch point."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Runtime:
     ) -> BatchPoint[Any, Any]:
         """The batch point of all calls of `work` with the same parameters.
 
-        A question with its own index shares no batch point that takes an index.
+        If a question has its own index, it has its own batch points for functions that take an index.
         """
         if own is not None and _takes_index(work):
             return BatchPoint(lambda items: work(own, items, *parameters), self._executor)
@@ -115,7 +115,10 @@ class Runtime:
         return point
 
     async def index_within(self, uris: Sequence[str]) -> Index:
-        """The index of only these documents, made in a thread. Raises `AnswerError` if one is missing."""
+        """The index restricted to these documents, made in a thread.
+
+        Raises `AnswerError` if a document is missing.
+        """
         made = self._within.get(tuple(uris))
         if made is None:
             index = self.required_index()
@@ -231,7 +234,10 @@ class Context:
 
     @contextlib.asynccontextmanager
     async def timed(self, seconds: float | None) -> AsyncIterator[None]:
-        """Count the question's seconds while the block runs, except in an outage. Raises `TimeoutError`."""
+        """Count the seconds of the question while the block runs.
+
+        An outage does not count. Raises `TimeoutError`.
+        """
         progress = self._runtime.progress
         async with within(seconds) as timeout:
             with (
@@ -265,7 +271,7 @@ class Context:
         return self._runtime.budget.answer_tokens
 
     def weights_of(self, role: Role) -> str:
-        """A digest of the weights of the LLM that answers a role; empty if it is not known."""
+        """A digest of the weights of the LLM that answers a role. Empty if the weights are not known."""
         return weights_of(self._runtime.models.of(role).llm)
 
     def device_of(self, role: Role) -> str:
@@ -274,7 +280,7 @@ class Context:
 
     @property
     def attempts(self) -> int:
-        """How often the LLM may try to give the right form, unless the prompt allows fewer attempts."""
+        """How often the LLM may try to reply in the right form, unless the prompt allows fewer attempts."""
         return self._runtime.budget.attempts
 
     async def generate(self, prompt: Prompt[M], sampling: Sampling = GREEDY, /, **fields: str) -> M:
@@ -482,29 +488,30 @@ class Context:
         self.until_now = answer
 
     async def cited(self, evidence: ScoredSegments) -> bytes:
-        """The JSON array of evidence. It does not count as a step, so it works even if all steps are used up."""
+        """The JSON array of evidence. This is no step, so it works even if all steps are used up."""
         items: bytes = await self._runtime.point(cite, own=self._own)(evidence, self.ledger.stage(cite.__name__))
         return items
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:
-        """Report that the system continues with something simpler, without a usable answer to `prompt`.
+        """Report that the system has no usable reply to `prompt` and continues with something simpler.
 
         The run's summary counts these cases, by the prompt's name.
 
         Args:
-            prompt: The prompt without a usable answer.
+            prompt: The prompt without a usable reply.
             why: The error. A strict run fails with it.
 
         Raises:
-            FallBackError: The run is `strict`. Do not catch it.
+            FallBackError: The run is `strict`. Do not catch this error.
         """
         self.ledger.fall_backs[prompt.name] += 1
         if self._runtime.budget.strict:
             raise FallBackError(f"{why}; the system would go on without it, but the run is strict")
 
     def remaining(self) -> Remaining:
-        """The calls, tokens and steps that the question may still use. With it, a system can end before its budget
-        is used up.
+        """The calls, tokens and steps that the question may still use.
+
+        A system can end before its budget is used up.
         """
         budget, ledger = self._runtime.budget, self.ledger
         return Remaining(
@@ -519,9 +526,9 @@ class Context:
         )
 
     def text_budget(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
-        """How many characters may fill the prompt in one call. 0: none.
+        """The number of characters for the texts in a prompt. 0: there is no room.
 
-        This is an estimate, at three characters for each token.
+        This is an estimate, with three characters for each token.
 
         Args:
             prompt: The prompt.
@@ -532,7 +539,7 @@ class Context:
         return max(int(min(free, 2**31) * CHARACTERS_PER_TOKEN), 0)
 
     def text_budget_to_repeat(self, prompt: Prompt[Any] | None = None) -> int:
-        """How many characters may fill a prompt, if the answer may have to repeat all of them in a list.
+        """The number of characters for the texts in a prompt if the reply can repeat all of them in a list.
 
         Args:
             prompt: The prompt. None: a prompt of the default LLM.
@@ -542,7 +549,7 @@ class Context:
         return int(free / (1 / CHARACTERS_PER_TOKEN + 1 / CHARACTERS_PER_TOKEN_OF_LISTS))
 
     def repeating(self, prompt: Prompt[M], text: str) -> Prompt[M]:
-        """The prompt with room for an answer that repeats all of `text`, if the window allows it."""
+        """The prompt with a larger token limit, if the window allows it. A reply can then repeat all of `text`."""
         window = self.context_window_of(prompt.role)
         left = window - _TOKENS_FOR_INSTRUCTIONS - math.ceil(len(text) / CHARACTERS_PER_TOKEN)
         wanted = max(prompt.max_tokens, math.ceil(len(text) / CHARACTERS_PER_TOKEN_OF_LISTS))

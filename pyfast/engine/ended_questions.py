@@ -1,4 +1,4 @@
-"""The ended questions of a run, one after another, with their ledgers and LLM calls."""
+"""The finished questions of a run, with their ledgers and LLM calls."""
 
 from __future__ import annotations
 

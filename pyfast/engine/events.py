@@ -33,7 +33,7 @@ OnEvent = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of a question, to an LLM or a batched function, reported when it begins and when it ends."""
+    """One LLM call or batched function call of a question. pyfast reports it at its start and at its end."""
 
     question: str
     """The question's id"""

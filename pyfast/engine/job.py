@@ -1,4 +1,4 @@
-"""A run, with a folder or in memory: it skips the answered questions and answers the rest."""
+"""A run, in a folder or in memory. It answers the questions that have no answer yet."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _LOG = logging.getLogger("pyfast")
 def dedicate_process() -> None:
     """Tune the garbage collector for a process that only does a run. Call it when the index is open.
 
-    Loaded objects stay, so the collector does not need to search them. The objects of thousands of questions in
-    progress are young and many, and none is garbage. With the usual 700 new objects between two collections, the
-    collector takes a tenth of the event loop's time.
+    The collector skips all objects that exist at this moment. A run has many young objects, and none of them is
+    garbage. By default, Python searches for garbage after every 700 new objects, and this takes a tenth of the
+    event loop's time.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -117,7 +117,7 @@ class Job:
 
     @property
     def profile(self) -> Profile:
-        """The limits that fit the model. They are known when the model has started."""
+        """The limits for the model's context window. They are known when the model has started."""
         llms = by_role(self.llm)
         answering = llms.get("answer") or llms.get(DEFAULT_ROLE)
         window = min(llm.context_window for llm in ([answering] if answering else llms.values()))

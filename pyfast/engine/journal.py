@@ -1,8 +1,8 @@
 """The journal of a run: the LLM's replies, and what each question cost, in SQLite.
 
-The database is in WAL mode: a killed process loses nothing that was committed. With `sync` "normal", a power cut
-can lose what was committed since the last checkpoint (some megabytes, never the whole database). With "full" it
-loses nothing.
+The database is in WAL mode, so a killed process loses no committed row. With `sync` "normal", a power cut can lose
+the commits since the last checkpoint (some megabytes, never the whole database). With "full", a power cut loses
+nothing.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
 
 
 def sound(entry: str, number: int) -> bool:
-    """Whether the entry of a completion is unchanged since it was written for the question."""
+    """Whether the row of a completion is unchanged since it was written."""
     return _outcome(entry, number) is not None
 
 
@@ -229,8 +229,8 @@ class Journal:
     def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
         """Delete failed questions together with their completions, so that they are tried again.
 
-        With `only_of_transport` it deletes only calls that failed in transit, also of unfinished questions.
-        Replies that did arrive stay.
+        With `only_of_transport`, the method deletes only calls that failed in transit, also of unfinished
+        questions. Replies stay.
         """
         of_failed = "question IN (SELECT value FROM json_each(?))"
         if only_of_transport:
@@ -277,7 +277,7 @@ class Journal:
             return self._database.execute("SELECT 1 FROM completions LIMIT 1").fetchone() is None
 
     def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something in its own transaction, which no power cut undoes."""
+        """Run a statement in its own transaction, synced to the disk."""
         with self._explained():
             (level,) = self._database.execute("PRAGMA synchronous").fetchone()
             self._database.execute("PRAGMA synchronous = full")
@@ -288,10 +288,11 @@ class Journal:
                 self._database.execute(f"PRAGMA synchronous = {level}")
 
     def take_in(self, other: Path, first: int, last: int, shift: int) -> None:
-        """Copy questions, calls and prompts from another run's journal. They replace the rows that this journal
-        has for these questions.
+        """Copy questions, calls and prompts from another run's journal.
 
-        It is one transaction, which no power cut undoes. Damaged rows of the other journal are left out.
+        They replace the rows that this journal has for these questions.
+
+        This is one transaction, synced to the disk. Damaged rows of the other journal are left out.
 
         Args:
             other: The other journal.
@@ -450,7 +451,9 @@ def read_calls(entries: Iterable[str], number: int, prompts: KeptPrompts) -> Ite
 
 
 def runs_of(path: Path) -> set[str] | None:
-    """The digests of the run to which a journal belongs, one for each number of questions that it was given.
+    """The digests of a journal's run.
+
+    If the run was resumed with more questions, it has a digest for each number of questions.
 
     Empty if the journal names no run, None if it cannot be read.
     """
@@ -466,7 +469,8 @@ def runs_of(path: Path) -> set[str] | None:
 def admit_run(path: Path, run: str) -> None:
     """Let a journal also belong to its run with more questions. Raises `InputError`.
 
-    Called before run.toml is written. After a crash between these two steps, both numbers of questions are valid.
+    Call this before run.toml is written. If the process is killed between these two steps, both numbers of
+    questions are valid.
     """
     try:
         with contextlib.closing(open_database(path)) as database, database:

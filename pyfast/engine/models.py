@@ -1,4 +1,4 @@
-"""The LLMs of a run or a service: which one answers a role, and what its calls share."""
+"""The LLMs of a run or a service, by role."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Models:
         return progress if self._joined else None
 
     async def over(self) -> None:
-        """Wait until no model has an outage. Raises `LLMUnavailableError` as `Outages` does."""
+        """Wait until all models answer. Raises `LLMUnavailableError` as `Outages` does."""
         for model in self._distinct:
             await model.outages.over()
 

@@ -1,9 +1,10 @@
-"""Calls that the LLM cannot take. In an outage they wait for its end, and lose nothing.
+"""Outages of an LLM: calls wait for the end of the outage, and nothing is lost.
 
-A call may fail in transit because the LLM answers no call (an outage), or because of the call itself. Answers to
-other calls show which it is. If there are no other calls, pyfast sends a small call of its own, the probe. In an
-outage all calls wait, no question starts, and the clocks of questions stand still. One probe after the other finds
-out when it is over. If a call fails repeatedly while others succeed, only its question fails.
+A call may fail in transit because the LLM answers no call (an outage), or because of the call itself. Other calls
+show the cause: if they succeed, there is no outage. If there are no other calls, pyfast sends a small test call,
+the probe. In an outage all calls wait, no question starts, and the clocks of questions stop. pyfast sends one
+probe after another until the LLM answers. If a call fails repeatedly while others succeed, only its question
+fails.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ class Waiting:
 
 @dataclass(slots=True, eq=False)
 class Clock:
-    """The clock of a question. It stands still in outages. LLM calls check it themselves."""
+    """The clock of a question. It stops in outages. LLM calls check it themselves."""
 
     timeout: asyncio.Timeout
     counted: float
     """The time up to which `ends` already includes outages. Outages of two LLMs can overlap"""
     ends: float
     stops: int = 0
-    """How many reasons keep the clock from ending the question: running LLM calls, an outage"""
+    """The number of reasons for which the clock stands still: running LLM calls, an outage"""
 
     def stop(self, by: int) -> None:
         """Add this many reasons to stand still. A negative number removes them."""
@@ -71,7 +72,7 @@ class Clock:
 
 
 class Clocks:
-    """The clocks of the questions in progress. They stand still in an outage of any LLM of the run."""
+    """The clocks of the questions in progress. They stop in an outage of any LLM of the run."""
 
     def __init__(self) -> None:
         self._clocks: set[Clock] = set()

@@ -1,4 +1,4 @@
-"""Limits that suit a model. They follow from its context window, unless the budget sets them."""
+"""Limits of prompts and answers. They depend on the model's context window, unless the budget sets them."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Sampling:
     def apply(self, request: Request) -> Request:
         """The request with this temperature and seed.
 
-        If a system sets a temperature itself, it stays. Different runs never use the same seed.
+        A temperature that the system sets itself stays. Different runs never use the same seed.
         """
         if self == GREEDY:
             return request
@@ -74,9 +74,9 @@ class Prompt(Generic[M]):
     answer: type[M]
     max_tokens: int
     attempts: int | None = None
-    """How often to ask for an answer of the right form, if less often than the budget allows"""
+    """How often to ask for an answer of the right form. The budget can lower this number"""
     cut_is_final: bool = False
-    """Whether not to ask again for an answer that was cut off, because it already had all possible tokens"""
+    """True: do not ask again for an answer that was cut off, because it already had all possible tokens"""
     reusable: bool = False
     """Whether later runs may use the answer again, if the user keeps a response cache"""
     role: Role = DEFAULT_ROLE

@@ -1,4 +1,4 @@
-r"""Prompts in a user's own words: a TOML file in place of a changed system.
+r"""A user's own prompts: a TOML file replaces the texts of a system's prompts.
 
     [answer]
     system = "You answer questions about spacecraft. Reply in JSON with the field answer."

@@ -1,4 +1,4 @@
-"""A run: one coroutine for each question, and a maximum number of them at once."""
+"""A run: one coroutine for each question, and a limit for the number of questions in progress."""
 
 from __future__ import annotations
 
@@ -95,19 +95,19 @@ async def answer_all(
     sampling: Sampling = GREEDY,
     system: str = "",
 ) -> Summary:
-    """Answer all questions; `write` gets the records in the order of the questions.
+    """Answer all questions. `write` gets the records in the order of the questions.
 
-    The turns of a conversation are answered one after the other, and each sees the results of those before it.
-    Every question ends as answered, abstained or failed. Memory does not grow with the number of questions: if too
-    many answers wait for an earlier one, no new question starts. If the run stops early, all finished records are
-    written first.
+    The turns of a conversation are answered one after the other. Each turn sees the results of the earlier turns.
+    Every question ends as answered, abstained or failed. The memory is bounded: if too many finished questions
+    wait for an earlier one, no new question starts. If the run stops early, all finished records are written
+    first.
 
     Args:
-        questions: The questions that are left to answer.
+        questions: The questions that have no answer yet.
         ask: The system with its settings.
         index: The index, if there is one.
         llm: The LLM for all prompts, or one for each role.
-        write: Called with each record.
+        write: A function that is called with each record.
         concurrency: How many questions are in progress at once.
         budget: Limits of questions and of the run.
         folder: The run's folder. Its journal stores each LLM completion before the question sees it.
@@ -118,9 +118,9 @@ async def answer_all(
             in progress.
         replaced: Prompts that replace the system's own.
         outage_seconds: How long to wait for an LLM that answers no call.
-        on_outage: Called at the beginning of an outage, and with None at its end.
+        on_outage: A function that is called at the beginning of an outage, and with None at its end.
         lost: How many questions had calls that failed in transit in earlier sessions, and may fail again.
-        on_step: Called with each call of each question, when it begins and when it ends.
+        on_step: A function that is called with each call of each question, at its start and at its end.
         sampling: Temperature and seed, if the system does not set them.
         system: The name of the system, for spans.
 
@@ -128,7 +128,7 @@ async def answer_all(
         The counts of this session.
 
     Raises:
-        RunError: The LLM is gone, the disk is full, the run's budget is spent, or too many questions failed.
+        RunError: The LLM is gone, the disk is full, the run's budget is used up, or too many questions failed.
         InputError: The run cannot work with its configuration.
     """
     budget = budget or Budget()
@@ -233,7 +233,7 @@ def _checked(evidence: bytes) -> bytes:
 
 
 def usage_of(ledger: Ledger) -> Usage:
-    """The part of a ledger that depends only on the question, so that it may be in its record."""
+    """The part of a ledger that depends only on the question. It is in the question's record."""
     return Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)
 
 

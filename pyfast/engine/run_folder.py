@@ -159,9 +159,9 @@ class _Group:
 class RunFolder:
     """An open run folder. Only one process at a time can have it open.
 
-    Completions and ended questions are committed in groups, and answers are written after them. Everything that
-    arrives in one turn of the event loop is one transaction. What arrives while it is written makes the next one.
-    A separate thread writes, because SQLite releases the GIL, and the loop would have to wait to get it back.
+    Completions and finished questions of one turn of the event loop are committed in one transaction. Their
+    answers are written after it. A separate thread writes, because SQLite releases the GIL, and the event loop
+    would have to wait to get it back.
     """
 
     def __init__(
@@ -239,12 +239,11 @@ class RunFolder:
         return len(failed)
 
     def answered(self, questions: Iterable[Question]) -> int:
-        """How many of the questions, from the first on, have their answers written.
+        """Return the number of questions, from the first on, whose answers are written.
 
-        The rest of the file is cut off: a torn line, a changed line, a line without its trace, or answers of later
-        questions that were written when the run was stopped. These answers are written again from the journal, in
-        their order. The answers of an unfinished conversation are also written again, because its next turn builds
-        on them.
+        The rest of the file is cut off. It can have a torn line, a changed line, a line without its trace, or
+        answers of later questions. pyfast writes these answers again from the journal, in order. It also writes
+        the answers of an unfinished conversation again, because the next turn needs them.
         """
         if self._done is not None:
             self._traces.go_on(self._done)
@@ -328,19 +327,19 @@ class RunFolder:
         self._group.traces.append(trace)
 
     def take_in(self, block: Path, first: int, count: int, done: int) -> None:
-        """Append the questions of a block: a finished run of some of this run's questions, in a folder of its own.
+        """Append the questions of a block: a finished run of some of this run's questions, in its own folder.
 
-        When it returns, the answers survive a power cut, and the block can be deleted. It can be called again
-        after a kill.
+        When the method returns, the answers survive a power cut, and the block can be deleted. After a kill, the
+        method can be called again.
 
         Args:
             block: The folder.
             first: The number of its first question in this run.
             count: How many questions it has.
-            done: How many answers this run has; the block's first ones are among them after a kill.
+            done: How many answers this run has. After a kill, these can include the first answers of the block.
 
         Raises:
-            RunError: The block has not as many answers, or the disk is full.
+            RunError: The block lacks answers, or the disk is full.
         """
         self.journal.take_in(block / JOURNAL, 0, count - 1, first)
         written = done

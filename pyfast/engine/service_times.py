@@ -1,4 +1,4 @@
-"""How fast a run was, and where its questions spent their time, from the ledgers in its journal."""
+"""How fast a run was, and how its questions spent their time. The figures come from the ledgers in its journal."""
 
 from __future__ import annotations
 

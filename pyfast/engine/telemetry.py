@@ -1,8 +1,7 @@
-"""Spans of OpenTelemetry: one for each question, for each LLM call in it and for each retrieval.
+"""Spans of OpenTelemetry: one for each question, and one for each of its LLM calls and retrievals.
 
-Their attributes have the names of OpenTelemetry's conventions for generative AI (`gen_ai.*`) and those of
-OpenInference, so that Phoenix and Langfuse show a question with its prompts and passages. A process without a
-tracer provider makes none.
+Attributes follow two conventions: OpenTelemetry's for generative AI (`gen_ai.*`), and OpenInference. So Phoenix
+and Langfuse show the prompts and passages of a question. Without a tracer provider, a process makes no spans.
 """
 
 from __future__ import annotations

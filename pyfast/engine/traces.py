@@ -1,8 +1,8 @@
-"""The traces of a run, `traces.jsonl.zst`: everything that is too large for answers.jsonl.
+"""The traces of a run, `traces.jsonl.zst`. They hold everything that is too large for answers.jsonl.
 
-The file has one line for each line of answers.jsonl, in zstd frames of many lines. To read one line, a reader
-reads one frame. Each group of lines ends with a flush, so everything that was written can be read even if the
-process is killed. A resumed run writes an unfinished frame again.
+The file has one line for each line of answers.jsonl, in zstd frames of many lines. To read a line, pyfast reads
+one frame. Each group of lines ends with a flush. So all written lines can be read, even if the process is killed.
+A resumed run writes an unfinished frame again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TraceWriter:
         self._done: int | None = 0
 
     def go_on(self, done: int) -> None:
-        """Continue after the line `done`. The first write cuts off what follows it."""
+        """Continue after the line `done`. The first write removes all later lines."""
         self._done = done
 
     def write(self, lines: Sequence[bytes]) -> None:
@@ -66,7 +66,7 @@ class TraceWriter:
         self._file.flush()
 
     def sync(self) -> None:
-        """Return when what was written survives a power cut. Raises `OSError`."""
+        """Return when the written lines survive a power cut. Raises `OSError`."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:

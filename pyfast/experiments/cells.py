@@ -109,8 +109,8 @@ def experiment(
 
     Args:
         plan: A TOML file, the name of a plan that comes with pyfast (`pyfast experiment --list`), or its content.
-        data: A folder with a folder for each set of the plan, as `pyfast data convert` writes them: corpus.jsonl,
-            questions.jsonl (or conversations.jsonl) and optionally gold.jsonl.
+        data: A folder with a subfolder for each set of the plan. `pyfast data convert` writes such subfolders:
+            corpus.jsonl, questions.jsonl (or conversations.jsonl) and optionally gold.jsonl.
         out: The folder of the experiment: runs, indexes, tables.md, tables.tex, tables.csv, cells.parquet and, if
             matplotlib is installed, pareto.png.
         llm: A model that replaces the plan's models: the text that names it, or a mapping of roles to such texts.

@@ -64,7 +64,7 @@ def _latency(name: str, values: np.ndarray[Any, np.dtype[np.float64]]) -> dict[s
 
 
 def summary(repeats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The median of each figure over the repeats, and its smallest and largest value."""
+    """The median, the smallest and the largest value of each figure over the repeats."""
     names = [name for name, value in repeats[0].items() if isinstance(value, int | float)]
     values = {name: [repeat[name] for repeat in repeats] for name in names}
     return {

@@ -1,4 +1,4 @@
-"""Ask an engine questions at given times, or from a number of clients, and measure each."""
+"""Ask an engine questions at given times or from several clients, and measure each question."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Sample:
 
 
 Ask = Callable[[Question, float], Awaitable[Sample]]
-"""A function that asks a question, which is due at a time of the event loop's clock"""
+"""A function of a question and the time when it is due, on the event loop's clock"""
 
 
 def asker(engine: Engine, system: str | System, settings: Mapping[str, Any] | None) -> Ask:
@@ -82,7 +82,8 @@ def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Q
 async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> list[Sample]:
     """Ask each question when it is due, even if earlier ones are not answered.
 
-    The latency counts from the time when it was due: a server that stalls cannot hide it by delaying the load.
+    The latency of a question counts from the time when it was due. So a server that stalls cannot hide this by
+    delaying the load.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()

@@ -72,7 +72,7 @@ def ready_plans() -> dict[str, str]:
 
 
 def read_plan(given: str | Path | Mapping[str, Any] | Plan) -> Plan:
-    """Read a plan: a TOML file, the name of one that comes with pyfast, or its content.
+    """Read a plan: a TOML file, the name of a plan that comes with pyfast, or its content.
 
     Raises:
         InputError: There is no such file or plan, or it has an error. The message is one line that names it.

@@ -1,8 +1,8 @@
 """The data of a report: a list of all questions, and the details of each, in compressed chunks.
 
-A chunk of details is gzip members one after another, one for each question, so that a page unpacks a single
-question. A file of the list has columns, with a value for each question; `chunk`, `start` and `size` say where the
-details of a question are. Parts of documents that questions share are members of chunks of their own.
+In a chunk, each question is a gzip member, so that a page can unpack a single question. The list of questions has
+a column for each field. Its columns `chunk`, `start` and `size` give the place of a question's details. Documents
+that several questions show have their own chunks.
 """
 
 from __future__ import annotations

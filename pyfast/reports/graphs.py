@@ -1,4 +1,4 @@
-"""The evidence graphs of a question, computed again from the run's index: what `n2n` ranked and pruned."""
+"""The evidence graphs of a question of `n2n`, computed again from the run's index."""
 
 from __future__ import annotations
 

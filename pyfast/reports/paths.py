@@ -16,8 +16,9 @@ class Listed:
     name: str
     segments: tuple[str, ...]
     chosen: bool = False
-    """Whether the list has the segments that the step kept of the lists before it. A segment that is missing here
-    is lost here
+    """Whether this list has the segments that the step kept.
+
+    A segment of an earlier list that is missing here was lost here
     """
 
 

@@ -1,4 +1,4 @@
-"""A run's folder as a stream of questions, with everything that is known of each."""
+"""Read a run's folder as a stream of questions, each with its record, ledger and calls."""
 
 from __future__ import annotations
 

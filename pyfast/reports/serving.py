@@ -42,7 +42,8 @@ def view(
 ) -> None:
     """Serve runs as web pages on this machine, until the process gets a signal to end.
 
-    The pages are those of `pyfast.report`. They follow a run in progress: ended questions appear within seconds.
+    The pages are the same as those of `pyfast.report`. If a run is in progress, finished questions appear within
+    seconds.
 
     Args:
         runs: As for `pyfast.report`.

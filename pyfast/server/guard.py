@@ -30,8 +30,8 @@ class Guard:
             app: The application.
             limits: The limits. Only the limits for bodies are used.
             keys: API keys; none: no key is required.
-            hosts: The host names that requests may use for this server. None: any. With it, a web page in a
-                browser on this machine cannot reach a server without keys through a host name of its own.
+            hosts: The host names that requests may use for this server. None: any. This list stops DNS rebinding:
+                a web page in a browser on this machine cannot reach a server without keys under another host name.
         """
         self._app = app
         self._limits = limits

@@ -42,7 +42,7 @@ Most = Annotated[int, Query(ge=1, le=10_000)]
     openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}},
 )
 async def upload(request: Request) -> Response:
-    """Take the questions of a batch."""
+    """Upload the questions of a batch."""
     batches = _batches(request)
     limits = batches.service.limits
     limited = Request(request.scope, _limited(request.receive, limits.file_bytes + _ASIDE))
@@ -101,7 +101,7 @@ async def delete(request: Request, file_id: str) -> Response:
 async def create(
     asked: BatchRequest, request: Request, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
 ) -> Response:
-    """Begin a batch. The same `Idempotency-Key` gives the same batch again."""
+    """Start a batch. A second request with the same `Idempotency-Key` returns the same batch."""
     return _json(
         _batches(request).create(
             asked.input_file_id, asked.endpoint, asked.completion_window, asked.metadata, idempotency_key

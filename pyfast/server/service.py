@@ -1,4 +1,4 @@
-"""The engines of a server, one for each index; and how a request becomes a question."""
+"""The engines of a server, one for each index. This module also turns requests into questions."""
 
 from __future__ import annotations
 
