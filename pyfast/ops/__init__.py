@@ -1,6 +1,6 @@
-"""The native ops of pyfast: graphs, centralities, rankings and attention over batches of pools.
+"""The native ops of pyfast: graphs, centralities, rankings and attention, over batches of pools.
 
-A *pool* is the list of documents that one question retrieved. A batch of P pools is ragged: pool p is
+A *pool* is the list of documents that one question retrieved. A batch has P pools of different sizes. Pool p is
 `doc_ids[pool_offsets[p]:pool_offsets[p + 1]]`. Document ids are rows of the forward index `X`, a
 `scipy.sparse.csr_array` of documents x terms with float32 TF-IDF weights. N is the number of documents in all
 pools.
@@ -9,7 +9,7 @@ These rules hold for every op:
 
 - It releases the GIL, reads arrays in place and never writes to them. Do not change an array before the op
   returns.
-- The result of a pool is bitwise the same alone, in any batch and with any number of `threads`.
+- A pool has the same result, bit for bit, in any batch and with any number of `threads`.
 - `threads=None` takes PYFAST_THREADS, then OMP_NUM_THREADS, then torch's setting, then the cores of this process.
 - `OP_reference`, in the file of the op, computes the same slowly in NumPy; the tests compare the two.
 

@@ -1,4 +1,4 @@
-"""Arguments of ops as the arrays that the core reads: checked, of the right dtype, rarely copied."""
+"""Check the arguments of ops, and turn them into arrays that the native core reads, mostly without a copy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
     """`value` as a contiguous 1-D array of `dtype`, for the native core.
 
-    If dtype and strides fit, it is the caller's memory, read-only or not. Otherwise it is a copy.
+    If dtype and strides fit, the array shares the caller's memory. Otherwise it is a copy.
 
     Args:
         name: The argument's name, for messages.
@@ -209,9 +209,9 @@ _KINDS: dict[re.Pattern[str], tuple[str, Callable[[Any], bool]]] = {
 def thread_count(threads: int | None) -> int:
     """The number of threads that an op may use.
 
-    It is the first of these that is set: the argument, PYFAST_THREADS, the first number of OMP_NUM_THREADS,
+    The first of these that is set counts: the argument, PYFAST_THREADS, the first number of OMP_NUM_THREADS,
     torch's setting if torch is imported. Otherwise it is the number of cores that this process may use. The limit
-    is 16 or the number of the machine's cores, whichever is larger. The native core has the same limit.
+    is the number of the machine's cores, but at least 16. The native core has the same limit.
 
     Raises:
         ArrayError: The argument or PYFAST_THREADS is not a number of at least 1. A bad value of OMP_NUM_THREADS is

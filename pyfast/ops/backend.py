@@ -1,8 +1,7 @@
-"""Where an op runs: on the CPU, or on the GPU that holds its arrays; and the libraries of those arrays.
+"""Choose where an op runs: on the CPU, or on the GPU that holds its arrays.
 
-`backend="auto"` follows the data. If an op's arrays are CuPy's or torch's, on a GPU, the op runs there. It uses
-the current stream of that library, and its allocator for memory and results. No op copies arrays to a GPU by
-itself.
+`backend="auto"` follows the data. If an op's arrays are CuPy's or torch's on a GPU, the op runs on this GPU. It
+uses the current stream and the allocator of that library. No op copies arrays to a GPU by itself.
 """
 
 from __future__ import annotations
@@ -238,7 +237,10 @@ def errors_pending() -> _Pending | None:
 
 @contextmanager
 def errors_wait_for(pending: _Pending | None) -> Iterator[None]:
-    """Delay errors as in the block that gave `pending`, because torch calls derivatives in another thread."""
+    """Delay errors in another thread, as in the block that gave `pending`.
+
+    torch computes derivatives in another thread.
+    """
     token = _PENDING.set(_PENDING.get() or pending)
     try:
         yield

@@ -25,7 +25,7 @@ def betweenness(
 ) -> Float32:
     """Betweenness centrality of each node: the share of shortest paths that go through it.
 
-    For a node v of a pool of n nodes, it is the mean, over ordered pairs (s, t) of other nodes, of
+    For a node v of a pool of n nodes, the result is the mean over ordered pairs (s, t) of other nodes of
 
         (number of shortest paths from s to t through v) / (number of shortest paths from s to t)
 
@@ -39,10 +39,10 @@ def betweenness(
             float64[E], one number for each of `g.indices`, finite and above 0.
         threads: See `pyfast.ops`.
         k: How many nodes of each pool are sources s (Brandes and Pich 2007), drawn without replacement. None: all.
-            The mean is then over the pairs of these sources, as in networkx: k * (n - 2) pairs, or (k - 1) * (n -
-            2) for a node that is a source itself. If k is 1, the source itself gets NaN. A pool of at most k nodes
-            is exact.
-        seed: The seed of that draw, 0 to 2**64 - 1. Pools of the same size draw the same positions.
+            The mean is then over the pairs of these sources, as in networkx. There are k * (n - 2) pairs, or (k -
+            1) * (n - 2) for a node that is a source itself. If k is 1, the source itself gets NaN. A pool of at
+            most k nodes is exact.
+        seed: The seed of the draw, 0 to 2**64 - 1. Pools of the same size draw the same positions.
 
     Returns:
         float32[N], in [0, 1].

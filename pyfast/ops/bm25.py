@@ -19,10 +19,10 @@ _NONE = np.empty(0, np.int32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermCounts:
-    """For each term, how often it occurs in each document of one part of a corpus (CSC), without weights.
+    """The counts of each term in the documents of one part of a corpus (CSC), without weights.
 
-    Nothing here depends on the rest of the corpus. So a part is written once, and any number of parts can be
-    joined. Arrays can be memory-mapped. A query reads only what it needs.
+    These counts do not depend on the rest of the corpus. So a part is written once, and parts can be joined.
+    Arrays can be memory-mapped: a query reads only the columns of its terms.
 
     Example:
         >>> from scipy.sparse import csr_array

@@ -1,4 +1,4 @@
-"""bridge_expand, pyfast's own op: the documents to which a pool's best documents lead."""
+"""bridge_expand, pyfast's own op: find documents of the corpus that share terms with a pool's best documents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bridge_expand(
 
     The similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are not in the
     question. The reason: a question rarely contains the words that link a document of the first hop to a document
-    of the second. The result has neither the seed itself nor documents that share no such term with it.
+    of the second. The result leaves out the seed itself, and documents that share no such term with the seed.
 
     Args:
         X: The forward index, documents x terms.
@@ -41,7 +41,7 @@ def bridge_expand(
         threads: See `pyfast.ops`.
 
     Returns:
-        (offsets int64[S + 1], documents int32, similarities float32): of each seed, best first.
+        (offsets int64[S + 1], documents int32, similarities float32). The documents of each seed are best first.
 
     Raises:
         ArrayError: An array or a number is malformed.

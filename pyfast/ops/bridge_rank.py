@@ -1,4 +1,4 @@
-"""bridge_rank, pyfast's own op: rank a pool by where its graph leads, beyond the question's words."""
+"""bridge_rank, pyfast's own op: rank a pool by the terms that its documents share, beyond the question's words."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def bridge_rank(
     mix: float = 0.75,
     threads: int | None = None,
 ) -> Float32:
-    """Rank each pool so that the documents to which its best documents lead rank higher.
+    """Rank each pool. Documents that share terms with the pool's best documents rank higher.
 
-    The terms that two documents share beyond the question's own words are the bridge between them. The op does
-    this for each pool:
+    Two documents of a multi-hop question often share terms that are not in the question. These terms are the
+    bridge between them. The op does this for each pool:
 
     1. The weight of an edge is the square of its `dot` weight without the question's terms. An edge stays if it is
        among the `edges` strongest of one of its ends.

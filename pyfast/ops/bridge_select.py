@@ -36,8 +36,8 @@ def bridge_select(
 ) -> Float32:
     """Boost the top table row and the top passage of each pool (algorithm 1 of N2N-GQA).
 
-    The top table row gets the boost `beta`. The top passage also gets it, unless the two are linked (phi = 1).
-    They are linked if some cell value of the row, E(t), has all its terms in the passage, T(p), a row of `X`.
+    The top table row gets the boost `beta`. The top passage also gets the boost, unless the two are linked (phi =
+    1). They are linked if the passage contains all terms of some cell value of the row.
 
     Args:
         X: The forward index, documents x terms.

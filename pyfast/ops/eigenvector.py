@@ -21,9 +21,9 @@ def eigenvector(
     The result x satisfies lambda * x_v = sum over edges (u, v) of w_uv * x_u, where lambda is the largest
     eigenvalue.
 
-    The values of each pool have Euclidean norm 1. If the edges of a pool have no cycle, or it has no edges, all
-    its values are 1 / sqrt(n). If the largest eigenvalue has several eigenvectors (components of equal strength),
-    x is the one nearest to a vector of equal values. A self-loop is an edge like any other.
+    The values of each pool have Euclidean norm 1. If the edges of a pool have no cycle, all its values are 1 /
+    sqrt(n). The largest eigenvalue can have several eigenvectors, if components are equally strong. Then x is the
+    eigenvector nearest to a vector of equal values. A self-loop counts as an edge.
 
     The op uses power iteration in float64 on A + s * I, where s is a quarter of the current estimate of lambda.
     The shift makes bipartite graphs converge. Few pools need more than 50 steps. For these, the op continues with
@@ -32,9 +32,9 @@ def eigenvector(
     Args:
         g: The graphs of P pools with N nodes.
         tolerance: A pool has converged if ||A x - mu x|| <= tolerance * mu, where mu = ||A x||. x is then the
-            exact eigenvector of a graph whose weights differ from A by at most that. If the second eigenvalue
-            differs from the first by less than a share d of it, the error of x is about tolerance / d. 0: iterate
-            as far as rounding allows.
+            exact eigenvector of a graph whose weights differ from A by at most this much. If the two largest
+            eigenvalues differ only by a share d, the error of x is about tolerance / d. 0: iterate as far as
+            rounding allows.
         max_iterations: Maximum number of products with A for a pool. If a pool needs more, the op returns its last
             iterate.
         threads: See `pyfast.ops`.
@@ -46,8 +46,8 @@ def eigenvector(
         ArrayError: The graph or a number is malformed.
 
     Warns:
-        ConvergenceWarning: Some pools needed more than `max_iterations`, or their edges have no cycle, so that no
-            such x exists. The warning names these pools.
+        ConvergenceWarning: Some pools needed more than `max_iterations`. Or their edges have no cycle, so that
+            there is no such x. The warning names these pools.
 
     Example:
         >>> from scipy.sparse import csr_array

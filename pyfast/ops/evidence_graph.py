@@ -41,8 +41,8 @@ class EvidenceGraph:
 
     One CSR matrix holds them, and each pool is a block of it.
 
-    Edges lead from a row to its indices. The arrays are NumPy's. If an op made them on a GPU, they are CuPy's or
-    torch's. Two graphs are equal if all four arrays hold the same numbers. Graphs have no hash.
+    Edges lead from a row to its indices. The arrays belong to NumPy, or to CuPy or torch if an op made them on a
+    GPU. Two graphs are equal if all four arrays hold the same numbers. Graphs have no hash.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -179,9 +179,8 @@ def evidence_graph(
 ) -> EvidenceGraph:
     """Build the evidence graph of each pool: edges between documents, weighted by their shared terms (N2N-GQA).
 
-    T is the set of terms that documents i and j both have; a stored 0 counts as well. If the arrays are on a GPU,
-    the graph is computed there and stays there (docs/gpu.md). A GPU supports only the named weights and
-    idf="corpus".
+    T is the set of terms that documents i and j share. A stored 0 counts too. If the arrays are on a GPU, the
+    graph is computed there and stays there (docs/gpu.md). A GPU supports only the named weights and idf="corpus".
 
     Args:
         X: The forward index, documents x terms.

@@ -1,4 +1,4 @@
-"""fuse: makes one ranked list from several lists of a question."""
+"""fuse: make one ranked list from several lists of a question."""
 
 from __future__ import annotations
 

@@ -101,10 +101,10 @@ def gatv2(
 
     A destination without sources is 0. NaN and infinities spread as in the equations.
 
-    NumPy arrays (float32, float64) give NumPy arrays. torch tensors (float32, float64, and bfloat16 with sums in
-    float32; float32 under autocast) give tensors, which are differentiable by x_src, x_dst and att.
-    `torch.compile` can compile the op. On a GPU (float32 and bfloat16, up to 1,024 channels) it returns tensors or
-    CuPy arrays on that GPU.
+    NumPy arrays (float32, float64) give NumPy arrays. torch tensors (float32, float64, bfloat16) give tensors,
+    which are differentiable by x_src, x_dst and att. Sums of bfloat16 are in float32. Under autocast the result is
+    float32. `torch.compile` can compile the op. On a GPU (float32 and bfloat16, up to 1,024 channels) it returns
+    tensors or CuPy arrays on that GPU.
 
     The op makes no array of the size edges x heads x channels. torch makes one only for second derivatives and
     derivatives of the attention.

@@ -1,4 +1,4 @@
-"""The index of a corpus: its forward index, its lexical index, their folder, and pools from it."""
+"""The index of a corpus, and searches in it."""
 
 from pyfast.retrieval.evidence import ScoredSegments, cite, evidence_of, narrate
 from pyfast.retrieval.evidence_items import find_evidence_items

@@ -33,7 +33,7 @@ class Analysis:
     """The words that are left out"""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for what there is not."""
+        """Raise `InputError` for an unknown tokenizer, stemmer or list of stop words."""
         for name, known in (("tokenizer", get_args(Tokenizer)), ("stop_words", get_args(StopWords))):
             if getattr(self, name) not in known:
                 raise InputError(f"{name}: expected {' or '.join(known)}, got {getattr(self, name)!r}")

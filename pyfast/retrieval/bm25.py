@@ -90,7 +90,7 @@ class BM25Retriever:
         self._searched, self._place = index.searched, index.place
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
-        """The `k` best passages for each query, best first. There are fewer if fewer share a word with it."""
+        """The `k` best passages for each query, best first. Passages without a word of the query are left out."""
         asked = [self._analysis.tokens(query) for query in queries]
         words = list(dict.fromkeys(chain.from_iterable(asked)))
         columns = [part.terms.find(words) for part, _ in self._searched]

@@ -111,8 +111,8 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
     Args:
         folder: The index.
         documents: The documents.
-        replace: Whether a document replaces the one with the same uri. The old document is deleted, and the new
-            one comes last. If both are equal, nothing changes.
+        replace: Whether a document replaces an existing document with the same uri. The old document is deleted,
+            and the new one comes last. If both are equal, nothing changes.
 
     Raises:
         InputError: The index has a document with that uri, and `replace` is not set. Also for the reasons of

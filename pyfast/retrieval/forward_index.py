@@ -18,7 +18,7 @@ from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval.analysis import Analysis
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
-"""The parameters of `weigh`, in scikit-learn's words"""
+"""The parameters of `weigh`, with scikit-learn's names"""
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 WORDS = Analysis()
 _X = (("indptr", np.int64), ("indices", np.int32), ("weights", np.float32))
@@ -90,10 +90,7 @@ def narrow_offsets(offsets: Int64) -> Int32 | Int64:
 
 
 def transpose(x: csr_array, counts: TermCounts) -> csr_array:
-    """X transposed, in the structure of the counts that X is made of.
-
-    Entries of stop words, which X does not have, have the weight 0.
-    """
+    """X transposed, with the same structure as the counts. Entries of stop words have the weight 0."""
     transposed = x.T.tocsr()
     there = np.diff(transposed.indptr) > 0
     weights = np.zeros(len(counts.documents), np.float32)
@@ -132,7 +129,7 @@ def transposed_weights(files: MappedFolder, folder: str) -> Any:
 
 
 def fit_together(files: MappedFolder, folder: str, offsets: Any, lists: int, *values: Any) -> None:
-    """Raise `IndexFormatError` unless the offsets are for this number of lists, and fit the number of values."""
+    """Raise `IndexFormatError` unless the offsets match the number of lists and the number of values."""
     if len(offsets) != lists + 1 or any(len(one) != int(offsets[-1]) for one in values):
         raise IndexFormatError(f"{files.folder}: the arrays of {folder} do not go together; build the index again")
 

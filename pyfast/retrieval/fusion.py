@@ -28,8 +28,8 @@ def reciprocal_ranks(lists: Sequence[Int32]) -> Pool:
 def weighted_scores(pools: Sequence[Pool], weights: Sequence[float]) -> Pool:
     """The passages of several pools, by the weighted sum of their scores, min-max normalised within each pool.
 
-    A passage that a pool lacks gets 0 from it. So does the pool's lowest passage, unless all scores of the pool
-    are equal.
+    If a pool lacks a passage, the passage gets 0 from this pool. The lowest passage of a pool also gets 0, unless
+    all scores of the pool are equal.
     """
     scored = []
     for pool, weight in zip(pools, weights, strict=True):

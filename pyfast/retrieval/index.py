@@ -1,6 +1,6 @@
-"""The index folder: parts, and a manifest that names those of each commit.
+"""The index folder. It has parts, and a manifest that names the parts of each commit.
 
-It is built beside its place, then renamed.
+A new index is built in a temporary folder, which is renamed at the end.
 """
 
 from __future__ import annotations
@@ -144,8 +144,7 @@ def facts_of(part: Part, size: PassageSize, vectors: Mapping[str, Mapping[str, s
 def of_index(work: Work) -> Work:
     """Decorate a function of an index: it raises `IndexFormatError` if the files that it reads are damaged.
 
-    Ops check what they read. If an op refuses it, the whole index is checked, to find out whether damage is the
-    reason.
+    Ops check the values that they read. If an op refuses a value, the whole index is checked for damage.
     """
 
     @wraps(work)
@@ -173,9 +172,9 @@ def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
 class Index:
     """An opened index, at one commit. Later changes do not affect it.
 
-    Its large arrays are memory-mapped, and each block of them is compared with its checksum when it is first read.
-    If the index has several parts, or deleted documents, a search reads the parts as they are. Everything else
-    that a caller asks for is joined in memory when it is first used. Several threads can call all methods at once.
+    Its large arrays are memory-mapped. Each block of an array is compared with its checksum when it is first read.
+    If the index has several parts or deleted documents, a search reads the parts as they are. All other data is
+    joined in memory when it is first used. Several threads can call all methods at once.
     """
 
     def __init__(
@@ -186,10 +185,10 @@ class Index:
         rerank: str | Callable[[Index], Reranker] = OFF,
         filter: str | Sequence[str] = (),
     ) -> None:
-        """Open an index. `retriever` is used by `search`; `commit` opens an earlier commit.
+        """Open an index. `search` uses `retriever`. `commit` opens an earlier commit.
 
-        `rerank` is what reads the best passages of a list again. `filter` is one condition or several, as
-        `parse_filter` reads them: documents that do not fit are left out, as if they were deleted.
+        `rerank` names the reranker. `filter` is one condition or several for `parse_filter`. Documents that do not
+        fit are left out, as if they were deleted.
 
         Raises `IndexFormatError` for a folder that is no index, or a damaged one, and `InputError` if no document
         fits.
@@ -250,7 +249,7 @@ class Index:
         return self._retriever, self._rerank, [str(one) for one in self.filter]
 
     def at(self, commit: int) -> Index:
-        """The same index as it was at another commit. Raises `IndexFormatError` if it was erased."""
+        """The same index at another commit. Raises `IndexFormatError` if this commit was erased."""
         if commit == self.commit:
             return self
         return Index(self.folder, self._retriever, commit, self._rerank, [str(one) for one in self.filter])
@@ -258,7 +257,7 @@ class Index:
     def within(self, uris: Sequence[str]) -> Index:
         """The index of only these documents, as if it was built from them alone.
 
-        Raises `InputError` if one is not in the index, or if they have nothing to retrieve.
+        Raises `InputError` if a document is not in the index, or if these documents have no passages.
         """
         part = part_of(self.whole, uris, self.manifest["parameters"])
         if not part.counts.total_length:
@@ -334,15 +333,13 @@ class Index:
         return in_table.view(np.uint8)
 
     def rows(self, passages: npt.NDArray[Any]) -> csr_array:
-        """X, after the rows of these passages were checked."""
+        """X. The rows of these passages are checked first."""
         x = self._weights[0]
         self._weighed.check_rows(passages)
         return x
 
     def columns(self, passages: npt.NDArray[Any]) -> tuple[csr_array, csr_array]:
-        """X, after the rows of these passages were checked, and X transposed, after the rows of their terms were
-        checked.
-        """
+        """X and X transposed. The rows of these passages, and the rows of their terms, are checked first."""
         x, transposed = self.rows(passages), self._weights[1]
         if self._weighed.files is not None:
             used = [x.indices[x.indptr[row] : x.indptr[row + 1]] for row in np.unique(passages).tolist()]
@@ -351,7 +348,7 @@ class Index:
 
     @property
     def X(self) -> csr_array:
-        """The forward index, after all of it was checked. `rows` checks only some rows."""
+        """The forward index. All of it is checked first. `rows` checks only some rows."""
         x = self._weights[0]
         self._weighed.check_weights()
         return x

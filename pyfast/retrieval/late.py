@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyfast.retrieval.token_store import TokenStore
 
 DIMENSIONS = 128
-"""The default maximum length of a vector in an index: the first so many dimensions of the model"""
+"""The default maximum length of a vector in an index. Later dimensions of the model are left out"""
 _PACKAGED = "colbert"
 """The backbone of answerai-colbert-small-v1 in int8, without its projection"""
 _AT_ONCE = 8  # queries: their passages' vectors are in memory together
@@ -39,7 +39,9 @@ class LateEncoder:
     """Makes a vector of length 1 for each token of a text."""
 
     def __init__(self, folder: Path, dimensions: int | None = None) -> None:
-        """`dimensions`: how many of the model's dimensions to use, from the first on. None: at most `DIMENSIONS`.
+        """`dimensions` is how many of the model's dimensions to use, from the first on.
+
+        None: at most `DIMENSIONS`.
 
         Raises `ModelNotFoundError`.
         """
@@ -47,7 +49,7 @@ class LateEncoder:
 
     @cached_property
     def dimensions(self) -> int:
-        """The length of a vector. Raises `InputError` if the model has fewer dimensions than were asked for."""
+        """The length of a vector. Raises `InputError` if the model has fewer dimensions than this."""
         width = int(self._model.run(self._model.tokens(["a"]))[0].shape[1])
         if self._wanted is not None and not 1 <= self._wanted <= width:
             raise InputError(f"{self._model.folder}: has {width} dimensions, not {self._wanted}")
@@ -71,12 +73,15 @@ def _unit(vectors: Float32) -> Float32:
 class LateReranker:
     """Sums, over the tokens of a query, the largest cosine to any token of the passage.
 
-    The passages' vectors are those of the index, if it has any of this model. Otherwise passages are encoded when
-    they are read, with all dimensions, the passages of a few queries at a time.
+    If the index has vectors of this model, the reranker uses them. Otherwise it encodes the passages of a few
+    queries at a time, with all dimensions.
     """
 
     def __init__(self, index: Index, model: str = "") -> None:
-        """`model`: a folder with an ONNX model, or a name of the hub; empty: the index's, or the one from PyPI."""
+        """`model` is a folder with an ONNX model, or a name of the hub.
+
+        Empty: the index's model, or the model from PyPI.
+        """
         from pyfast.retrieval.passage_vectors import open_encoder
 
         self._index = index

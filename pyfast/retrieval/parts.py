@@ -60,7 +60,7 @@ _CELLS, _WEIGHTS, _PASSAGES = "cells", "forward", "passages.npy"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some documents, with the data for searching them. Only the weights depend on other parts."""
+    """Some documents, with the data for searches. Only the weights depend on other parts."""
 
     corpus: Corpus
     passages: Int64
@@ -228,7 +228,7 @@ def save_part(folder: Path, part: Part, alone: bool) -> None:
 
 
 def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
-    """Map a part. Little is read now. Everything that is read later is checked first.
+    """Map a part. Its files are read and checked later, when they are used.
 
     Raises `IndexFormatError` if a file is missing, cut short, foreign, or does not go with the others.
     """
@@ -252,7 +252,7 @@ def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
 
 
 def fault_of(part: Part) -> str:
-    """The first inconsistency of a part whose checksums are right; "" if there is none."""
+    """The first inconsistency of a part with correct checksums. Empty if there is none."""
     passages, terms = np.asarray(part.passages), len(part.terms)
     if not np.array_equal(passages, part.corpus.passages()):
         return "its passages are not those of its corpus"

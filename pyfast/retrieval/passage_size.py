@@ -1,4 +1,4 @@
-"""How long the passages of texts are, and how much of the previous passage each one repeats."""
+"""The length of passages of texts, and the overlap of two neighbouring passages."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class PassageSize:
     length: int = LENGTH
     """A longer paragraph is cut into several passages, at sentence ends"""
     overlap: int = 0
-    """How much of the end of such a passage the next one repeats, in whole sentences"""
+    """The maximum number of characters that two such passages share, in whole sentences"""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for sizes that cannot be."""
+        """Raise `InputError` for impossible sizes."""
         if self.length < _SHORTEST:
             raise InputError(f"passage_length: expected at least {_SHORTEST} characters, got {self.length}")
         if not 0 <= self.overlap <= self.length // 2:
@@ -69,7 +69,7 @@ def passage_line(corpus: Corpus, i: int, overlap: int) -> str:
 
 
 def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
-    """The text whose words the index counts for a passage: what the LLM reads, but always with its title.
+    """The text whose words the index counts for a passage: the text that the LLM reads, always with its title.
 
     If a paragraph begins with its title, the words of the title count twice, because the paragraph is about them.
     """

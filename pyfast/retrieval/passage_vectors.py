@@ -30,7 +30,10 @@ PassageVectors: TypeAlias = "Float32 | csr_array | TokenStore"
 """[passages, dimensions]: an array, or a sparse matrix in rows; or a vector for each token of a passage"""
 KINDS = ("dense", "sparse", "late")
 EXACT = 200_000
-"""For up to so many passages, a query is compared with all dense vectors; beyond, with faiss's codes of them"""
+"""Up to this number of passages, a query is compared with all dense vectors.
+
+Above it, faiss compares codes of the vectors
+"""
 CODES = "dense/codes.faiss"
 """The file with faiss's codes in the folder of a part"""
 _SPARSE = ("indptr", "indices", "weights")
@@ -84,9 +87,11 @@ def _loaded(kind: str, folder: Path, dimensions: int | None, files: tuple[tuple[
 
 
 def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
-    """For the manifest: the model of each kind, and the model's fingerprint. `given`: such as `dense:MODEL`.
+    """The model of each kind, and the model's fingerprint, for the manifest.
 
-    Raises `InputError` for another kind or one that is given twice, and `ModelNotFoundError`.
+    `given` has texts such as `dense:MODEL`.
+
+    Raises `InputError` for an unknown kind or a kind that is given twice, and `ModelNotFoundError`.
     """
     described: dict[str, dict[str, str]] = {}
     for text in given:
@@ -100,7 +105,7 @@ def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Encoder:
-    """The encoder that made an index's vectors. `model` is its new place, if it has moved.
+    """The encoder that made an index's vectors. If the model has moved, `model` is its new place.
 
     Raises `InputError` if the index has no such vectors, or another model made them.
     """

@@ -1,4 +1,4 @@
-"""Retrievers and rerankers by name: `NAME` or `NAME:REST` of a registered one, or `MODULE:NAME`."""
+"""Find retrievers and rerankers by name: `NAME` or `NAME:REST` of a registered plug-in, or `MODULE:NAME`."""
 
 from __future__ import annotations
 

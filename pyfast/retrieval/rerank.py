@@ -1,4 +1,4 @@
-"""From pools to better pools: fusion, ranking and pruning by the evidence graph, the selector.
+"""Improve pools: fuse them, rank and prune them by the evidence graph, and apply the bridge-aware selector.
 
 Each function takes the index, the items of many questions at once, and parameters, so that `Context.call` can
 batch it.
@@ -47,7 +47,10 @@ class RerankConfig:
     alpha: float = 0.85
     rank: Rank = "graph_rank"
     expand: bool = False
-    """Whether to add passages of the corpus to which the pool's best passages lead, for `bridge_rank`"""
+    """Whether to add passages of the corpus that share terms with the pool's best passages.
+
+    Only with `bridge_rank`
+    """
     centrality: Centrality = "degree"
     """The structural score of `graph_rank`"""
     per_kind: int = 2
@@ -179,11 +182,11 @@ def _places(offsets: Int64, kept_offsets: Int64, nodes: Int32) -> Int64:
 def reranked_scores(
     index: Index, offsets: Int64, passages: Int32, scores: Float32, queries: Sequence[str]
 ) -> Float32:
-    """The scores of each pool after the index's rerankers have read its 30 best, fused by reciprocal ranks.
+    """The scores of each pool after the index's rerankers have read its 30 best passages.
 
-    The list by `scores` counts as much as each reranker's list. Passages that no reranker has read follow in their
-    old order. Texts change places only with texts, and table rows only with table rows, because a model's scores
-    of the two are not comparable.
+    The function fuses the pool's list and each reranker's list by reciprocal ranks. All lists count equally.
+    Passages that no reranker has read follow in their old order. Texts change places only with texts, and table
+    rows only with table rows, because a model's scores of the two are not comparable.
     """
     orders = [begin + np.argsort(-scores[begin:end], kind="stable") for begin, end in pairwise(offsets.tolist())]
     heads = [order[:READ] for order in orders]
@@ -209,7 +212,7 @@ def _by_kind(order: Int64, better: Int32, is_table: np.ndarray[tuple[int], np.dt
 
 
 def rerank_lists(index: Index, items: Sequence[tuple[Pool, str]]) -> list[Pool]:
-    """Each (pool, its query) in the fused order of the index's rerankers and the pool itself.
+    """Rank each pool again: fuse its list with the lists of the index's rerankers.
 
     Args:
         index: The index.
@@ -224,8 +227,8 @@ def rerank_lists(index: Index, items: Sequence[tuple[Pool, str]]) -> list[Pool]:
 def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
     """The `k` best passages of the index for each query, by its retriever.
 
-    If the index has rerankers, the retriever's list is first expanded by the passages to which the best ones lead,
-    and ranked by `bridge_rank`. Then the rerankers read the best passages of this list again.
+    If the index has rerankers, the retriever's list is first expanded (`expand`) and ranked by `bridge_rank`. Then
+    the rerankers read the best passages of this list again.
 
     Args:
         index: The index.
@@ -253,8 +256,8 @@ def order_pools(
 ) -> list[Pool]:
     """Each (pool, its query), best first, without pruning. `list` keeps the retriever's order.
 
-    `expanded` adds the passages to which the pool's best ones lead, for `bridge_rank`. The index's rerankers come
-    last.
+    With `expanded`, passages that share terms with the pool's best ones are added, for `bridge_rank`. The index's
+    rerankers come last.
     """
     if rank == "list" and not index.rerankers:
         return [pool for pool, _ in items]

@@ -1,4 +1,4 @@
-"""The protocol of rerankers, which score the passages of a pool for its query; and how one is chosen."""
+"""The protocol of rerankers, and how to choose one. A reranker scores the passages of a pool for its query."""
 
 from __future__ import annotations
 

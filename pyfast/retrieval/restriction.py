@@ -22,7 +22,7 @@ def fitting_parts(
 ) -> tuple[list[Part], list[Mask]]:
     """The parts, and which of their documents are not deleted and fit all conditions.
 
-    If only some triples of a knowledge graph fit, the graph moves to a separate part, after its old part.
+    If only some triples of a knowledge graph fit, the graph gets a separate part after its old part.
     """
     fitting: list[Part] = []
     masks: list[Mask] = []

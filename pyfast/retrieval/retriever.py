@@ -1,4 +1,4 @@
-"""The protocol of retrievers, and how one is chosen."""
+"""The protocol of retrievers, and how to choose one."""
 
 from __future__ import annotations
 

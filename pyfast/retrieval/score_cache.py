@@ -34,11 +34,11 @@ def pair_key(model: str, question: str, passage: str) -> bytes:
 class ScoreCache:
     """Scores by the key of their pair: in memory, and in a file if there is one. Several threads can use it.
 
-    The scores in the file survive a kill, except those of the last call. A damaged score counts as missing.
+    If the process is killed, only the scores of the last call are lost. A damaged score counts as missing.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """The file is opened when it is first used. Its folder must exist by then."""
+        """The cache opens its file at the first use. The folder must then exist."""
         self._path = path
         self._known: dict[bytes, float] = {}
         self._turn = Lock()

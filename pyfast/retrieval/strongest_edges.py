@@ -1,6 +1,6 @@
 """The part of a trace for an evidence graph: nodes with scores, strongest edges and their terms.
 
-It works on the graphs of many questions at once, because it must cost less than ranking them.
+It works on the graphs of many questions at once, to save time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The terms of a part, sorted. They are in a file, which is searched without loading it."""
+"""The sorted terms of a part. They are in a file, and a search does not load the whole file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Terms(Sequence[str]):
         prefixes: npt.NDArray[np.uint64],
         files: MappedFolder | None = None,
     ) -> None:
-        """`offsets` [terms + 1] into `text` (UTF-8); `prefixes` [terms] are the first eight bytes of each.
+        """`offsets` [terms + 1] are places in `text` (UTF-8).
+
+        `prefixes` [terms] are the first eight bytes of each term.
 
         If the arrays are mapped from `files`, these files are checked as a whole when they are first read.
         """
@@ -58,7 +60,7 @@ class Terms(Sequence[str]):
         return cls(offsets, files.file(f"{FOLDER}/text.bin").data, prefixes, files)
 
     def save(self, folder: Path) -> None:
-        """Write the terms into a new folder in that of a part."""
+        """Write the terms into a new folder in the folder of a part."""
         (folder / FOLDER).mkdir()
         offsets, text, prefixes = self._arrays
         np.save(folder / FOLDER / "offsets.npy", offsets)

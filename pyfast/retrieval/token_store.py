@@ -1,5 +1,6 @@
-"""The vectors of passages' tokens, in int8 with a scale for each token. They are computed in batches, and
-memory-mapped.
+"""The vectors of the tokens of passages: int8, with a scale for each token.
+
+They are computed in batches and memory-mapped.
 """
 
 from __future__ import annotations
@@ -164,9 +165,9 @@ def encode_tokens(encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], d
 def encode_tokens_into(
     folder: Path, encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], dimensions: int
 ) -> TokenStore:
-    """As `encode_tokens`, but into files, a batch at a time. If the process is killed, the finished batches stay.
+    """Encode passages into files, a batch at a time. If the process is killed, the finished batches stay.
 
-    The folder's name must identify the passages and the encoder. Other folders beside it are removed.
+    The folder's name must identify the passages and the encoder. Other folders next to it are removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for other in folder.parent.iterdir():

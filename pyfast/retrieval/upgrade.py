@@ -24,13 +24,14 @@ _FIRST_WITH_PARTS = 6
 
 
 def upgrade_index(folder: Path) -> bool:
-    """Rebuild an index that has an older format in the current format, from its own documents. False if it has the
-    current format.
+    """Rebuild an index that has an older format in the current format, from its own documents.
+
+    False if it has the current format.
 
     The function builds the new folder beside the old one and renames it. The new index has one commit, with the
-    number of the old index's last commit. Earlier commits and deleted documents are left out. Everything that the
-    manifest does not list, such as `knowledge`, is kept, by hard links. Raises `IndexFormatError` if the folder is
-    not an index, is damaged, or has a format that is too old or too new; then nothing has changed.
+    number of the old index's last commit. Earlier commits and deleted documents are left out. Other content, such
+    as `knowledge`, moves to the new index by hard links. Raises `IndexFormatError` if the folder is not an index,
+    is damaged, or has a format that is too old or too new. Then nothing changes.
     """
     folder = folder.resolve()  # a link is to stay one
     version = format_version(folder)

@@ -1,4 +1,4 @@
-"""Where the documents of a part are, by the hash of their uri."""
+"""Find the documents of a part by the hash of their uri."""
 
 from __future__ import annotations
 

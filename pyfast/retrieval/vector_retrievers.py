@@ -111,7 +111,10 @@ class SparseRetriever:
 
 
 class LateRetriever:
-    """Ranks another retriever's best passages, and the passages to which they lead, by late interaction."""
+    """Ranks the best passages of another retriever by late interaction.
+
+    It first expands them (`bridge_expand`).
+    """
 
     def __init__(self, index: Index, of: str = "") -> None:
         """`of` is the retriever that finds the passages to score: `bm25`, `dense` or any other.

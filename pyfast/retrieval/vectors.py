@@ -155,10 +155,10 @@ def places_among(marks: Int64, known: Int64) -> Int32:
 
 
 def make_codes(matrix: Float32) -> Any:
-    """Product quantisation for many vectors. A query is compared with the codes of all of them.
+    """Make product-quantisation codes of many vectors. A query is compared with all codes.
 
-    The codes are seeded: equal vectors give equal codes. An index with cells would skip most vectors, but a
-    question's vector lies far from those of its facts: the nearest cells miss a third of them.
+    The codes have a seed: equal vectors give equal codes. faiss's inverted files would skip most vectors, but the
+    vector of a question is far from the vectors of its facts: the nearest lists miss a third of them.
     """
     faiss = _faiss()
     dimensions = matrix.shape[1]

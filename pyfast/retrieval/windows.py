@@ -61,8 +61,10 @@ class Move:
 
 @of_index
 def open_window(index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority) -> list[View]:
-    """Window(S_h; W, rho) for each question: the first `prior` passages of a search, then the rest of their
-    documents in the order rho, then the rest of the sequence.
+    """Open the first window of each question, Window(S_h; W, rho).
+
+    The stream of a question starts with the first `prior` passages of a search. Then come the other segments of
+    their documents, and then all other segments, both in the order rho.
 
     Args:
         index: The index.
@@ -98,10 +100,11 @@ def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
 
 @of_index
 def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority) -> list[View]:
-    """Refresh(S_h, M_t; W, rho) for each question: finished segments leave the window, and neighbours come first.
+    """Move each question to its next window, Refresh(S_h, M_t; W, rho).
 
-    Neighbours take at most half of a window. If there are more, those that share most words with the question
-    stay. Very large segments, such as whole documents, are left out.
+    Finished segments leave the window. The neighbours of an expansion come first, and take at most half of the
+    window. If there are more, those with most words of the question stay. Very large segments, such as whole
+    documents, are left out.
 
     Args:
         index: The index.

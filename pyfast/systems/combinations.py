@@ -15,7 +15,7 @@ PRESET = "preset"
 
 @dataclass(frozen=True, slots=True)
 class Inert:
-    """Settings that have no effect if the setting `where` has one of `values`. pyfast refuses them there.
+    """Settings that have no effect if the setting `where` has one of `values`. pyfast then refuses them.
 
     Example:
         >>> from pyfast.systems import Inert

@@ -20,8 +20,9 @@ from pyfast.retrieval import ScoredSegments
 from pyfast.token_budget import fit_last
 
 FollowUps = Literal["off", "rewrite", "resolve"]
-"""How a later turn becomes a question: it stays as it is, the LLM rewrites it, or the LLM adds the terms that it
-leaves out
+"""How a later turn becomes a question.
+
+It stays unchanged, the LLM rewrites it, or the LLM adds the terms that the turn leaves out
 """
 _MOST_TERMS = 10
 
@@ -71,7 +72,9 @@ PROMPTS: dict[FollowUps, tuple[Prompt[Any], ...]] = {
 
 
 async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups: FollowUps) -> Answer:
-    """Answer a turn. A later turn is first made to stand alone; the trace has that question as `asked`.
+    """Answer a turn.
+
+    A later turn is first rewritten as a question that stands alone. The trace has this question as `asked`.
 
     If the system records no `entities`, the trace gets the entities of the evidence, if the budget allows another
     step.

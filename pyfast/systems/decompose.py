@@ -1,4 +1,4 @@
-"""Baseline: RAG with query decomposition. It is N2N-GQA's plan and hops, with lists and without graphs."""
+"""Baseline: RAG with query decomposition. It is N2N-GQA without graphs: a plan, and a search for each hop."""
 
 from __future__ import annotations
 

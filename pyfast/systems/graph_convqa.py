@@ -1,4 +1,4 @@
-"""graph_convqa: a conversation over an evidence graph, whose node embeddings the LLM reads in place of tokens."""
+"""graph_convqa: conversations. The LLM reads a graph of the evidence as embeddings, in place of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""N2N-GQA: a plan of hops; an evidence graph, ranked and pruned, at each hop and at the end; then the answer."""
+"""N2N-GQA: a plan of hops, an evidence graph for each hop and for the answer."""
 
 from __future__ import annotations
 
@@ -240,7 +240,10 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
-    """Structured query planning. Of a broken plan, the hops before the fault stay, or else the question."""
+    """Structured query planning.
+
+    If a hop of the plan is broken, the earlier hops stay, or else the question itself.
+    """
     if not settings.decompose:
         return Plan((question,))
     try:

@@ -29,9 +29,9 @@ _PLACE = r"\{entity[12]\}"
 class PlanFields(BaseModel):
     """A reasoning plan of one to three hops. See `plan_prompt` for the length of texts.
 
-    The patterns allow placeholders of earlier hops only, or an empty hop. Those in the schema also limit the text
-    around them, because a small model under constrained decoding may not stop. The limit is about 120 characters,
-    because grammar compilers fail above that.
+    The patterns allow only placeholders of earlier hops, or an empty hop. In the schema, they also limit the text
+    around the placeholders, because a small model under constrained decoding may not stop. The limit is about 120
+    characters, because grammar compilers fail above it.
     """
 
     hops: int = Field(ge=1, le=3)
@@ -199,7 +199,7 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
 
 
 def longest_list(listed: int, window: float, shortest: int) -> int:
-    """The maximum length of an answer that may have to list a text of `characters`.
+    """The maximum length of an answer that can list all of a text of `characters`.
 
     It is at most a quarter of the context window. There are only a few different lengths, because LLMs compile a
     schema for each.

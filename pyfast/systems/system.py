@@ -139,13 +139,13 @@ class System:
 
         Args:
             given: Values as text, as on the command line (`{"k": "5", "graph": "off"}`), or as Python values
-                (`{"k": 5, "graph": False}`). An old name of a setting works, with a warning. `preset` is the
-                name of one of the system's `presets`: its settings replace the defaults. Other given values
-                replace those of the preset.
+                (`{"k": 5, "graph": False}`). An old name of a setting works, with a warning. `preset` is the name
+                of one of the system's `presets`: its settings replace the defaults. Other given values replace
+                those of the preset.
 
         Raises:
-            InputError: There is no such setting or preset, a value does not fit, a given setting has no effect
-                beside the others, or it is given by both its old and its new name.
+            InputError: There is no such setting or preset, or a value does not fit. Or a setting has no effect
+                beside the others, or is given under both its old and its new name.
         """
         known = self.settings.model_fields
         values = self._with_new_names(given)

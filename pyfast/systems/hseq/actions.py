@@ -24,8 +24,9 @@ class Args(BaseModel):
 
 
 class Action(BaseModel):
-    """One step (A.3.2): pick segments, perhaps also look at their neighbours, and say whether the evidence
-    suffices.
+    """One step (A.3.2).
+
+    It picks segments, can expand to their neighbours, and tells whether the evidence is sufficient.
     """
 
     type: Literal["select", "expand"]
@@ -65,7 +66,7 @@ def select_prompt(width: int, k: int) -> Prompt[Action]:
 
 
 def action_text(labels: Sequence[int], sufficient: bool, k: int, strategy: Strategy = "guided_topk") -> str:
-    """The action as the model should write it: JSON on one line, with the spacing of the local LLMs."""
+    """The action as the model should write it: JSON on one line."""
     kind: Literal["select", "expand"] = "select" if strategy == "guided_topk" else "expand"
     args = Args(segment_ids=list(labels), strategy=strategy, top_k=k)
     return json.dumps(Action(type=kind, args=args, sufficiency=sufficient).model_dump())

@@ -15,7 +15,7 @@ from pyfast.systems.prompts import INSUFFICIENT, longest_list, unless_known
 from pyfast.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
 
 TOKENS = 1000
-"""The minimum characters of a head's call: instructions, its answer, and a few short lines of evidence"""
+"""The minimum size of a call of the head: instructions, answer, and a few short lines of evidence"""
 _MOST_SUPPORTING = 8
 _SHORT = 200
 """The maximum characters of an answer that is not a list"""
@@ -100,7 +100,7 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstai
 
 
 def affordable(ctx: Context, left: Remaining, characters: int) -> int | None:
-    """How many attempts the budget allows for a prompt of this length: 1 if it might not allow all; None: all."""
+    """How many attempts the budget allows for a prompt of this length. None: all. 1: it may not allow all."""
     tokens = 2 * ctx.attempts * (TOKENS + characters)
     return 1 if left.tokens < tokens or min(left.calls, left.steps) < ctx.attempts else None
 

@@ -1,4 +1,4 @@
-"""HSEQ-I: algorithm 1, for any policy. At `move_on`, all waiting questions share one refresh and one window."""
+"""HSEQ-I: algorithm 1, for any policy. All questions that wait at `move_on` share one call."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Progress:
 async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limits, reserve: int) -> Progress:
     """Iterate until the evidence is sufficient, T_max is reached, the stream ends, or the budget is used up.
 
-    `reserve` batch points are kept for later stages. If a policy picks fewer than k segments, the whole window is
-    finished. Otherwise the window stays and is refilled. So each step picks or skips at least k segments of the
-    stream's prefix. A policy that picks all support within a prefix of L segments has it after at most ceil(L / k)
-    steps (lemma 1), and halts by then (proposition 1), for any size of the corpus. These bounds do not count steps
-    whose picks come from an expansion.
+    `reserve` batch points are kept for later stages. If a policy picks fewer than k segments, the window moves
+    past all its segments. Otherwise the other segments stay, and the window is refilled. So each step picks or
+    skips at least k segments. Lemma 1 follows: a policy that picks all evidence among the first L segments has it
+    after at most ceil(L / k) steps. By proposition 1, it then stops. These bounds do not count steps whose picks
+    come from an expansion.
     """
     for t in range(1, limits.max_steps + 1):
         if ctx.remaining().steps < STEP_COST + reserve:

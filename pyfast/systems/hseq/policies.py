@@ -33,7 +33,7 @@ def lexical_policy(ctx: Context, k: int) -> Policy:
 def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Policy:
     """Ask the LLM. Its score is 1 for sufficient, 0 for not sufficient.
 
-    `head_tokens` and one call are reserved for the head. If the budget would not leave them, the iteration ends
+    `head_tokens` and one call are reserved for the head. If the budget has no more than this, the iteration ends
     with the segments picked so far. If no segment is picked yet, the lexical policy picks. The lexical policy also
     replaces a step whose action is broken.
     """
@@ -68,7 +68,7 @@ def decision_of(action: Action) -> Decision:
 
 
 def fitted(state: State, k: int, characters: int, budget: int) -> dict[str, str] | None:
-    """The prompt's fields within `budget` characters. Segments are shortened if needed. None: they cannot fit."""
+    """The prompt's fields within `budget` characters. Long segments are shortened. None: the fields cannot fit."""
     shown = len(state.window) + len(state.selected)
     each = (budget - len(state.question) - len(state.guidance)) // shown - _FRAME
     return prompt_fields(state, k, min(characters, each)) if each >= _SHORTEST else None

@@ -42,8 +42,8 @@ def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
 def excerpt(text: str, words: Sequence[str], characters: int) -> str:
     """At most `characters` (4 or more) of a text.
 
-    If the text is longer and some of the words (in lower case) come later, it is two parts: its beginning, a third
-    of the length, and the part where most of these words first occur.
+    If the text is longer, the result can have two parts: its beginning (a third of the length), and the part where
+    most of `words` first occur. The words are in lower case.
     """
     if len(text) <= characters:
         return text

@@ -1,4 +1,4 @@
-"""MTQA: a matrix of thought. Nodes of a column see part of each other. Knowledge units correct each column."""
+"""MTQA: a matrix of thought. A node sees a part of the node above it. Knowledge units correct each column."""
 
 from pyfast.systems.mtqa.system import SYSTEM
 

@@ -50,9 +50,9 @@ async def fill(
 ) -> None:
     """Equations 7 and 8: the nodes of a column.
 
-    Nodes run in parallel, except those that see a part of the node above.
+    A node that sees a part of the node above runs after it. All other nodes run in parallel.
 
-    `passed`: how much of the node above each node sees.
+    `passed` has, for each node, how much of the node above it sees.
     """
 
     async def chain(rows: range) -> None:
@@ -75,7 +75,7 @@ async def think(
     ctx: Context,
     settings: Settings,
 ) -> list[str]:
-    """Equation 8: one node. An unusable node is empty, and the next one sees nothing of it."""
+    """Equation 8: one node. If the reply is unusable, the node is empty, and the next node sees nothing of it."""
     prompt = THOUGHT if settings.retrieval else THOUGHT_ALONE
     budget = ctx.text_budget(prompt)
     try:

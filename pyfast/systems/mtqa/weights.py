@@ -1,4 +1,4 @@
-"""Communication weights of a matrix of thought (equation 9): how much of a node the next one sees."""
+"""Communication weights of a matrix of thought (equation 9): how much a node sees of the node above it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _DIGITS = 9  # beyond these is the rounding of sums such as 0.1 + 0.2
 
 
 def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) -> Weights:
-    """The weights of a scheme of figure 3, or a matrix of numbers in JSON, for `rows` x `columns` nodes.
+    """The weights for `rows` x `columns` nodes: a scheme of figure 3, or a matrix of numbers in JSON.
 
-    `const-C` is C everywhere. `vert-S` grows from S by S with each row, `hor-S` with each column, `vert&hor-S`
-    with both. None exceeds 1. `uniform` and `gaussian` are drawn from the seed; `gaussian` is normalised. Raises
-    `ValueError` for another name, and for a matrix that does not fit.
+    `const-C` is C everywhere. `vert-S` starts at S and grows by S with each row, `hor-S` with each column,
+    `vert&hor-S` with both. No weight exceeds 1. `uniform` and `gaussian` are drawn from the seed; `gaussian` is
+    normalised. Raises `ValueError` for another name, and for a matrix that does not fit.
     """
     if name.lstrip().startswith("["):
         return _given(name, rows, columns)

@@ -1,6 +1,6 @@
-"""SubQRAG: sub-questions in order, each answered from triples, or else from documents, which give new triples.
+"""SubQRAG: sub-questions in order. Triples answer each of them, or else documents, which also give new triples.
 
-The used triples are the memory from which the question is answered. Each part of section 2 has a file.
+The used triples are the graph memory. The final answer comes from this memory. Each part of section 2 has a file.
 """
 
 from pyfast.systems.subqrag.system import SYSTEM

@@ -38,9 +38,9 @@ async def on_its_own(
     """Section 2.2.2, equation 2: return (the sub-question with earlier answers filled in, the number of omitted
     branches).
 
-    If it refers to several answers, it becomes one question for each, at most `branches`. The reason: the five
-    nearest facts of one question could not contain the answers of all. If it refers to a missing answer, the text
-    of the earlier sub-question takes its place.
+    If the sub-question refers to several answers, it becomes one question for each, at most `branches`. One
+    question's five facts could not contain the answers to all. If it refers to a missing answer, the text of the
+    earlier sub-question takes the place of this answer.
     """
     if not steps or not settings.rewrite:
         return [text], 0

@@ -15,7 +15,7 @@ from pyfast.token_budget import fit, join, share
 
 
 def memory(steps: Iterable[Step], budget: int) -> list[str]:
-    """Equation 5's T_used in about `budget` characters: a line for each fact, with the parts that were used.
+    """Equation 5's T_used in about `budget` characters. Each used fact has a line, with the parts that were used.
 
     An answer without a triple also has a line.
     """

@@ -1,4 +1,7 @@
-"""Section 2.3: answer a sub-question from the graph, or from documents, whose triples then join the graph."""
+"""Section 2.3: answer a sub-question from the graph, or from documents.
+
+Triples of these documents join the graph.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +123,7 @@ def _segments(pool: Pool, ctx: Context) -> npt.NDArray[np.uint64]:
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:
-    """Add new statements of a step to the learned ones, and those that name an answer to the memory."""
+    """Add new statements of a step to the learned ones. Statements with an answer also join the graph memory."""
     store = session.store
     fresh = [one for one in step.learned if not session.knows(one.head, one.relation, one.tail)]
     vectors = await asyncio.gather(*(ctx.call(encode_statements, one, store) for one in fresh))
