@@ -1,4 +1,4 @@
-"""Documents (text, tables, knowledge graphs), the hierarchical sequence made of them, and the exact reverse."""
+"""Documents (texts, tables, knowledge graphs) and the sequence of segments made from them."""
 
 from pyfast.corpus.decode import decode
 from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, Table, TextDocument, Triple

@@ -20,9 +20,7 @@ class Outline:
     pages: tuple[int, ...] = ()
     """The position where each page begins"""
     aside: tuple[tuple[int, int], ...] = ()
-    """Starts and ends of parts of the text that belong to no passage: tables that are separate documents, front
-    matter
-    """
+    """Starts and ends of parts that are in no passage: front matter, and tables that are separate documents"""
     about: str = ""
     """A JSON object with the document's own metadata"""
 
@@ -49,7 +47,9 @@ class TextDocument:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of strings. Rows may be shorter or longer than the header; header names may repeat or be empty.
+    """A table of strings.
+
+    Rows can be shorter or longer than the header. Names in the header can repeat or be empty.
 
     `links` are (data row, column, uri of the document to which the cell links). Rows and columns count from 0.
 

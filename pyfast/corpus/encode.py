@@ -1,7 +1,7 @@
-"""Documents into one hierarchical sequence of segments.
+"""Turn documents into one sequence of segments.
 
-Documents are taken in batches. Within a batch, NumPy operations handle all documents of a kind at once, as one
-joined text. At the end, the documents are put back into their order.
+This module works on batches of documents. NumPy operations handle all documents of a kind at once, as one joined
+text. At the end, the documents get their order back.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

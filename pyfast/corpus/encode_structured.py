@@ -1,6 +1,6 @@
-"""Tables and knowledge graphs into segments: table > table_row > table_cell; document > subgraph > triplet.
+"""Turn tables and knowledge graphs into segments: table > table_row > table_cell, document > subgraph > triplet.
 
-Both are trees of three levels with strings in the leaves, so the same arithmetic lays out both.
+Both are trees of three levels with strings in the leaves. So the same code handles both.
 """
 
 from collections.abc import Sequence

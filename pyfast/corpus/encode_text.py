@@ -1,4 +1,4 @@
-"""Text documents into segments: document > section? > paragraph > sentence."""
+"""Turn texts into segments: document > section? > paragraph > sentence."""
 
 from collections.abc import Sequence
 

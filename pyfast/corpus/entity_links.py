@@ -1,5 +1,6 @@
-"""Segments that name the same entity: triples that share a head or tail, table cells and the documents they link
-to.
+"""Links between segments that name the same entity.
+
+Triples share a head or tail, and table cells link to documents.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ class EntityLinks:
     def of(self, i: int) -> Iterator[int]:
         """The segments that name an entity of segment `i`.
 
-        A segment may occur twice. If there are very many, some are left out.
+        A segment can occur twice. If there are very many segments, some are left out.
 
-        A triplet or subgraph leads to the triplets that share its tail or head. The triplets that share the tail
-        come first, because paths continue there. A table row or cell leads to the paragraphs to which the row
-        links. A text leads to the rows that link to it.
+        A triplet or subgraph leads to the triplets that share its tail or head. Triplets with the same tail come
+        first, because paths continue there. A table row or cell leads to the paragraphs to which the row links. A
+        text leads to the rows that link to it.
         """
         level = int(self.corpus.level[i])
         if level in _FACTS:

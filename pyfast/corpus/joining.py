@@ -22,7 +22,7 @@ def digests_of(documents: pa.RecordBatch) -> NDArray[np.uint64]:
 
 
 def digest_sum(digests: NDArray[np.uint64]) -> int:
-    """The sum of digests, as two 64-bit numbers that wrap around."""
+    """The sum of digests, as two 64-bit numbers with overflow."""
     low, high = digests.sum(axis=0, dtype=np.uint64).tolist()
     return int(high) * _LANES + int(low)
 

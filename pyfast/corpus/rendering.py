@@ -1,4 +1,4 @@
-"""How retrieval and the LLM see a passage: one self-contained line of text."""
+"""Render a passage as the line of text that retrieval and the LLM read."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest

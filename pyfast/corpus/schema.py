@@ -1,4 +1,4 @@
-"""The columns of a stored corpus. None contains nulls, so a mapped column is plain memory."""
+"""The columns of a stored corpus. They have no nulls, so a memory-mapped column is a plain array."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -118,8 +118,9 @@ def record(columns: pa.Schema, values: Mapping[str, object]) -> pa.RecordBatch:
 
 
 def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
-    """A batch of segments of a text buffer of `size` bytes, as narrow as it can be. Raises InputError if one
-    corpus cannot have so many.
+    """A batch of segments of a text buffer of `size` bytes, with the smallest possible types.
+
+    Raises InputError if there are too many for one corpus.
     """
     try:
         return record(SEGMENTS if size <= _LARGEST else WIDE_SEGMENTS, values)

@@ -25,7 +25,7 @@ class SegmentIds:
 
     columns: ops.Segments
     check: Callable[[NDArray[np.int64]], None]
-    """checks what the files have of these segments"""
+    """A function that checks these segments in the mapped files"""
 
     def __len__(self) -> int:
         """The number of segments."""

@@ -71,8 +71,9 @@ class Corpus:
       bytes.
 
     `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level and offsets. In
-    knowledge graphs, the place of the triple (of a subgraph's first triple) among the document's triples replaces
-    `start`. `roots` int64 has the position of each document's first segment, `documents` the number of documents.
+    knowledge graphs, the number of the triple in its document replaces `start`. A subgraph has the number of its
+    first triple. `roots` int64 has the position of each document's first segment, `documents` the number of
+    documents.
     """
 
     def __init__(
@@ -178,10 +179,9 @@ class Corpus:
         )
 
     def check(self, segments: NDArray[np.int64]) -> None:
-        """Check everything that the files have of these segments and the segments inside them, and the uris of
-        their documents.
+        """Check the files' data of these segments, of the segments inside them, and the uris of their documents.
 
-        For a corpus in memory it does nothing. Raises `IndexFormatError`.
+        For a corpus in memory, this method does nothing. Raises `IndexFormatError`.
         """
         if not self._files:
             return
@@ -406,12 +406,12 @@ class Corpus:
         return [Triple(*fact) for fact in self._facts(i)]
 
     def is_table(self, i: int) -> bool:
-        """Whether a segment is a table or in one."""
+        """Whether a segment is a table or a part of a table."""
         self._check(i)
         return bool(_TABLE <= self._level[i] <= _CELL)
 
     def is_graph(self, i: int) -> bool:
-        """Whether a segment is a knowledge graph or in one."""
+        """Whether a segment is a knowledge graph or a part of one."""
         self._check(i)
         return self._kinds[self._source[i]] == _GRAPH
 
@@ -441,7 +441,7 @@ class Corpus:
 
         For text, also `page` (from 1) and the `headings` above the segment.
 
-        A value that is not known has no key.
+        Unknown values have no key.
         """
         self._check(i)
         source = self._source[i]
@@ -474,7 +474,7 @@ class Corpus:
         return digests[which]
 
     def digest_sum(self, documents: Sequence[int] | None = None) -> int:
-        """The sum of the digests of these documents (None: of all), as two 64-bit numbers that wrap around."""
+        """The sum of the digests of these documents (None: of all), as two 64-bit numbers with overflow."""
         return digest_sum(self.digests(documents))
 
     def passages_in(self, documents: Sequence[int]) -> int:
@@ -498,7 +498,7 @@ class Corpus:
 
     @classmethod
     def join(cls, corpora: Sequence["Corpus"], live: Sequence[NDArray[np.bool_]]) -> "Corpus":
-        """Join several corpora into one. `live`, bool[documents], says which documents of each corpus to keep."""
+        """Join several corpora into one. `live`, bool[documents], marks the documents of each corpus to keep."""
         for corpus in corpora:
             corpus.check_all()
         return cls(*join([corpus._parts for corpus in corpora], live))
@@ -506,7 +506,7 @@ class Corpus:
     def save(self, folder: Path) -> None:
         """Write the corpus into a folder, which is made if needed.
 
-        Each file is written beside its place and then renamed.
+        Each file is written under another name and then renamed.
         """
         storage.write(folder, self._parts)
 

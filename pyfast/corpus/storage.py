@@ -1,8 +1,8 @@
 """A corpus as a folder: four Arrow files and the text buffer, all memory-mapped when opened.
 
-This module checks that the files belong together and that every view lies inside its buffer, so that a damaged
-file cannot make a reader read out of bounds. `read` checks all of it at once. In an index, `map_parts` opens the
-files without reading them, and `Corpus` checks a block, with its checksums, when it first reads in it.
+This module checks that the files belong together and that every view lies inside its buffer. So a damaged file
+cannot cause reads out of bounds. `read` checks everything at once. In an index, `map_parts` opens the files
+without reading them. `Corpus` compares a block with its checksum when it first reads the block.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ _ALLOWED[list(ROOTS), len(Level)] = True
 def write(folder: Path, parts: Parts) -> None:
     """Write the parts of a corpus.
 
-    Each file is written beside its place. All are renamed when they are complete.
+    The files are written under other names, and renamed when all of them are complete.
     """
     folder.mkdir(parents=True, exist_ok=True)
     segments, documents, triples, buffer = parts
@@ -179,7 +179,7 @@ def _nulls(column: pa.Array) -> int:
 
 
 def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
-    """The first inconsistency of the segments from `first` on, before `stop`; "" if there is none."""
+    """The first inconsistency of the segments from `first` to before `stop`; "" if there is none."""
     segments, documents, _, buffer = parts
     level, parent, source, byte_start, byte_end, passage, end = (
         segments.column(name).to_numpy()

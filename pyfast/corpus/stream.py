@@ -9,7 +9,7 @@ from pyfast.corpus.levels import Level
 from pyfast.corpus.sequence import Corpus
 
 PRIORITY = (Level.PARAGRAPH, Level.TABLE_ROW, Level.SENTENCE, Level.TRIPLET)
-"""The order in the HSEQ paper: the levels with the most content come first"""
+"""The order of HSEQ's paper: levels with more content come first"""
 
 
 def stream(

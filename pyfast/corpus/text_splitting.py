@@ -5,12 +5,12 @@ than `LENGTH` characters, it is cut at sentence ends, else at whitespace, else a
 
 A sentence ends after one of ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets. After
 ``. ! ? …``, whitespace must follow. Then, after up to two opening quotes or brackets, a digit or a letter must
-follow that is not lower case. A full stop after a single letter ("J. Smith", "e.g. Paris") or a common
-abbreviation does not end a sentence. A missed end only makes a sentence longer, because the sentences
-always cover their paragraph.
+follow that is not lower case. A full stop after a single letter ("J. Smith", "e.g. Paris") or after a common
+abbreviation does not end a sentence. If the rules miss an end, the sentence is only longer: the sentences always
+cover their paragraph.
 
-The rules run over many documents at once, as NumPy operations on one array of characters. A Python loop over the
-sentences, or one regular expression for them, would take longer than the rest of building a corpus.
+The rules are NumPy operations over the characters of many documents at once. A Python loop or a regular expression
+would take longer than everything else in the build of a corpus.
 """
 
 import re
@@ -137,7 +137,7 @@ def sentence_breaks(text: str, codes: Codes) -> Bounds:
 
 
 def bounded(text: str, blocks: Bounds, breaks: Bounds, length: int) -> Bounds:
-    """The same paragraphs, but those longer than `length` characters are cut into several."""
+    """The same paragraphs. Those with more than `length` characters are cut into several."""
     start, end = blocks
     long = end - start > length
     if not long.any():
@@ -169,7 +169,7 @@ def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> lis
 
 
 def sentences(blocks: Bounds, breaks: Bounds) -> Bounds:
-    """The sentences of paragraphs. In order, they cover each paragraph, except for the whitespace between them."""
+    """The sentences of paragraphs. Together they cover each paragraph, except for the whitespace between them."""
     start, end = blocks
     if not start.size:
         return blocks

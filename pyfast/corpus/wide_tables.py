@@ -1,4 +1,4 @@
-"""Cut wide tables by columns, because a model cannot read a row of thousands of cells."""
+"""Cut wide tables into several, because a model cannot read a row of thousands of cells."""
 
 from __future__ import annotations
 

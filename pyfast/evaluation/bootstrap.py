@@ -14,8 +14,8 @@ DRAWS = 2_000
 def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: float = 0.95) -> tuple[float, float]:
     """A percentile bootstrap of the mean of `values`, by 2,000 draws of whole `groups`.
 
-    Values that depend on each other, such as the turns of one conversation, form a group and are drawn together.
-    The same input gives the same draws.
+    Values that depend on each other form a group, such as the turns of a conversation. A group is drawn as a
+    whole. The same input gives the same draws.
 
     Args:
         values: One number for each question.

@@ -33,8 +33,9 @@ class Difference:
     high: float
     """The bounds of the difference's 95 % interval, by a paired bootstrap"""
     test: Test
-    """McNemar's exact test, if all values are 0 or 1 and each question belongs to another conversation. Otherwise
-    the bootstrap
+    """McNemar's exact test, if all values are 0 or 1 and no two questions belong to the same conversation.
+
+    Otherwise the bootstrap
     """
     p: float
     p_holm: float

@@ -1,4 +1,4 @@
-"""What a run costs: calls, tokens, seconds and money, for a question and for a right answer."""
+"""The cost of a run: calls, tokens, seconds and money, per question and per right answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Cost:
     right: float | None = None
     """The share of right answers, by exact match or H@1. None if neither was measured"""
     per_right: Mapping[str, float | None] = field(default_factory=dict)
-    """The same means for each right answer: divided by `right`. None if no answer is right"""
+    """The means divided by `right`: the cost of a right answer. None if no answer is right"""
 
 
 def cost_of(

@@ -72,7 +72,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The scores of a run: a row for all questions, then rows by group."""
+    """The scores of a run: first a row for all questions, then a row for each group."""
 
     rows: list[Row]
     questions: Sequence[Scored] = field(repr=False)
@@ -126,7 +126,7 @@ def evaluate(
 
 
 def rows_of(scored: Sequence[Scored]) -> list[Row]:
-    """The row for all questions, then one row for each value of each key that has more than one."""
+    """The row for all questions, then a row for each value of each key. Keys with only one value are left out."""
     rows = [_row("all", "", scored)]
     for key in dict.fromkeys(chain.from_iterable(one.groups for one in scored)):
         groups: dict[str, list[Scored]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""H@1, H@5 and MRR: an answer among the entities of its evidence, as ConvMix counts them."""
+"""H@1, H@5 and MRR, as for ConvMix: the rank of the answer among the entities of its evidence."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Hits:
 def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]) -> Hits:
     """H@1, H@5 and the reciprocal rank (graph_convqa, section 5.2).
 
-    If the answer is correct without changes, its rank is 1. If not, the `entities` (those of the turn's evidence)
-    are sorted by the Levenshtein distance of their names to the answer. The rank is then that of the first correct
-    entity. If distances are equal, the entities keep their order.
+    If the answer itself is correct, its rank is 1. Otherwise `entities`, the entities of the turn's evidence, are
+    sorted by the Levenshtein distance of their names to the answer. The rank of the first correct entity then
+    counts. If distances are equal, the entities keep their order.
 
     Args:
         prediction: The answer. None: there is no answer.

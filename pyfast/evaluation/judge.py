@@ -91,7 +91,7 @@ JUDGE_WITHOUT_TIES = Prompt(
 class Turn:
     """An earlier turn of a conversation.
 
-    If the turn has a known answer, this replaces the answers of both runs.
+    If the gold answer of the turn is known, it replaces the answers of both runs.
     """
 
     question: str
@@ -239,7 +239,7 @@ class Row:
     ties: int
     b: int
     swayed: int
-    """How many of the ties have one winner in one order and the other winner in the other order"""
+    """How many of the ties have different winners in the two orders"""
     rate: float
     """The win rate of the first run; a tie counts as half a win"""
     low: float

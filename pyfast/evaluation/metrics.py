@@ -1,4 +1,4 @@
-"""Exact match and token F1 as the official scripts define them, and the metrics made of them.
+"""Exact match and token F1 as in the official scripts of data sets, and the metrics that use them.
 
 All scripts normalise in the same way: lower case, no ASCII punctuation, no articles, single blanks. They differ in
 two points:
@@ -251,8 +251,9 @@ def _harmonic(a: float, b: float) -> float:
 
 @of_each
 def metaqa(record: Record, gold: Gold) -> Values:
-    """Hits@1 (whether the first item of the answer is right), and EM, F1, precision and recall of the set of
-    answers.
+    """Hits@1, and EM, F1, precision and recall of the set of answers.
+
+    Hits@1 is 1 if the first item of the answer is right.
     """
     em, overlap = set_overlap(record.answer, gold.answers)
     first = next(iter(items(record.answer or "")), None)

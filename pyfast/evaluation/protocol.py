@@ -1,9 +1,9 @@
 """The protocol of metrics, and the metrics by name.
 
-A metric takes questions, each as a record with its gold. For each question it returns values by name. A value is a
-number in [0, 1], or a pair (numerator, denominator). Pairs are for micro averages: their sums over all questions
-are divided. None leaves a question out. Packages register metrics as entry points of the group `pyfast.metrics`.
-Any other metric is named as `MODULE:NAME`.
+A metric is a function of questions. Each question comes as a record with its gold. The metric returns values by
+name for each question. A value is a number in [0, 1], or a pair (numerator, denominator) for micro averages: the
+sum of all numerators is divided by the sum of all denominators. None leaves a question out. Packages register
+metrics as entry points of the group `pyfast.metrics`. Any other metric is named as `MODULE:NAME`.
 
     >>> from pyfast.evaluation import of_each
     >>> @of_each

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 def ranking_figures(ranked: Sequence[str], gold: Collection[str], at: Sequence[int]) -> dict[str, float]:
     """`recall@k` and `ndcg@k` for each k, and `mrr`, of one question.
 
-    All gold documents are equally relevant. nDCG adds up 1 / log2(1 + rank) over the gold documents, and divides
-    by the same sum for the best order. `mrr` is 1 over the rank of the first gold document, or 0.
+    All gold documents are equally relevant. DCG is the sum of 1 / log2(1 + rank) over the gold documents. nDCG
+    divides it by the DCG of the best order. `mrr` is 1 over the rank of the first gold document, or 0.
 
     Args:
         ranked: The documents, best first, without duplicates.

@@ -37,9 +37,9 @@ def f1_interval(
 ) -> tuple[float, float]:
     """The percentile-bootstrap interval of F1, by 2,000 draws of questions.
 
-    With `before`, which has the same questions with other answers, it is the interval of the difference. Both are
-    drawn together. Equal numbers of questions give equal draws. Raises `ValueError` if there is no question, or if
-    the two have different numbers of questions.
+    `before` can have the counts of the same questions in another run. Then the result is the interval of the
+    difference, and both runs use the same draws. Equal numbers of questions give equal draws. Raises `ValueError`
+    if there is no question, or if the two have different numbers of questions.
     """
     table = _table(questions)
     if not len(table) or (before is not None and len(before) != len(table)):

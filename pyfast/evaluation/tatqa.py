@@ -1,8 +1,8 @@
 """TAT-QA's exact match and F1: numbers are compared as numbers, with their scale.
 
-It follows the data set's own script, which expects an answer as (value or spans, scale). In pyfast an answer is
-one text. So it is scored twice: unchanged, and with its last word as its scale ("58.2 million"). The better score
-counts. Semicolons or line ends separate the spans of an answer to a multi-span question. If the answer has
+These metrics follow the data set's own script, which expects a scale with each answer. In pyfast an answer is one
+text. So pyfast scores an answer twice: unchanged, and with its last word as the scale ("58.2 million"). The better
+score counts. Semicolons or line ends separate the spans of an answer to a multi-span question. If the answer has
 neither, commas with a space after them separate the spans.
 """
 

@@ -1,4 +1,4 @@
-"""Long answers against reference texts, by the libraries that define these metrics."""
+"""Metrics that compare long answers with reference texts. The libraries of their authors compute them."""
 
 from __future__ import annotations
 

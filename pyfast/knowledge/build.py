@@ -1,6 +1,6 @@
-"""Build the knowledge of an index: extract new documents and add the results to the store.
+"""Build the knowledge of an index: extract triples from new documents, and add them to the store.
 
-A store keeps its chunk size. With another size, all chunks would be extracted and paid for again.
+A store keeps its chunk size, because with another size an LLM would have to read all chunks again.
 """
 
 from __future__ import annotations

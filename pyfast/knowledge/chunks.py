@@ -1,4 +1,4 @@
-"""Chunks: paragraphs of one text that an LLM reads at once. A new text costs only its own chunks."""
+"""Chunks: paragraphs of one text that an LLM reads in one call. A new text costs only its own chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TITLE = 4  # a title is at most one part in so many of its chunk, even if a doc
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A sequence of passages that an LLM reads at once."""
+    """Consecutive passages of a text that an LLM reads in one call."""
 
     title: str
     passages: tuple[tuple[int, str], ...]
@@ -34,7 +34,7 @@ class Chunk:
     def digest(self) -> str:
         """A digest of the text and the segments.
 
-        It does not depend on the LLM, so another LLM does not extract the same chunk again.
+        The digest does not depend on the LLM. So a second LLM does not read the same chunk again.
         """
         made = blake2b(f"chunk\n{self.text}".encode(errors="replace"), digest_size=16)
         for segment, _ in self.passages:

@@ -49,7 +49,7 @@ CREATE INDEX IF NOT EXISTS mentions_by_chunk ON mentions (chunk);
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open a new database for writing.
 
-    Nobody else sees the file yet, so a torn file is deleted with its folder.
+    If the process ends early, the file is deleted with its folder.
     """
     database = open_database(path, isolation_level=None)
     database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA)

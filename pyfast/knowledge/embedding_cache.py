@@ -1,6 +1,4 @@
-"""Vectors that are in no snapshot yet. Each vector is written to a file when it is computed, so a kill loses only
-the last few.
-"""
+"""A cache of vectors that are in no snapshot yet. If the process is killed, only the last few vectors are lost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Extraction by an LLM: a run of the engine, with one question for each chunk, or for several packed chunks.
 
-The run's folder is beside the snapshots and has the chunks, so that the run can resume even if the index was built
-again in between. Nothing here changes the store: the results are read from the folder.
+The run's folder is next to the snapshots and contains the chunks. So the run can resume even if the index has
+changed. This module does not change the store.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def plan_extraction(
 ) -> Extraction | None:
     """Plan the rest of a stopped extraction, or else an extraction of `chunks`. None if there is nothing to do.
 
-    If there is an extraction to resume, `chunks` are ignored. `packed`: a question contains several chunks, up to
-    the size of one chunk. `passes`: how often each chunk is read.
+    With `packed`, a question has several chunks, up to the size of one chunk. `passes` is how often each chunk is
+    read.
     """
     if not is_begun(folder):
         shutil.rmtree(folder, ignore_errors=True)  # the documents may be others by now

@@ -1,4 +1,4 @@
-"""Prompts that ask an LLM for the graph of a text, and the handling of texts that are too long for one call."""
+"""Ask an LLM for the knowledge graph of a text. A text that is too long for one call is split."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ EXTRACT_TRIPLES = Prompt(
 async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) -> list[GraphFields]:
     """Extract the graphs of a text, in as many parts as the context window requires, each with the title.
 
-    If the reply for a part is cut off, its two halves are read separately: each has the same budget for less text.
-    Each pass after the first asks for missing triples, and stops if there are none. A later pass whose reply has
-    the wrong form is left out.
+    If the reply for a part is cut off, the LLM reads the two halves of the part separately. Each pass after the
+    first asks for missing triples. If a pass finds none, it is the last one. If the reply of a later pass has the
+    wrong form, it is left out.
 
     Raises what `Context.generate` raises, and `CutOffError` if a part of `_SHORTEST` characters is still cut off.
     """

@@ -55,6 +55,7 @@ class Extract:
     themes: tuple[Theme, ...] = ()
     failed: str | None = None
     exact: bool = False
-    """Whether names are taken literally (those of a knowledge graph). Otherwise a name means the entity with the
-    same key
+    """Whether equal names must have the same spelling, as in a knowledge graph.
+
+    Otherwise names with the same key are one entity
     """

@@ -1,4 +1,4 @@
-"""Fact retrieval: facts for a sub-question, from the store and from statements that the run has learned."""
+"""Retrieve facts for a sub-question, from the store and from statements that the run has learned."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class RetrievedFact:
     def with_answers(self, answers: Sequence[str], or_some: bool = True) -> RetrievedFact | None:
         """The fact with only the triples whose head or tail is an answer.
 
-        If no head or tail is an answer, the triples whose head or tail contains an answer ("Paris" in "Paris,
-        France"). If no triple contains an answer either: a few triples if `or_some`, otherwise None.
+        If there are none, the fact with the triples whose head or tail contains an answer ("Paris" in "Paris,
+        France"). If there are none either, a few triples with `or_some`, otherwise None.
         """
         keys = {name_key(escape_name(text)) for text in answers}
         ends = [{name_key(escape_name(head)), name_key(escape_name(tail))} for head, _, tail in self.triples]
@@ -77,9 +77,9 @@ def retrieve_facts(
 
     This is SubQRAG's equation 3. If the allowed triples are not None, facts have no other triples.
 
-    The `named` best facts about entities in the sub-question come first, whatever their cosine. The reason:
-    vectors hardly distinguish names, so facts of other entities can be nearer. Among these facts, those whose
-    relation the sub-question names come first, because a fact with many values has a vague vector.
+    The `named` best facts about entities in the sub-question come first. The reason: vectors hardly distinguish
+    names, so facts of other entities can be nearer. Among these facts, facts with a relation of the sub-question
+    come first, because a fact with many values has a vague vector.
     """
     queries = store.encode([text for text, _, _ in items])
     nearest, _ = store.search("facts", queries, k)

@@ -16,11 +16,12 @@ IN_TEXT = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """The triples with the same head and relation; also those with the same relation and tail, if there are
-    several.
+    """Groups of triples: those with the same head and relation.
 
-    A fact can be a single triple. But a question is often about several triples. The five nearest triples could be
-    five of an actor's twenty films. As one fact, a search finds all twenty together.
+    Several triples with the same relation and tail are also a group.
+
+    A question is often about several triples. The five nearest triples could be five of an actor's twenty films.
+    One fact holds all twenty, so a search finds them together.
     """
 
     offsets: Int64
@@ -32,9 +33,7 @@ class Facts:
     about_offsets: Int64
     """[entities + 1] where each entity starts in `about`"""
     about: Int32
-    """for each entity, the facts of which the entity is the shared end, or the only other end. Together these
-    facts have all triples of the entity
-    """
+    """The facts about each entity. Together they have all triples of the entity"""
 
     def __len__(self) -> int:
         return len(self.by_tail)
@@ -90,6 +89,6 @@ def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
 
 
 def fact_text(subject: str, relation: str, values: Sequence[str], backward: bool) -> str:
-    """The text of a fact's vector: the triple as a sentence that begins with the fact's entity."""
+    """The text that is encoded for a fact: its triples as a sentence that begins with the fact's entity."""
     listed = ", ".join(values[:IN_TEXT])
     return f"{subject}: {relation} of {listed}" if backward else f"{subject} {relation} {listed}"

@@ -68,6 +68,6 @@ def ingest(
 
 
 def prune(index: Index, embedder: Embedder, current: Iterable[str]) -> Knowledge:
-    """Remove what was extracted from chunks that are not among `current`; add nothing."""
+    """Remove the triples of chunks that are not in `current`."""
     write = partial(remove_other_chunks, digests=list(current), methods=(BY_LLM, RULE_BASED))
     return make_snapshot(index, embedder, write)

@@ -1,4 +1,4 @@
-"""Merge the graph of another index, or the triples of a run, into a store; and remove them again."""
+"""Merge the graph of another index, or the triples of a run, into a store. Remove merged triples."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
     """Map the entity names of another store to the names in this database.
 
-    A name maps to the same name, or to the first that differs only in case or spaces. Names that the other store
-    distinguishes by case or spaces stay distinct.
+    A name maps to the same name, or to the first name that differs only in case or spaces. If the other store has
+    two such names, they stay distinct.
     """
     here = {name for (name,) in database.execute("SELECT name FROM entities")}
     first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())

@@ -22,7 +22,10 @@ def name_key(name: str) -> str:
 
 
 def is_named_in(key: str, text: str) -> bool:
-    """Whether a text contains a name, both made by `name_key`. Whole words only, if the script has words."""
+    """Whether a text contains a name.
+
+    Both come from `name_key`. Only whole words count, if the script has words.
+    """
     at = text.find(key)
     while at >= 0 and any(_IN_WORD.fullmatch(text, max(end - 1, 0), end + 1) for end in (at, at + len(key))):
         at = text.find(key, at + 1)
@@ -40,9 +43,9 @@ def _bare(word: str) -> str:
 
 
 def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
-    """The things that a text names, by the words of their names.
+    """Find the names in a text.
 
-    The longest names win, and none is inside another.
+    If names overlap, the longest one counts.
     """
     words = words_of(text).split()
     places: set[int] = set()

@@ -1,7 +1,8 @@
-"""Extraction by rules, without an LLM: triples unchanged, tables and links cell by cell, texts by their form.
+"""Extract triples by rules, without an LLM.
 
-Names in texts are sequences of capitalised words, and years. The text between two names in a sentence is taken as
-their relation. This is fast and often wrong; `extraction` asks an LLM instead.
+Triples of knowledge graphs stay unchanged, and each table cell gives a triple. In texts, a sequence of capitalised
+words or a year counts as a name. The text between two names in a sentence becomes their relation. This is fast and
+often wrong; `extraction` asks an LLM instead.
 """
 
 from __future__ import annotations

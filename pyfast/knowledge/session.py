@@ -1,4 +1,4 @@
-"""The store as it was when a run started. Triples that the run learns are only in its answers."""
+"""The knowledge as it was when a run started. Triples that the run learns are only in its answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class Session:
     """The folder of a store that was made only for this run. It is deleted at the end of the session"""
 
     def within(self, index: Index) -> Session:
-        """The session with only what an index of some documents states. It shares nothing."""
+        """The session for an index of only some documents, with their triples.
+
+        It does not share learned triples.
+        """
         return self if index is self.index else replace(self, index=index, shared=Learned())
 
     @cached_property

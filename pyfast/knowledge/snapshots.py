@@ -1,9 +1,8 @@
-"""The folder of snapshots in an index: open and repair the current one, make the next one.
+"""The snapshots in an index: open and repair the current snapshot, and make new ones.
 
-A snapshot never changes. A change builds the complete next snapshot in another folder, with the checksums of its
-files. Then the file `current` names it, in one rename. So if a process ends at any moment, even by a power cut,
-the store is in the old state or in the new one. The snapshot before the current one stays for processes that have
-it open; a run keeps the one that it started with.
+A snapshot never changes. A change builds a complete new snapshot in another folder, with the checksums of its
+files. Then one rename makes it current. So after a kill or a power cut, the store is in the old or in the new
+state. The previous snapshot stays for processes that have it open. A run keeps its own snapshot.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def open_knowledge(index: Index, embedder: Embedder | None = None) -> Knowledge:
 
 
 def repair(index: Index) -> None:
-    """If the current snapshot is damaged, set it aside, return to the previous one, and log a warning.
+    """If the current snapshot is damaged, rename it, return to the previous snapshot, and log a warning.
 
     Raises `IndexFormatError` if the previous snapshot is damaged too.
     """
@@ -114,8 +113,8 @@ def make_snapshot(
 ) -> Knowledge:
     """Make and open the next snapshot: the database after `write`, and its vectors.
 
-    If `write` changes nothing, no snapshot is made. Vectors of a change that was stopped are used again. Only one
-    process at a time may do this. `notes` are new values for the manifest (see `_NOTES`).
+    If `write` changes nothing, no snapshot is made. Vectors of a stopped change are used again. Only one process
+    at a time may call this function. `notes` are new values for the manifest (see `_NOTES`).
     """
     home = index.folder / KNOWLEDGE
     home.mkdir(exist_ok=True)

@@ -25,7 +25,7 @@ SEARCHED = ("facts", "entities", "keys")
 
 
 class Knowledge:
-    """An opened snapshot. Nothing in it changes; all methods may be called from several threads.
+    """An opened snapshot. It never changes, and several threads can call all methods.
 
     Entities, relations, relation keys and triples are numbered from 0, in the order in which they were added.
     """
@@ -50,7 +50,7 @@ class Knowledge:
 
     @classmethod
     def open(cls, folder: Path, embedder: Embedder | None = None) -> Knowledge:
-        """Open the snapshot in `folder`. Without an embedding model it cannot be searched by text.
+        """Open the snapshot in `folder`. Without an embedding model, it has no search by text.
 
         Raises `IndexFormatError` if it is damaged, and `InputError` if its vectors are from another model.
         """
@@ -297,7 +297,7 @@ class Knowledge:
         return [names[place] for place in places]
 
     def marks(self, kind: str) -> Int64:
-        """int64[texts, columns]: within one process, texts with equal marks are equal, also in two stores."""
+        """int64[texts, columns]: equal marks mean equal texts, also in two stores of one process."""
         if kind != "facts":
             return _marks(self._names(kind))[:, None]
         facts, entities = self.facts, np.append(_marks(self.entities), 0)

@@ -1,8 +1,7 @@
 """Which triples a text supports: head and tail must be names, and the text must contain them.
 
-All other triples are dropped, such as those that a model adds from its own knowledge or invents. Triples with a
-pronoun as a name are dropped too: in a graph, it would be one entity for many people. Dropped triples are counted
-by reason.
+All other triples are dropped, for example triples that a model invents. Triples with a pronoun as a name are
+dropped too, because the pronoun would be one entity for many people. Dropped triples are counted by reason.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class Dropped(NamedTuple):
 
 @dataclass(slots=True)
 class Supported:
-    """The triples of a model that texts support, and those that were dropped."""
+    """The supported and the dropped triples of a model."""
 
     statements: list[Statement] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)

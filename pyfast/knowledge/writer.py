@@ -25,7 +25,7 @@ _DIGEST = 16  # bytes
 
 
 class Writer:
-    """Adds extracts to a database, in the order given: the same extracts make the same rows."""
+    """Adds extracts to a database. Equal extracts in the same order make equal rows."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database

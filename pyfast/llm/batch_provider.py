@@ -57,7 +57,7 @@ class Batch:
 class BatchProvider:
     """The files and batches of one provider. `exchange` makes one HTTP request, as `OpenAI` does.
 
-    If the connection or the provider fails, a method tries again for `patience_s` seconds, and then raises
+    If the connection or the provider fails, each method tries again for `patience_s` seconds. Then it raises
     `LLMUnavailableError`.
     """
 
@@ -138,7 +138,10 @@ class BatchProvider:
         raise AssertionError("the last attempt returns or raises")
 
     async def adopt(self, key: str, made: float) -> str | None:
-        """The id of the batch with this key. If the batch is new, wait, because the provider may list it late."""
+        """The id of the batch with this key.
+
+        If the batch is new, the method waits, because the provider can list it late.
+        """
         while True:
             looked = time.time()
             async for batch in self._listed():

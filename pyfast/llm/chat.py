@@ -22,7 +22,8 @@ from pyfast.llm.reasoning import share_of_reasoning
 def closed(schema: Any) -> Any:
     """The schema with every object closed: no object may have additional fields.
 
-    pydantic leaves objects open. OpenAI's strict mode refuses open objects, and a small model would add fields.
+    pydantic's schemas allow additional fields. OpenAI's strict mode refuses such schemas, and a small model would
+    add fields.
     """
     if not isinstance(schema, Mapping):
         return schema
@@ -90,7 +91,7 @@ def as_json(body: Mapping[str, Any]) -> bytes:
 
 
 def completion(text: object, finish_reason: object, usage: object, reasoning: object = None) -> Completion:
-    """Make a completion from the server's fields, which may be wrong. `reasoning` is the model's reasoning text.
+    """Make a completion from a server's reply, which can be malformed. `reasoning` is the model's reasoning text.
 
     Raises `CallError` if there is neither text nor a reason why not.
     """

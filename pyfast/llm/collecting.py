@@ -35,7 +35,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """A batch that an earlier session of the run has submitted, or was about to submit."""
+    """A batch of an earlier session of the run. The session has submitted it, or was about to submit it."""
 
     key: str
     """The key of the batch: 128 random bits in hexadecimal"""

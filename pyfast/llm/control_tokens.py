@@ -1,6 +1,6 @@
-"""Break the control tokens of chat templates in text from documents and users.
+"""Break control tokens of chat templates in text from documents and users.
 
-Servers and tokenizers obey control tokens anywhere in a message. So a document that contains one could end the
+Servers and tokenizers obey control tokens anywhere in a message. So a document with such a token could end the
 user's turn and speak as the system. With a space inside, the token is ordinary text.
 """
 
@@ -81,7 +81,10 @@ def plain(text: str) -> str:
 
 
 def join_plain(parts: Sequence[str]) -> str:
-    """Join texts, and break the control tokens that arise where they meet; those inside one text stay."""
+    """Join texts, and break control tokens that begin in one text and end in the next.
+
+    Tokens inside one text stay.
+    """
     text = "".join(parts)
     seam = 0
     for left, right in pairwise(parts):

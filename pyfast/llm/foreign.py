@@ -11,7 +11,9 @@ from pyfast.errors import CallError
 from pyfast.llm.protocol import Completion, Request
 
 CHARACTERS_PER_TOKEN = 32
-"""A prompt with more characters than this for each token of the window is not sent. No text has so many on average
+"""The maximum number of characters for each token of the window.
+
+A longer prompt is not sent: no text has so many
 """
 
 # Sequences that a terminal obeys, whole; then every control character but tab and line break, and what turns the

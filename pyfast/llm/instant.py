@@ -1,6 +1,6 @@
 """An LLM that answers at once, for measuring everything except the language model.
 
-Its answers have the right form and no meaning. A run with it shows how fast pyfast is. It says nothing about the
+Its answers have the right form and no meaning. A run with this LLM measures the speed of pyfast, and not the
 quality of answers.
 """
 

@@ -1,7 +1,6 @@
 """llama.cpp in this process: any GGUF file, and the small model that installs from PyPI.
 
-The default model, SmolLM2-135M, is real and small. It is for demonstrations and tests. Its answers say nothing
-about the quality of a system.
+The default model, SmolLM2-135M, is for demonstrations and tests. It is too small to judge the quality of a system.
 """
 
 from __future__ import annotations
@@ -90,9 +89,9 @@ class LlamaCpp:
     """One GGUF model in this process. It answers `slots` requests at a time, with `context_window` tokens each.
 
     `threads` is the number of cores to use. By default it uses all cores that this process may use. Greedy
-    decoding (temperature 0) gives equal replies to equal batches. For another batch size llama.cpp adds numbers in
-    another order, so under load the order of two nearly equal tokens can change. llama.cpp's own log appears on
-    stderr if the environment variable `PYFAST_LLM_LOG` is set.
+    decoding (temperature 0) gives equal replies to equal batches. llama.cpp adds numbers in an order that depends
+    on the batch size. So under load the order of two nearly equal tokens can change. llama.cpp's own log appears
+    on stderr if the environment variable `PYFAST_LLM_LOG` is set.
     """
 
     def __init__(
@@ -234,11 +233,11 @@ def _slot_context(address: str, key: str) -> int:
 
 
 def import_runtime() -> Any:
-    """Import the module xllamacpp so that its threads sleep at a barrier and do not spin.
+    """Import the module xllamacpp, and set OpenMP's wait policy so that its threads sleep at a barrier.
 
-    The runtime's OpenMP library reads its wait policy once, when it is loaded. Spinning is about a seventh faster
-    on an idle machine. But if two spinning threads share a core, a token takes a second instead of 20 ms. On a
-    shared machine this happens. The user's own setting takes precedence.
+    OpenMP reads its wait policy once, when it is loaded. Its default, spinning, is about a seventh faster on an
+    idle machine. But if two spinning threads share a core, a token takes a second instead of 20 ms. The user's own
+    setting takes precedence.
     """
     name = "OMP_WAIT_POLICY"
     ours = name not in os.environ and "GOMP_SPINCOUNT" not in os.environ

@@ -19,7 +19,7 @@ LOG_VARIABLE = "PYFAST_LLM_LOG"
 
 
 def compact(schema: Schema) -> Mapping[str, Any]:
-    """The schema in the form that llguidance needs: objects closed, JSON on one line.
+    """The schema for llguidance: without additional fields, and with JSON on one line.
 
     Otherwise a small model may spend its tokens on white space.
     """

@@ -51,7 +51,7 @@ _log = logging.getLogger("pyfast")
 def parse_spec(spec: str) -> tuple[str, str]:
     """`openai:MODEL@URL` → (model, base URL). pyfast adds `/chat/completions` to the base URL.
 
-    A bare `http://host:port` gets `/v1`. Any other path stays. Raises `InputError` for anything else.
+    If the URL has no path, it gets `/v1`. Raises `InputError` for any other text.
     """
     match = re.fullmatch(r"openai:(.+?)@(https?://\S+)", spec)
     unreadable = InputError(f"unreadable LLM {_shown(spec)!r}; expected openai:MODEL@http://HOST:PORT")
@@ -192,7 +192,7 @@ class OpenAI:
     def fingerprint(self) -> str:
         """The model's name and the extra fields of the request (`extra`, and `reasoning_tokens` if it is set).
 
-        Host and port do not count: the same model can be on another server.
+        Host and port are not in it, because the same model can move to another server.
         """
         extra = {name: value for name, value in self._fields.items() if name != "model"}
         if self._reasoning_tokens:

@@ -61,13 +61,17 @@ class _Run:
 class OpenAIBatches(OpenAI):
     """One model behind the Batch API of its provider. Its fingerprint is that of the same model online.
 
-    Calls wait until one of three conditions holds: every question of the run waits and no call has come for
-    `quiet_s` seconds; the oldest call has waited for `wait_s` seconds; or `max_calls` calls or `max_mb` megabytes
-    wait. Then they become one batch. If there are at most `online_calls` calls, they are sent online instead.
+    Waiting calls become one batch in three cases:
+
+    - All questions of the run wait, and no call has come for `quiet_s` seconds.
+    - The oldest call has waited for `wait_s` seconds.
+    - `max_calls` calls or `max_mb` megabytes wait.
+
+    If there are at most `online_calls` calls, they are sent online instead.
 
     A call that fails in transit joins the next batch, up to `attempts` times. pyfast tries a provider that it
     cannot reach for `patience_s` seconds. `poll_s` is the longest pause between two looks at a batch. `settle_s`
-    is how late the provider may list a batch that it has accepted. `questions_at_once` is the default number of
+    is the maximum delay until the provider lists an accepted batch. `questions_at_once` is the default number of
     questions in progress.
     """
 

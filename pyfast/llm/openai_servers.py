@@ -38,10 +38,10 @@ class OpenAIServers:
 
     A call that fails on one server goes to another server.
 
-    After a failure, pyfast sends a server nothing for a while, longer each time. Then one call tries it. If no
-    server answers a call, all servers are tried again, `attempts` times in all, with jittered pauses. Then the
-    call fails as it does with one server. The options are those of `OpenAI`, for each server, and `weights`: one
-    number for each server.
+    After a failure, pyfast sends no calls to a server for some time, which grows with each failure. Then it tries
+    the server with one call. If no server answers a call, pyfast tries all servers again, `attempts` times in
+    total, with jittered pauses. Then the call fails. The options are the options of `OpenAI` for each server, and
+    `weights`: one number for each server.
     """
 
     def __init__(

@@ -63,12 +63,16 @@ class Request:
     messages: tuple[Message, ...]
     max_tokens: int
     schema: Schema | None = None
-    """JSON schema of the answer, for constrained decoding if the LLM has it. The answer may still break it"""
+    """The JSON schema of the answer.
+
+    An LLM with constrained decoding uses it. The answer may still not match it
+    """
     temperature: float = 0.0
     seed: int = 0
     embeds: npt.NDArray[np.float32] | None = None
-    """[tokens, hidden size] the whole prompt as embeddings, in place of `messages`. vLLM takes them, in this
-    process or on a server, and so does transformers
+    """[tokens, hidden size] the whole prompt as embeddings, in place of `messages`.
+
+    Only vLLM and transformers accept embeddings
     """
     reusable: bool = False
     """Whether `CachedLLM` may keep the answer for later runs"""
@@ -153,7 +157,7 @@ class LLM(Protocol):
         """Answer one request. Calls come concurrently; the model does its own batching.
 
         Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model is gone. If a call is
-        cancelled, its place becomes free, and the other calls are not affected.
+        cancelled, its slot becomes free, and other calls continue.
         """
         ...
 
@@ -210,7 +214,7 @@ def with_defaults(llm: LLM) -> FullLLM:
 
 
 def weights_of(llm: LLM) -> str:
-    """A digest of the folder that an LLM was loaded from; empty if it is not known, as for a server."""
+    """A digest of the folder from which an LLM was loaded. Empty for a server."""
     weights: str = getattr(llm, "weights", "")
     return weights
 
@@ -283,10 +287,10 @@ class _WithDefaults(InFront):
 
 
 def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:
-    """Remember `build(schema)` for each schema object.
+    """Cache `build(schema)` for each schema object.
 
-    A dict cannot be hashed. But prompts pass the same schema object each time, so its identity can be the key. The
-    schema is kept with the result, so that no other object can get the same identity.
+    The key is the identity of the object, because a dict cannot be hashed and prompts always pass the same object.
+    The cache also keeps the schema, so that no other object can get this identity.
     """
     known: dict[int, tuple[Schema, T]] = {}
 

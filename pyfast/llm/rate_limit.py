@@ -46,7 +46,7 @@ class RateLimit:
         return clock() - came
 
     def correct(self, tokens: int) -> None:
-        """Correct the count after a request: it took more tokens than estimated, or fewer."""
+        """Correct the count after a request with its real number of tokens."""
         self._tokens += self._token_s * tokens
 
 

@@ -1,4 +1,4 @@
-"""Reasoning that a model writes into the same text before its answer. It is not part of the answer."""
+"""Remove reasoning that a model writes before its answer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _CLOSED = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 def without_reasoning(completion: Completion) -> Completion:
     """Remove the block `<think>...</think>` at the beginning of a completion.
 
-    If the block is not closed, it is the whole text. If the chat template contains the opening tag, the block ends
-    at the last `</think>`. Text that begins like JSON does not change.
+    A block without an end is the whole text. If the chat template contains the opening tag, the block ends at the
+    last `</think>`. Text that begins like JSON does not change.
 
     Returns:
         The completion. If the server did not count `reasoning_tokens`, they are estimated by the block's share of

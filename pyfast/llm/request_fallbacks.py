@@ -2,8 +2,8 @@
 
 vLLM and llama.cpp accept the whole request, and the whole schema improves their answers. OpenAI's newer models
 refuse `max_tokens` and `temperature`, and its strict mode refuses `maxLength`. Other servers do not know `seed`,
-or have no `response_format`. There is no way to ask a server. So it first gets everything. If it complains, pyfast
-drops the field that it names, one row of the table at a time.
+or have no `response_format`. pyfast cannot ask a server what it accepts. So it first sends the whole request. If
+the server's error names a field, pyfast drops this field from all later requests.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties
 def strict(schema: Any) -> Any:
     """The schema reduced to what the strict mode supports: closed objects, with all fields required.
 
-    It allows more answers than the schema, so the caller checks the answer against the schema itself.
+    The result allows more answers than the schema. So the caller must check answers against the schema.
     """
     if not isinstance(schema, Mapping):
         return schema

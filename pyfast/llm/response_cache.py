@@ -19,10 +19,9 @@ _FORMAT = 1
 class CachedLLM(InFront):
     """Answers `reusable` requests from a folder if the same model has answered them before.
 
-    Each model has a folder with one file for each request. A file is written beside its place and then renamed.
-    Its name is a digest of everything that the answer depends on (`Request.digest`). For a run, a cached
-    completion is the model's own, with its tokens. If a file is damaged, unreadable or not one of pyfast's, pyfast
-    ignores the file and asks the model.
+    Each model has a folder with one file for each request. The name of a file is a digest of everything that the
+    answer depends on (`Request.digest`). A run treats a cached completion like a new one, with its tokens. If a
+    file is damaged, unreadable or not one of pyfast's, pyfast ignores the file and asks the model.
     """
 
     _llm: FullLLM

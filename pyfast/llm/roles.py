@@ -9,9 +9,11 @@ from pyfast.errors import InputError
 from pyfast.llm.protocol import LLM
 
 Role = Literal["default", "plan", "extract", "pick", "answer", "think", "judge", "read"]
-"""`plan`: what to ask or look up. `extract`: intermediate answers from the evidence. `pick`: which evidence to
-keep. `answer`: the answer itself. `think`: lines of thought. `judge`: whether an answer is right, or which one is
-better. `read`: what texts contain, for a knowledge graph. `default`: all roles without their own model
+"""`plan`: plans and queries.
+
+`extract`: intermediate answers from the evidence. `pick`: the choice of evidence. `answer`: the final answer.
+`think`: lines of thought. `judge`: verdicts about answers. `read`: knowledge graphs of texts. `default`: all roles
+without their own model
 """
 
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -53,7 +55,7 @@ def check_given(who: str, asked: Collection[Role], given: Collection[Role]) -> N
 
 
 def check_roles(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
-    """Raise `InputError` as `check_given` does, and also if a model, even the default, would never be used."""
+    """Raise `InputError` as `check_given` does, and if a model would never be used."""
     check_given(who, asked, given)
     asked_default = any(role not in given for role in asked)
     for role in given:

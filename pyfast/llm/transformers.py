@@ -50,9 +50,7 @@ class Transformers:
 
     @property
     def fingerprint(self) -> str:
-        """The same digest as vLLM's for the folder, with another name in front, because results differ in the last
-        bits.
-        """
+        """vLLM's digest of the folder with another prefix, because results differ in the last bits."""
         return f"transformers:{folder_hash(self._folder)}:float32"
 
     @cached_property

@@ -81,14 +81,14 @@ class Vllm:
 
     If roles of a run have the same model and options, with or without adapters, one engine serves them all.
 
-    Greedy decoding (temperature 0) gives equal replies to equal batches. Other batches add numbers in another
-    order, so the order of nearly equal tokens can change. This never happened in float32, and happened in every
-    second answer in bfloat16. `batch_invariant` prevents it. It costs some speed, and needs an NVIDIA GPU of
-    compute capability 9.0 or newer.
+    Greedy decoding (temperature 0) gives equal replies to equal batches. The batch size changes the order of
+    additions, so the order of nearly equal tokens can change. In our test, no answer changed in float32, and every
+    second answer changed in bfloat16. `batch_invariant` prevents this. It costs some speed, and needs an NVIDIA
+    GPU of compute capability 9.0 or newer.
 
-    The event loop that starts a model must also call and close it. A script that starts it needs
-    `if __name__ == "__main__":`, because Python imports the script again in the engine's processes. vLLM's log
-    appears on stderr if the environment variable `PYFAST_LLM_LOG` is set.
+    The event loop that starts a model must also call and close it. A script that starts it needs `if __name__ ==
+    "__main__":`, because Python imports the script again in the engine's processes. vLLM's log appears on stderr
+    if the environment variable `PYFAST_LLM_LOG` is set.
     """
 
     def __init__(

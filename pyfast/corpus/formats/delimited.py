@@ -52,9 +52,9 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[tuple[in
 
 
 def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
-    """The dialect of the file name, if it gives more than one column.
+    """The dialect of the file.
 
-    Otherwise it is the dialect that the first lines suggest.
+    The suffix of its name decides, if the table then has more than one column. Otherwise the first lines decide.
     """
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     sample = text[:_SAMPLE]

@@ -23,7 +23,7 @@ _LOG = logging.getLogger("pyfast")
 
 
 def read_text(path: Path) -> str:
-    """Read a text file: by its byte order mark, as UTF-8, or in the encoding that its bytes suggest.
+    """Read a text file. Its byte order mark gives the encoding, or else it is UTF-8, or a guess from its bytes.
 
     Raises InputError for damaged UTF-8, and if no encoding fits.
     """

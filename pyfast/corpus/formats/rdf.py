@@ -17,7 +17,7 @@ _LAST_PART = re.compile(r"[^/#:]+(?=[/#]*$)")
 
 
 def read_rdf(uri: str, path: Path) -> Iterator[Document]:
-    """The graph of a file. A triple with a label only names its IRI. It is not a triple of the graph."""
+    """The graph of a file. A triple with a label names an IRI, and is left out of the graph."""
     import pyoxigraph
 
     turtle = path.suffix.lower() in (".ttl", ".turtle")

@@ -1,7 +1,7 @@
 """ConvMix: conversations over Wikipedia and Wikidata.
 
-The published set has no corpus. Its authors' pipelines, CONVINSE and EXPLAIGNN, write the same conversations with
-the evidence that they retrieved for each turn (dev_ers.jsonl): that evidence can be a corpus.
+The published set has no corpus. Its authors' pipelines, CONVINSE and EXPLAIGNN, write a file dev_ers.jsonl. It has
+the conversations with the retrieved evidence of each turn. This evidence can be a corpus.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class _Record(BaseModel):
 def read(source: Path) -> Pieces:
     """Yield the pieces of dev_set.json, or of dev_ers.jsonl, which has a corpus.
 
-    The first answer of a turn is the crowd worker's. Each piece of evidence is a document, whose title is the
-    entity that it was retrieved for.
+    The first answer of a turn is the crowd worker's. Each piece of evidence becomes a document. Its title is the
+    entity for which it was retrieved.
     """
     documents = Documents()
     for record in _conversations(one_file(source, "*.json*", "conversations")):
