@@ -64,6 +64,9 @@ class MappedFile:
         self._base = _address(data)
         self.is_whole = not len(data)
         """Whether all blocks were compared"""
+        self.is_ordered = False
+        """Whether all of it was compared, and its numbers are offsets in order"""
+        self._checked: dict[tuple[npt.DTypeLike, ...], CheckedArray] = {}
 
     def check(self, first: int, last: int) -> None:
         """Compare the blocks with the bytes from `first` to `last` with their checksums. Raises
@@ -141,7 +144,9 @@ class MappedFile:
 
     def checked(self, *dtypes: npt.DTypeLike) -> Any:
         """The array of a `.npy` file as a `CheckedArray`, which checks blocks when they are read."""
-        return checked(self.array(*dtypes), self)
+        if dtypes not in self._checked:
+            self._checked[dtypes] = CheckedArray(self.array(*dtypes), self)
+        return self._checked[dtypes]
 
 
 class ComputedFile(MappedFile):
@@ -219,6 +224,18 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """The error for a fault in the folder of the array's file."""
         return IndexFormatError(f"{self._file.path.parent}: damaged ({fault}); build the index again")
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all blocks of the array's file were compared."""
+        return self._file.is_whole
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether all blocks were compared, and the items are offsets: from 0 on, none before an earlier one."""
+        if self.is_whole and not self._file.is_ordered:
+            self._file.is_ordered = bool((self.raw[:1] == 0).all() and (self.raw[1:] >= self.raw[:-1]).all())
+        return self._file.is_ordered
+
     def check_ranges(self, first: Int64, last: Int64) -> None:
         """Check the items `first[k]` to `last[k]` of the array, for each k."""
         if self._file.is_whole:
@@ -246,9 +263,16 @@ def raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.raw if isinstance(array, CheckedArray) else array
 
 
+def are_checked(offsets: npt.NDArray[Any], *values: npt.NDArray[Any]) -> bool:
+    """Whether nothing of a ragged array needs to be checked any more: all was, or it is not in a file."""
+    return not isinstance(offsets, CheckedArray) or (
+        offsets.is_ordered and all(one.is_whole for one in values if isinstance(one, CheckedArray))
+    )
+
+
 def check_lists(offsets: npt.NDArray[Any], which: npt.NDArray[Any], *values: npt.NDArray[Any]) -> None:
     """Check the lists with the numbers `which` of a ragged array: their offsets and their values."""
-    if isinstance(offsets, CheckedArray):
+    if isinstance(offsets, CheckedArray) and not are_checked(offsets, *values):
         which = np.unique(which).astype(np.int64)
         which = which[(which >= 0) & (which < len(offsets) - 1)]
         first, last = offsets[which], offsets[which + 1]

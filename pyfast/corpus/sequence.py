@@ -194,9 +194,7 @@ class Corpus:
         for k in np.flatnonzero((end - 1 >> _GROUP_SHIFT) - (segments >> _GROUP_SHIFT) > 1).tolist():
             self._check(int(segments[k]))
         self._files[3].check_ranges(column["byte_start"][segments], column["byte_end"][segments])
-        sources = np.unique(column["source"][segments])
-        self._uris.check(sources)
-        checked(self.columns.hashes, self._files[1]).check_ranges(sources, sources + 1)
+        self._uris.check(np.unique(column["source"][segments]))
 
     def _check_places(self, segments: NDArray[np.int64]) -> None:
         """As `check`, for what ids are made of."""
@@ -206,8 +204,6 @@ class Corpus:
         if not self._is_sound[groups].all():
             for group in np.unique(groups).tolist():
                 self._check_group(group)
-        sources = self._column["source"][segments]
-        checked(self.columns.hashes, self._files[1]).check_ranges(sources, sources + 1)
 
     def _check(self, i: int) -> None:
         """As `check`, for one segment, without its content."""
@@ -225,6 +221,8 @@ class Corpus:
             self._files[1].check_array(raw(self._kind))
             if fault := storage.fault_of_segments(self._parts, first, stop):
                 raise self._damaged(fault)
+            source = self._column["source"]
+            self._files[1].check_array(_array(self._parts[1], "hash")[source[first] : source[stop - 1] + 1])
         self._sound[group] = 1
 
     def _read_with_parents(self, segments: NDArray[np.int64]) -> None:

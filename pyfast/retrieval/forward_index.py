@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from pyfast.blocks import MappedFolder, check_lists, raw
+from pyfast.blocks import MappedFolder, are_checked, check_lists, raw
 from pyfast.errors import IndexFormatError
 from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64
@@ -171,7 +171,7 @@ def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:
     check_lists(values, passages, terms)
     first, last = raw(values)[passages], raw(values)[passages + 1]
     some = first < last
-    if some.any():
+    if some.any() and not are_checked(terms, ids):
         check_lists(terms, np.concatenate(list(map(np.arange, first[some], last[some]))), ids)
     return Cells(raw(values), raw(terms), raw(ids))
 
