@@ -58,7 +58,7 @@ class _Scripted:
 
     def rewrite(self, said: str) -> dict[str, Any]:
         found = dict(re.findall(r"(?m)^(#\d+): .* -> (.*)$", said))
-        question = said.rpartition("stand on its own: ")[2]
+        question = said.rpartition("Question to rewrite: ")[2]
         return {"question": re.sub(r"#\d+", lambda place: found.get(place[0], place[0]), question)}
 
     def from_documents(self, said: str) -> dict[str, Any]:

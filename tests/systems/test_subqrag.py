@@ -155,7 +155,7 @@ def test_the_stages(session: Session) -> None:
     ]
     (memory,) = llm.said("from_memory")
     assert memory.startswith(
-        "Memory:\nApollo 11 | Commander | Neil Armstrong\nNeil Armstrong | landed with | Buzz Aldrin\n"
+        "Facts:\nApollo 11 | Commander | Neil Armstrong\nNeil Armstrong | landed with | Buzz Aldrin\n"
     )
     uris = [one["uri"] for one in record.evidence]
     assert "tables/apollo-landings.csv" in uris and len(llm.said("extract_triples")) == 1
@@ -249,7 +249,7 @@ def test_earlier_answers_are_cut_to_the_window_and_what_a_question_can_hold(sess
     (record,) = run(session, llm, ["q"], branches="3")
     assert record.state == "answered", record.reason
     first, *others = llm.said("rewrite")
-    assert first.startswith("Found before:\n#1: Who is listed? -> Person 0 of the long list; Person 1 of")
+    assert first.startswith("Earlier answers:\n#1: Who is listed? -> Person 0 of the long list; Person 1 of")
     for i, said in enumerate(others):
         lines = said.partition("\nQuestion")[0].splitlines()[1:]
         assert lines[-1] == f"#2: Who else is listed? -> Person {i} of the long list" and len(lines) == 2

@@ -55,11 +55,12 @@ class FinalFields(BaseModel):
 
 SUB_QUESTIONS = Prompt(
     name="sub_questions",
-    system="You split a question into simple ones that are asked one after the other. Reply in JSON.",
+    system="You split a question into simple questions that are answered one after the other. Reply in JSON.",
     user="""\
-Write the simple questions, in the order in which they must be answered; each asks for one fact.
-Write at most 6, each of at most 300 characters.
-#1 stands for the answer of the first, #2 for that of the second. A question that is simple already stays alone.
+Write the simple questions in the order in which to answer them. Each asks for one fact.
+Write at most 6 questions of at most 300 characters each.
+Write #1 for the answer to the first question, #2 for the answer to the second.
+If the question is already simple, repeat it as the only one.
 
 Question: What is the capital of the country where the author of Pippi Longstocking was born?
 {"questions": ["Who is the author of Pippi Longstocking?", "In which country was #1 born?", "What is the \
@@ -84,21 +85,21 @@ Question: $question""",
 REWRITE = Prompt(
     name="rewrite",
     system=(
-        "You make a question stand on its own: #1, #2 and words such as 'he' or 'that film' become the names "
-        "that were found. Its meaning stays. Reply in JSON with the field question, of at most 300 "
-        "characters."
+        "You rewrite a question so that it can be understood alone. Replace #1, #2 and words such as 'he' or "
+        "'that film' by the names from the earlier answers. Keep the meaning. Reply in JSON with the field "
+        "question, of at most 300 characters."
     ),
-    user="Found before:\n$earlier\nQuestion to make stand on its own: $question",
+    user="Earlier answers:\n$earlier\nQuestion to rewrite: $question",
     answer=RewrittenFields,
     max_tokens=160,
     role="plan",
 )
 
 _FACTS = (
-    "You answer a question from numbered facts alone, written: head | relation | tail. Reply in JSON: {fields}"
-    "answers, the names or values that answer the question, and no others; used, the numbers of the facts that"
-    f" told it, at most 20. There are at most {MAX_TRIPLES} answers, of at most 200 characters each. Where the"
-    " facts do not tell, answers is an empty list: other facts will be looked for.\n\n"
+    "You answer a question from numbered facts only. A fact is written: head | relation | tail. Reply in JSON:"
+    " {fields}answers, the names or values that answer the question and nothing else; used, the numbers of the"
+    f" facts that you used, at most 20. Give at most {MAX_TRIPLES} answers of at most 200 characters each. If the"
+    " facts do not contain the answer, answers is an empty list.\n\n"
     "Facts:\n1. Astrid Lindgren | was born in | Vimmerby\n2. Astrid Lindgren | wrote | Pippi Longstocking\n"
     '\nQuestion: Where was Astrid Lindgren born?\n{{{yes}"answers": ["Vimmerby"], "used": [1]}}\n'
     '\nQuestion: In which year did Astrid Lindgren die?\n{{{no}"answers": [], "used": []}}'
@@ -131,10 +132,10 @@ JUDGE_FACTS = Prompt(
 FROM_DOCUMENTS = Prompt(
     name="from_documents",
     system=(
-        "You answer a question from numbered passages alone. Reply in JSON: answers, the names or values that"
-        " answer the question, and no others, at most 50, of at most 200 characters each; used, the numbers of the"
-        ' passages that told it, at most 20. Where the passages do not tell, the reply is {"answers": [], "used":'
-        " []}."
+        "You answer a question from numbered passages only. Reply in JSON: answers, the names or values that"
+        " answer the question and nothing else, at most 50 of at most 200 characters each; used, the numbers of"
+        " the passages that you used, at most 20. If the passages do not contain the answer, reply"
+        ' {"answers": [], "used": []}.'
     ),
     user="Passages:\n$context\n\nQuestion: $question",
     answer=FromDocumentsFields,
@@ -145,12 +146,12 @@ FROM_DOCUMENTS = Prompt(
 FROM_MEMORY = Prompt(
     name="from_memory",
     system=(
-        "You answer a question from a memory of facts that were found for it step by step, written: head | "
-        "relation | tail. Reply in JSON with the field answer: only the name, number or short phrase asked "
-        "for, no sentence; several separated by semicolons. If the memory does not tell, the answer is "
-        f"'{INSUFFICIENT}'."
+        "You answer a question from facts that were collected for it step by step. A fact is written: head | "
+        "relation | tail. Reply in JSON with the field answer: only the name, number or short phrase that the "
+        "question asks for, not a sentence. Separate several answers with semicolons. If the facts do not "
+        f"contain the answer, the answer is '{INSUFFICIENT}'."
     ),
-    user="Memory:\n$memory\n\nQuestion: $question",
+    user="Facts:\n$memory\n\nQuestion: $question",
     answer=FinalFields,
     max_tokens=800,
     role="answer",
