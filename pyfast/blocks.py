@@ -318,5 +318,11 @@ class MappedFolder:
             self.file(name).check_all()
 
 
+def map_folder(folder: Path) -> MappedFolder:
+    """The files of a folder that this process has just written, with their checksums."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return MappedFolder(folder, {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths})
+
+
 def _address(array: npt.NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])

@@ -53,10 +53,13 @@ def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def built_aside(folder: Path) -> Iterator[Path]:
+def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
     """Yield a new, empty folder.
 
     When the block ends, the new folder replaces `folder`, and the old content is removed.
+
+    `unfinished` is the name of a file. While the new folder has this file, it is kept if the block fails or the
+    process is killed, and the next call yields it with its content.
 
     If the block fails, nothing changes. The replacement has two renames. If the process is killed between them,
     both folders stay complete under other names, and the next call starts again. Raises `InputError` if the folder
@@ -71,7 +74,8 @@ def built_aside(folder: Path) -> Iterator[Path]:
     if held is None:
         raise InputError(f"{folder}: another process is building it")
     try:
-        for rest in aside.iterdir():  # of a process that was killed
+        continues = unfinished is not None and (aside / unfinished).is_file()
+        for rest in () if continues else aside.iterdir():  # of a process that was killed
             shutil.rmtree(rest) if rest.is_dir() and not rest.is_symlink() else rest.unlink()
         yield aside
         if folder.exists():
@@ -87,7 +91,8 @@ def built_aside(folder: Path) -> Iterator[Path]:
         else:
             aside.rename(folder)
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        if unfinished is None or not (aside / unfinished).is_file():
+            shutil.rmtree(aside, ignore_errors=True)
         for parent in new_parents:
             with contextlib.suppress(OSError):
                 parent.rmdir()

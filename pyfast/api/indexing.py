@@ -8,15 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyfast.corpus import Document, Reader, Table, Unread, read
+from pyfast.corpus import Document, Reader, Unread
 from pyfast.corpus.jsonl_documents import document_of
+from pyfast.corpus.readers import DocumentSource
+from pyfast.corpus.readers import sources_of as files_of
 from pyfast.corpus.text_splitting import LENGTH
-from pyfast.corpus.wide_tables import COLUMNS, narrow
+from pyfast.corpus.wide_tables import COLUMNS
 from pyfast.engine import recorded_value
 from pyfast.errors import InputError
-from pyfast.retrieval import Index, Reranker, Retriever
+from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever
 from pyfast.retrieval import build_index as build
 from pyfast.retrieval.analysis import Analysis, StopWords, Tokenizer
+from pyfast.retrieval.building import MEMORY
 from pyfast.retrieval.manifest import commit_numbers
 from pyfast.retrieval.passage_size import PassageSize
 
@@ -39,6 +42,8 @@ def build_index(
     vectors: str | Iterable[str] = (),
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
+    memory: int = MEMORY,
+    on_progress: Callable[[BuildProgress], object] | None = None,
 ) -> Index:
     """Build the index of a corpus in a folder, and open it.
 
@@ -65,11 +70,16 @@ def build_index(
             `"dense:MODEL"`: sentence embeddings. `"sparse:MODEL"`: learned sparse vectors. `"late"` or
             `"late:MODEL"`: a vector for each token. `"late:MODEL#96"` sets the number of dimensions (by default
             128). A model is a folder or a name of the Hugging Face hub. The index keeps the encoders for documents
-            that are added later. If a build with `late` is killed, call `build_index` again with the same
-            arguments: it continues where the build was.
+            that are added later.
         strict: Stop at the first file that cannot be read. Then no index is made.
         on_unread: Called at the end with each file that was left out, and the reason. None: a warning is logged
             for each.
+        memory: How many MB the process can take, without the page cache, the vectors and their model; at least
+            600. A larger corpus is indexed part by part. The parts lie beside `out` and are merged at the end. If
+            the build is killed, call `build_index` again with the same arguments: it continues after the finished
+            parts, and does not read their files again. If a file has changed since, this file and all files after
+            it are read again.
+        on_progress: Called now and then, and after each part.
 
     Returns:
         The index.
@@ -88,10 +98,9 @@ def build_index(
     """
     size = PassageSize(passage_length, passage_overlap)
     analysis = Analysis(tokenizer, stemmer, stop_words)
-    with documents_of(documents, readers, columns, strict, on_unread) as read:
-        return build(
-            read, Path(out), overwrite, size, [vectors] if isinstance(vectors, str) else vectors, analysis
-        )
+    encoders = [vectors] if isinstance(vectors, str) else vectors
+    with sources_of(documents, readers, columns, strict, on_unread) as (sources, unread):
+        return build(sources, Path(out), overwrite, size, encoders, analysis, memory, unread, on_progress)
 
 
 def open_index(
@@ -135,6 +144,36 @@ def open_index(
 
 
 @contextlib.contextmanager
+def sources_of(
+    given: Source | Iterable[Source],
+    readers: Iterable[Reader | str],
+    columns: int,
+    strict: bool,
+    on_unread: Callable[[Unread], object] | None,
+) -> Iterator[tuple[Iterable[DocumentSource], list[Unread] | None]]:
+    """What a caller gave, not read yet, and the list for unreadable files.
+
+    At the end, unreadable files are reported or logged.
+    """
+    if columns < 2:
+        raise InputError(f"columns: expected at least 2, got {columns}")
+    unread: list[Unread] = []
+    kept = None if strict else unread
+    try:
+        sources = _sources(given, kept, tuple(readers), columns)
+        are_paths = isinstance(given, str | Path) or (
+            isinstance(given, Sequence) and all(isinstance(it, str | Path) for it in given)
+        )
+        yield list(sources) if are_paths else sources, kept
+    finally:  # also where nothing was left to index: they are why
+        for it in unread:
+            if on_unread is None:
+                _LOG.warning("left out %s", it)
+            else:
+                on_unread(it)
+
+
+@contextlib.contextmanager
 def documents_of(
     given: Source | Iterable[Source],
     readers: Iterable[Reader | str],
@@ -143,17 +182,8 @@ def documents_of(
     on_unread: Callable[[Unread], object] | None,
 ) -> Iterator[Iterator[Document]]:
     """The documents that a caller gave. At the end, unreadable files are reported or logged."""
-    if columns < 2:
-        raise InputError(f"columns: expected at least 2, got {columns}")
-    unread: list[Unread] = []
-    try:
-        yield _documents(given, None if strict else unread, tuple(readers), columns)
-    finally:  # also where nothing was left to index: they are why
-        for it in unread:
-            if on_unread is None:
-                _LOG.warning("left out %s", it)
-            else:
-                on_unread(it)
+    with sources_of(given, readers, columns, strict, on_unread) as (sources, _):
+        yield (document for source in sources for document in source.documents())
 
 
 def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
@@ -167,19 +197,20 @@ def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
     return Index(folder, commit=commit)
 
 
-def _documents(
+def _sources(
     given: Source | Iterable[Source], unread: list[Unread] | None, readers: tuple[Reader | str, ...], columns: int
-) -> Iterator[Document]:
-    """The documents given. Neighbouring paths are read together because their uris depend on each other."""
+) -> Iterator[DocumentSource]:
+    """What was given. Neighbouring paths are listed together because their uris depend on each other."""
     paths: list[Path] = []
     number = 0
-    for source in [given] if isinstance(given, str | Path | Document | Mapping) else given:
-        if isinstance(source, str | Path):
-            paths.append(Path(source))
+    for one in [given] if isinstance(given, str | Path | Document | Mapping) else given:
+        if isinstance(one, str | Path):
+            paths.append(Path(one))
             continue
-        yield from read(paths, unread, readers, columns=columns)
+        yield from files_of(paths, unread, readers, columns=columns)
         paths = []
         number += 1
-        document = document_of(source, f"document {number}") if isinstance(source, Mapping) else source
-        yield from narrow(document, columns) if isinstance(document, Table) else (document,)
-    yield from read(paths, unread, readers, columns=columns)
+        yield DocumentSource.of(
+            document_of(one, f"document {number}") if isinstance(one, Mapping) else one, columns
+        )
+    yield from files_of(paths, unread, readers, columns=columns)

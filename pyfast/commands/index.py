@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,6 +16,7 @@ from pyfast.errors import InputError
 
 if TYPE_CHECKING:
     from pyfast.corpus import Unread
+    from pyfast.retrieval import BuildProgress
 
 Readers = Annotated[
     list[str] | None, typer.Option("--reader", help="A reader of another format, MODULE:NAME; repeatable.")
@@ -53,11 +55,17 @@ def index(
         typer.Option(help="Encode the passages too: dense, late, sparse:MODEL, KIND:MODEL; repeatable."),
     ] = None,
     strict: Strict = False,
+    memory: Annotated[
+        int, typer.Option(help="MB of memory to take; a larger corpus is indexed part by part.")
+    ] = 2000,
 ) -> None:
-    """Build the index of a corpus. Unreadable files are listed at the end, with the reason."""
+    """Build the index of a corpus. Unreadable files are listed at the end, with the reason.
+
+    If a build is stopped, the same command continues after the finished parts.
+    """
     import pyfast
 
-    with unread_listed() as on_unread, console().status("reading and indexing"):
+    with unread_listed() as on_unread, _progress_shown() as on_progress:
         built = pyfast.build_index(
             sources,
             out,
@@ -72,8 +80,40 @@ def index(
             vectors=vectors or (),
             strict=strict,
             on_unread=on_unread,
+            memory=memory,
+            on_progress=on_progress,
         )
     print(f"{out}: {built.corpus.documents} documents, {len(built.passages)} passages, {len(built.terms)} terms")
+
+
+_EVERY = 30.0
+"""Seconds between two lines of progress without a terminal"""
+
+
+@contextlib.contextmanager
+def _progress_shown() -> Iterator[Callable[[BuildProgress], None]]:
+    """Show the progress of a build: in a terminal all the time, without one by a line now and then."""
+    screen = console()
+    began = shown = time.monotonic()
+    with screen.status("reading and indexing") as status:
+
+        def show(progress: BuildProgress) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            left = progress.seconds_left
+            what = f"merging {progress.parts} parts" if progress.merging else f"{progress.parts} parts finished"
+            line = (
+                f"{progress.documents:,} documents read, {progress.passages:,} passages indexed, {what},"
+                f" {now - began:.0f} s"
+                + ("" if left is None or progress.merging else f", about {left:.0f} s left")
+            )
+            if screen.is_terminal:
+                status.update(line)
+            elif now - shown >= _EVERY:
+                shown = now
+                print(f"pyfast: {line}", file=sys.stderr, flush=True)
+
+        yield show
 
 
 @contextlib.contextmanager

@@ -140,7 +140,7 @@ def _described(batch: Sequence[Document], columns: Columns, hashes: NDArray[np.u
             "section": [_section(document) for document in batch],
             "header": [table.header if table else () for table in tables],
             "links": [table.links if table else () for table in tables],
-            "digest": list(map(_digest, batch)),
+            "digest": list(map(digest_of, batch)),
             "passages": np.bincount(columns["source"], columns["passage"], len(batch)).astype(np.int64),
             "hash": hashes,
         },
@@ -158,7 +158,8 @@ def _section(document: Document) -> str:
             return ""
 
 
-def _digest(document: Document) -> bytes:
+def digest_of(document: Document) -> bytes:
+    """The digest of all that is in a document."""
     try:
         return blake2b(orjson.dumps(document), digest_size=16).digest()
     except TypeError:  # no Unicode: another column refuses it, and says where

@@ -1,18 +1,25 @@
 """Join several corpora into one, without deleted documents."""
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyfast.corpus import schema
+from pyfast.corpus.batch_files import BatchFiles
 from pyfast.corpus.levels import Level
-from pyfast.corpus.storage import Parts
+from pyfast.corpus.storage import CONTENT, Parts, write_stored
+from pyfast.corpus.stored_segments import split
 
 Mask = NDArray[np.bool_]
+Int64 = NDArray[np.int64]
 _LANES = 1 << 64
+_AT_ONCE = 1 << 20  # segments
 
 
 def digests_of(documents: pa.RecordBatch) -> NDArray[np.uint64]:
@@ -33,61 +40,125 @@ def add_sums(a: int, b: int, sign: int = 1) -> int:
     return high * _LANES + low
 
 
-def join(corpora: Sequence[Parts], live: Sequence[Mask]) -> Parts:
-    """Join the documents of several corpora that are not deleted, in order.
+def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int) -> tuple[Int64, pa.RecordBatch]:
+    """Write the documents of several corpora that are not deleted into a new folder, in order.
 
-    Positions of segments, bytes and triples shift.
+    Positions of segments, bytes and triples shift. Some documents are in memory at a time.
+
+    Args:
+        corpora: The corpora. One of them is open at a time.
+        live: Which documents of each to keep.
+        folder: The folder to make.
+        size: The maximum number of bytes of their texts.
+
+    Returns:
+        The positions of the passages, and the documents.
     """
-    columns: list[schema.Columns] = []
-    documents = [schema.empty(schema.DOCUMENTS)]
-    triples = [schema.empty(schema.TRIPLES)]
-    content: list[memoryview] = []
-    segments_before = documents_before = bytes_before = 0
-    for (some, described, facts, buffer), keep in zip(corpora, live, strict=True):
-        column = {field.name: some.column(field.name).to_numpy() for field in schema.SEGMENTS}
-        kept = keep[column["source"]]
-        place = np.concatenate([[0], np.cumsum(kept)]) + segments_before
-        number = np.cumsum(keep) - 1 + documents_before
-
-        # A document's bytes lie together; it keeps their order, whatever lay between documents before.
-        roots = np.flatnonzero(column["parent"] < 0)[keep]
-        starts, ends = column["byte_start"][roots], column["byte_end"][roots]
-        moved = np.zeros(len(keep), np.int64)
-        moved[keep] = np.concatenate([[0], np.cumsum(ends - starts)])[:-1] + bytes_before - starts
-        content += _runs(buffer, starts, ends)
-        bytes_before += int((ends - starts).sum())
-
-        shift = moved[column["source"]]
-        triplets = np.flatnonzero(column["level"] == Level.TRIPLET)
-        stays = kept[triplets]
-        remaining = facts.filter(pa.array(stays))
-        shifts = shift[triplets[stays]]
-        triples.append(
-            schema.record(
-                schema.TRIPLES,
-                {
-                    **{field.name: remaining.column(field.name) for field in schema.TRIPLES},
-                    "relation_start": remaining.column("relation_start").to_numpy() + shifts,
-                    "tail_start": remaining.column("tail_start").to_numpy() + shifts,
-                },
-            )
-        )
-        parent = column["parent"]
-        column["parent"] = np.where(parent < 0, -1, place[parent])
-        column["subtree_end"] = place[column["subtree_end"]]
-        column["source"] = number[column["source"]].astype(np.int32)
-        column["byte_start"] = column["byte_start"] + shift
-        column["byte_end"] = column["byte_end"] + shift
-        columns.append({name: values[kept] for name, values in column.items()})
-        documents.append(described.filter(pa.array(keep)))
-        segments_before += int(np.count_nonzero(kept))
-        documents_before += int(np.count_nonzero(keep))
-    buffer = memoryview(b"".join(content))
-    segments = [schema.empty(schema.SEGMENTS), *(schema.segments(some, len(buffer)) for some in columns)]
-    return schema.join(segments), schema.join(documents), schema.join(triples), buffer
+    scratch = folder / "scratch"
+    segments = schema.segments_schema(size)
+    cells = pa.schema([segments.field("byte_end")])
+    kinds = (segments.append(schema.PLACE), cells, schema.DOCUMENTS, schema.TRIPLES)
+    files = [BatchFiles(scratch / str(number), columns) for number, columns in enumerate(kinds)]
+    passages = [np.empty(0, np.int64)]
+    done = _Sizes()
+    with (folder / CONTENT).open("wb") as content:
+        for parts, keep in zip(corpora, live, strict=True):
+            facts_before = 0
+            for some in _pieces(parts):
+                first = done.segments
+                column, documents, facts, facts_before = _piece(parts, keep, some, facts_before, done)
+                passages.append(np.flatnonzero(column["passage"]) + first)
+                for file, batch in zip(
+                    files, (*split(schema.segments(column, size), first), documents, facts), strict=True
+                ):
+                    file.append(batch)
+                for run in _runs(parts[3], *_bytes_of(parts, keep, *some)):
+                    content.write(run)
+    batches = [file.mapped() for file in files]
+    write_stored(folder, batches, done.bytes)
+    shutil.rmtree(scratch)
+    return np.concatenate(passages), batches[2]
 
 
-def _runs(buffer: memoryview, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[memoryview]:
+@dataclass(slots=True)
+class _Sizes:
+    """What was written so far."""
+
+    segments: int = 0
+    documents: int = 0
+    bytes: int = 0
+
+
+_Piece = tuple[int, int, int, int]
+"""The first and the last document of a piece, and the first and the last segment; each last one excluded"""
+
+
+def _pieces(parts: Parts) -> Iterator[_Piece]:
+    """Ranges of documents with about `_AT_ONCE` segments each."""
+    source = parts[0].column("source").to_numpy()
+    document = segment = 0
+    while segment < len(source):
+        beyond = segment + _AT_ONCE
+        last = len(parts[1]) if beyond >= len(source) else max(int(source[beyond]), document + 1)
+        stop = int(np.searchsorted(source, last))
+        yield document, last, segment, stop
+        document, segment = last, stop
+
+
+def _bytes_of(parts: Parts, keep: Mask, first: int, last: int, begin: int, stop: int) -> tuple[Int64, Int64]:
+    """Where the content of each remaining document of a piece begins and ends."""
+    parent, start, end = (
+        parts[0].column(name).to_numpy()[begin:stop] for name in ("parent", "byte_start", "byte_end")
+    )
+    roots = np.flatnonzero(parent < 0)[keep[first:last]]
+    return start[roots].astype(np.int64), end[roots].astype(np.int64)
+
+
+def _piece(
+    parts: Parts, keep: Mask, some: _Piece, facts_before: int, done: _Sizes
+) -> tuple[schema.Columns, pa.RecordBatch, pa.RecordBatch, int]:
+    """The columns of a piece, its documents, its triples, and how many triples the corpus has up to its end."""
+    first, last, begin, stop = some
+    column = {field.name: parts[0].column(field.name).to_numpy()[begin:stop] for field in schema.SEGMENTS}
+    keep = keep[first:last]
+    source = column["source"] - first
+    kept = keep[source]
+    place = np.concatenate([[0], np.cumsum(kept)]) + done.segments
+    number = np.cumsum(keep) - 1 + done.documents
+
+    # A document's bytes lie together; it keeps their order, whatever lay between documents before.
+    starts, ends = _bytes_of(parts, keep, 0, last - first, begin, stop)
+    moved = np.zeros(len(keep), np.int64)
+    moved[keep] = np.concatenate([[0], np.cumsum(ends - starts)])[:-1] + done.bytes - starts
+    shift = moved[source]
+
+    triplets = np.flatnonzero(column["level"] == Level.TRIPLET)
+    stays = kept[triplets]
+    remaining = parts[2].slice(facts_before, len(triplets)).filter(pa.array(stays))
+    shifts = shift[triplets[stays]]
+    facts = schema.record(
+        schema.TRIPLES,
+        {
+            **{field.name: remaining.column(field.name) for field in schema.TRIPLES},
+            "relation_start": remaining.column("relation_start").to_numpy() + shifts,
+            "tail_start": remaining.column("tail_start").to_numpy() + shifts,
+        },
+    )
+    parent = column["parent"]
+    column["parent"] = np.where(parent < 0, -1, place[np.maximum(parent - begin, 0)])
+    column["subtree_end"] = place[column["subtree_end"] - begin]
+    column["source"] = number[source].astype(np.int32)
+    column["byte_start"] = column["byte_start"] + shift
+    column["byte_end"] = column["byte_end"] + shift
+    documents = parts[1].slice(first, last - first).filter(pa.array(keep))
+    done.segments += int(np.count_nonzero(kept))
+    done.documents += len(documents)
+    done.bytes += int((ends - starts).sum())
+    columns = {name: values[kept] for name, values in column.items()}
+    return columns, documents, facts, facts_before + len(triplets)
+
+
+def _runs(buffer: memoryview, starts: Int64, ends: Int64) -> list[memoryview]:
     """Ranges of the documents; consecutive documents form one range."""
     if not starts.size:
         return []

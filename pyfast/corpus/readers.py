@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from pyfast import plugins
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.corpus.encode import digest_of
 from pyfast.corpus.formats.columnar import read_columnar
 from pyfast.corpus.formats.compressed import inner, unpacked
 from pyfast.corpus.formats.delimited import PlainTabs, read_table, rows
@@ -63,6 +65,30 @@ class Unread:
         return f"{self.path}: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentSource:
+    """A file, or a document that is given as it is. It is read when its documents are taken."""
+
+    documents: Callable[[], Iterable[Document]]
+    """The documents, read now"""
+    identity: Callable[[], str]
+    """A text that is another one if the documents may have changed"""
+    size: int = 0
+    """The bytes of a file"""
+
+    @classmethod
+    def as_is(cls, document: Document) -> "DocumentSource":
+        """A document that is given as it is."""
+        return cls(lambda: (document,), lambda: digest_of(document).hex())
+
+    @classmethod
+    def of(cls, document: Document, columns: int) -> "DocumentSource":
+        """A document that is given. If it is a table with more columns, it is cut into several."""
+        if isinstance(document, Table):
+            return cls(lambda: narrow(document, columns), lambda: digest_of(document).hex())
+        return cls.as_is(document)
+
+
 _NO_READER = "no reader is for such a file: convert it, or name a reader with --reader"
 
 
@@ -101,10 +127,27 @@ def read(
         >>> sorted(document.title for document in read([Path("corpus/passages")]))[:2]
         ['Apollo 11', 'Carl Sagan']
     """
+    for source in sources_of(sources, unread, readers, columns=columns):
+        yield from source.documents()
+
+
+def sources_of(
+    sources: Iterable[Path],
+    unread: list[Unread] | None = None,
+    readers: Iterable[Reader | str] = (),
+    *,
+    columns: int = COLUMNS,
+) -> Iterator[DocumentSource]:
+    """The files that `read` reads, not read yet. Arguments and errors are those of `read`."""
     chosen = _Readers([it if isinstance(it, Reader) else _load(it) for it in readers])
     try:
         for uri, path in _named(sources):
-            yield from _documents(uri, path, chosen, unread, columns)
+            found = path.stat()
+            yield DocumentSource(
+                partial(_documents, uri, path, chosen, unread, columns),
+                partial("{} {} {} {}".format, uri, path, found.st_size, found.st_mtime_ns),
+                found.st_size,
+            )
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}") from error
 

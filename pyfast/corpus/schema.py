@@ -117,13 +117,18 @@ def record(columns: pa.Schema, values: Mapping[str, object]) -> pa.RecordBatch:
     )
 
 
+def segments_schema(size: int) -> pa.Schema:
+    """The columns of the segments of a text buffer of `size` bytes."""
+    return SEGMENTS if size <= _LARGEST else WIDE_SEGMENTS
+
+
 def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
     """A batch of segments of a text buffer of `size` bytes, with the smallest possible types.
 
     Raises InputError if there are too many for one corpus.
     """
     try:
-        return record(SEGMENTS if size <= _LARGEST else WIDE_SEGMENTS, values)
+        return record(segments_schema(size), values)
     except pa.ArrowInvalid as error:
         raise InputError("more than 2,147,483,647 segments, or characters of a document, in one corpus") from error
 

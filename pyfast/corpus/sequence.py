@@ -1,7 +1,7 @@
 """The corpus as one hierarchical sequence of segments, in memory or mapped from files."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -495,11 +495,24 @@ class Corpus:
         return self._parts[1]
 
     @classmethod
-    def join(cls, corpora: Sequence["Corpus"], live: Sequence[NDArray[np.bool_]]) -> "Corpus":
-        """Join several corpora into one. `live`, bool[documents], marks the documents of each corpus to keep."""
-        for corpus in corpora:
-            corpus.check_all()
-        return cls(*join([corpus._parts for corpus in corpora], live))
+    def join(
+        cls, corpora: Iterable["Corpus"], live: Sequence[NDArray[np.bool_]], folder: Path, size: int
+    ) -> tuple[NDArray[np.int64], pa.RecordBatch]:
+        """Write several corpora into a new folder, as one.
+
+        `live`, bool[documents], says which documents of each corpus to keep. `size` is the sum of `text_size`.
+        Returns the positions of the passages, and the table of the documents.
+        """
+        return join((corpus._checked_parts() for corpus in corpora), live, folder, size)
+
+    def _checked_parts(self) -> storage.Parts:
+        self.check_all()
+        return self._parts
+
+    @property
+    def text_size(self) -> int:
+        """The number of bytes of text."""
+        return len(self._text_buffer)
 
     def save(self, folder: Path) -> None:
         """Write the corpus into a folder, which is made if needed.

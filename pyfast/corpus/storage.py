@@ -18,7 +18,7 @@ from pyfast.corpus import schema
 from pyfast.corpus.levels import CHILDREN, PASSAGE_LEVELS, ROOTS, Level
 from pyfast.corpus.schema import Kind
 from pyfast.corpus.segment_ids import hash_uris
-from pyfast.corpus.stored_segments import StoredSegments, split
+from pyfast.corpus.stored_segments import StoredSegments, split, without_places
 from pyfast.errors import IndexFormatError
 from pyfast.files import written_aside
 
@@ -46,7 +46,8 @@ _FORMATS = {
     },
 }
 """The columns of each readable format"""
-_TEXT = "content.bin"
+CONTENT = "content.bin"
+"""The file of the text buffer"""
 FOLDER = "corpus"
 """The folder of the corpus in a part of an index"""
 _EDGE = 1 << 16  # bytes at the ends of an Arrow file that hold its schema and the places of its columns
@@ -71,11 +72,21 @@ def write(folder: Path, parts: Parts) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     segments, documents, triples, buffer = parts
-    stored = (*split(segments), documents, triples)
+    with written_aside(folder / CONTENT) as aside:
+        aside.write_bytes(buffer)
+        write_stored(folder, (*split(segments), documents, triples), len(buffer))
+
+
+def write_stored(folder: Path, stored: Sequence[pa.RecordBatch], size: int) -> None:
+    """Write the segments that are no cells, the cells, documents and triples of a corpus.
+
+    `size` is the number of bytes of its text. Each file is written beside its place. All are renamed when they
+    are complete.
+    """
+    stored = without_places(*stored[:2]), *stored[1:]
     with contextlib.ExitStack() as asides:
         for name, batch in zip(_FILES, stored, strict=True):
-            _write_batch(asides.enter_context(written_aside(folder / name)), batch, _sizes(*stored, buffer))
-        asides.enter_context(written_aside(folder / _TEXT)).write_bytes(buffer)
+            _write_batch(asides.enter_context(written_aside(folder / name)), batch, _sizes(*stored, range(size)))
 
 
 def _write_batch(path: Path, batch: pa.RecordBatch, sizes: str) -> None:
@@ -90,11 +101,11 @@ def read(folder: Path, format_: str = FORMAT) -> Parts:
     Raises IndexFormatError if a file is missing, truncated or not one of pyfast's.
     """
     files = _FORMATS[format_]
-    for name in (*files, _TEXT):
+    for name in (*files, CONTENT):
         if not (folder / name).is_file():
             raise IndexFormatError(f"{folder}: not a corpus, or an incomplete one: it has no file {name}")
     batches = [_read_batch(folder / name, columns, format_) for name, columns in files.items()]
-    buffer = memoryview(pa.memory_map(str(folder / _TEXT)).read_buffer())
+    buffer = memoryview(pa.memory_map(str(folder / CONTENT)).read_buffer())
     _check_sizes(folder, batches, buffer)
     segments, *cells, documents, triples = batches
     if format_ == FORMAT:
@@ -119,7 +130,7 @@ def map_parts(folder: MappedFolder) -> tuple[Parts, Files]:
     """Map the parts of a corpus in a part of an index. Only their sizes are read. Raises IndexFormatError for
     anything truncated or foreign.
     """
-    *files, text = (folder.file(f"{FOLDER}/{name}") for name in (*_FILES, _TEXT))
+    *files, text = (folder.file(f"{FOLDER}/{name}") for name in (*_FILES, CONTENT))
     batches = [_map_batch(file, columns) for file, columns in zip(files, _FILES.values(), strict=True)]
     _check_sizes(folder.folder, batches, text.data.data)
     stored, cells, documents, triples = batches

@@ -21,14 +21,22 @@ from pyfast.corpus.levels import Level
 from pyfast.errors import IndexFormatError
 
 
-def split(segments: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The segments that are not cells, with the position of each if there are cells; where each cell ends."""
+def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The segments that are not cells, with the position of each; where each cell ends.
+
+    `first` is the position of the first of these segments.
+    """
     is_cell = segments.column("level").to_numpy() == Level.TABLE_CELL
-    ends = segments.select(["byte_end"]).filter(pa.array(is_cell))
-    if not len(ends):
-        return segments, ends
-    place = pa.array(np.flatnonzero(~is_cell), pa.int32())
-    return segments.filter(pa.array(~is_cell)).append_column(schema.PLACE, place), ends
+    ends = segments.select(["byte_end"])
+    place = pa.array(np.flatnonzero(~is_cell) + first, pa.int32())
+    if not is_cell.any():
+        return segments.append_column(schema.PLACE, place), ends.slice(0, 0)
+    return segments.filter(pa.array(~is_cell)).append_column(schema.PLACE, place), ends.filter(pa.array(is_cell))
+
+
+def without_places(stored: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
+    """The segments that are not cells. If there are no cells, their positions are not stored."""
+    return stored if len(ends) else stored.select(stored.schema.names[:-1])
 
 
 class StoredSegments:

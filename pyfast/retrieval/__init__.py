@@ -1,9 +1,10 @@
 """The index of a corpus, and searches in it."""
 
+from pyfast.retrieval.building import BuildProgress, build_index
 from pyfast.retrieval.evidence import ScoredSegments, cite, evidence_of, narrate
 from pyfast.retrieval.evidence_items import find_evidence_items
 from pyfast.retrieval.evidence_package import EvidencePackage, canonicalize
-from pyfast.retrieval.index import Index, build_index
+from pyfast.retrieval.index import Index
 from pyfast.retrieval.lexical_selection import LexicalSelection, select_lexically
 from pyfast.retrieval.pools import Pool, fuse
 from pyfast.retrieval.rerank import (
@@ -22,6 +23,7 @@ from pyfast.retrieval.strongest_edges import RankedPool, pool_ids, segment_ids, 
 from pyfast.retrieval.windows import Candidate, Move, View, candidates, move_on, open_window
 
 __all__ = [
+    "BuildProgress",
     "Candidate",
     "Centrality",
     "EvidencePackage",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyfast.blocks import MappedFolder
+from pyfast.blocks import MappedFolder, map_folder
 from pyfast.corpus import Corpus, Document
 from pyfast.corpus.joining import add_sums
 from pyfast.errors import InputError
@@ -34,7 +34,8 @@ from pyfast.retrieval.manifest import (
     read_manifest,
     write_commit,
 )
-from pyfast.retrieval.parts import Part, join_parts, make_part, open_part, save_part
+from pyfast.retrieval.merging import merge_parts
+from pyfast.retrieval.parts import Part, make_part, open_part, save_part
 from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.passage_vectors import unfinished, with_vectors
 from pyfast.retrieval.uris import find_documents
@@ -131,8 +132,8 @@ def add_documents(folder: Path, documents: Iterable[Document], replace: bool = F
         digests = dict(zip(uris, map(bytes, part.corpus.digests()), strict=True))
         same = {uri for uri, place in existing.items() if writer.digest(place) == digests[uri]}
         if same:
-            keep = np.fromiter((uri not in same for uri in digests), bool, len(digests))
-            part = join_parts([part], [keep])
+            changed = [k for k, uri in enumerate(uris) if uri not in same]
+            part = make_part(map(part.corpus.document, changed), PassageSize.of(parameters), part.analysis)
         writer.delete([place for uri, place in existing.items() if uri not in same])
         if part.corpus.documents:
             writer.add(with_vectors(part, parameters, unfinished(folder.resolve())))
@@ -208,14 +209,17 @@ class _Entry:
     """The part, if it is already open"""
     changed: bool = False
     """Whether documents of the part were deleted since that file was written"""
+    is_new: bool = False
+    """Whether no commit has the part"""
 
 
 class _Writer:
-    """The next commit. Nothing is written before `commit`."""
+    """The next commit. Before `commit`, only merged parts are written, and no commit names them yet."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._before = read_manifest(folder, check=False)
+        self._next_part: int = self._before["next_part"]
         self._facts = {name: self._before[name] for name in ("documents", "passages", "corpus", "parameters")}
         self._files: dict[str, MappedFolder] = {}
         self._corpora: dict[str, Corpus] = {}
@@ -289,11 +293,19 @@ class _Writer:
 
     def merge(self, first: int = 0) -> None:
         """Merge the parts from `first` on into one, without deleted documents."""
-        joined = join_parts(
-            [self._open(entry) for entry in self._parts[first:]], [e.live for e in self._parts[first:]]
-        )
-        live = np.ones(joined.corpus.documents, bool)
-        self._parts[first:] = [_Entry(joined.corpus.documents, live, part=joined)]
+        entries, name = self._parts[first:], self._new_name()
+        folder = self._folder / PARTS / name
+        merge_parts(folder, [self._open(e) for e in entries], [e.live for e in entries], alone=not first)
+        part = open_part(map_folder(folder), Analysis.of(self._before["parameters"]))
+        live = np.ones(part.corpus.documents, bool)
+        for entry in entries:
+            if entry.is_new:  # merged by this writer, and merged again
+                shutil.rmtree(self._folder / PARTS / entry.name)
+        self._parts[first:] = [_Entry(part.corpus.documents, live, name, part=part, is_new=True)]
+
+    def _new_name(self) -> str:
+        self._next_part += 1
+        return str(self._next_part - 1)
 
     def _open(self, entry: _Entry) -> Part:
         if entry.part is None:
@@ -314,14 +326,14 @@ class _Writer:
 
     def commit(self, **counts: int) -> Change:
         """Write the changes and make them the current commit. If nothing has changed, the current one stays."""
-        before, number, next_part = self._before, self._before["commit"] + 1, self._before["next_part"]
+        before, number = self._before, self._before["commit"] + 1
         added: list[Path] = []
         for entry in self._parts:
             if not entry.name and entry.part is not None:
-                entry.name = str(next_part)
-                next_part += 1
+                entry.name, entry.is_new = self._new_name(), True
+                save_part(self._folder / PARTS / entry.name, entry.part, alone=len(self._parts) == 1)
+            if entry.is_new:
                 added.append(self._folder / PARTS / entry.name)
-                save_part(added[-1], entry.part, alone=len(self._parts) == 1)
             if entry.changed:
                 entry.deleted = f"{DELETED}/{entry.name}-{number}.bits"
                 added.append(self._folder / entry.deleted)
@@ -334,7 +346,7 @@ class _Writer:
         names = {e.name for e in self._parts}
         removed = [f"{PARTS}/{part['name']}/" for part in gone if part["name"] not in names]
         removed += [part["deleted"] for part in gone if part["deleted"] is not None]
-        facts = {"commit": number, "next_part": next_part, "parts": parts, **self._facts}
+        facts = {"commit": number, "next_part": self._next_part, "parts": parts, **self._facts}
         write_commit(self._folder, before, facts, added, removed)
         return Change(number, **counts)
 

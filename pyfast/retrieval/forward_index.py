@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 
 from pyfast.blocks import MappedFolder, are_checked, check_lists, raw
 from pyfast.errors import IndexFormatError
 from pyfast.ops import Cells, TermCounts
-from pyfast.ops.arrays import Int32, Int64
+from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.analysis import Analysis
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
@@ -23,6 +24,8 @@ Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 WORDS = Analysis()
 _X = (("indptr", np.int64), ("indices", np.int32), ("weights", np.float32))
 _TRANSPOSED = "transposed_weights"
+_AT_ONCE = 1 << 21
+"""Values that are read at a time"""
 _CELLS = ("value_offsets", "term_offsets", "term_ids")
 
 
@@ -89,22 +92,85 @@ def narrow_offsets(offsets: Int64) -> Int32 | Int64:
     return offsets.astype(np.int32) if offsets[-1] <= np.iinfo(np.int32).max else offsets
 
 
-def transpose(x: csr_array, counts: TermCounts) -> csr_array:
-    """X transposed, with the same structure as the counts. Entries of stop words have the weight 0."""
-    transposed = x.T.tocsr()
-    there = np.diff(transposed.indptr) > 0
-    weights = np.zeros(len(counts.documents), np.float32)
-    weights[np.repeat(there, np.diff(counts.indptr))] = transposed.data
-    return _csr(weights, counts.documents, counts.indptr, x.shape[0])
+Rows = tuple[Int64, Int32, Float32, Int64, Float32]
+"""Rows of X: (entries of each, terms, weights), and of X transposed: (which entries, their weights)"""
 
 
-def save_weights(folder: Path, x: csr_array, transposed: csr_array) -> None:
+def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> Iterator[Rows]:
+    """Compute X and its transpose as `weigh` does, some passages at a time.
+
+    The transpose has the structure of the counts. Entries of stop words, which X does not have, have the weight 0.
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfTransformer
+
+    stop = stop_columns(terms, analysis.stop(ENGLISH_STOP_WORDS))
+    passages = len(counts.lengths)
+    weigh_rows = TfidfTransformer(sublinear_tf=True)
+    frequencies = np.diff(counts.indptr).astype(np.float32) + np.float32(1)
+    weigh_rows.idf_ = np.log(np.float32(passages + 1) / frequencies) + np.float32(1)
+    for first, last in pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64))):
+        entries, at = _entries(counts, first, last)
+        numbers, rows_of = np.arange(len(entries), dtype=np.int32), counts.documents[entries] - first
+        place = csc_array((numbers, rows_of, at), shape=(last - first, len(terms))).tocsr()
+        content = ~stop[place.indices]
+        rows = np.append(0, np.cumsum(content))[place.indptr]
+        chosen, columns = place.data[content], place.indices[content].astype(np.int32)
+        times = counts.counts[entries[chosen]].astype(np.float32)
+        x = csr_array((times, columns, rows), shape=place.shape)
+        weights = csr_array(weigh_rows.transform(x)).data.astype(np.float32) if len(times) else times
+        of_entries = np.zeros(len(entries), np.float32)
+        of_entries[chosen] = weights
+        yield np.diff(rows), columns, weights, entries, of_entries
+
+
+def pieces(offsets: Int64) -> Iterator[tuple[int, int]]:
+    """Ranges of the lists of a ragged array, with about `_AT_ONCE` values each."""
+    first = 0
+    while first < len(offsets) - 1:
+        last = max(int(np.searchsorted(offsets, offsets[first] + _AT_ONCE, side="right")) - 1, first + 1)
+        yield first, last
+        first = last
+
+
+def _entries(counts: TermCounts, first: int, last: int) -> tuple[Int64, Int64]:
+    """The entries of the passages from `first` on, before `last`, and where those of each term begin."""
+    found = [np.empty(0, np.int64)]
+    for start in range(0, len(counts.documents), _AT_ONCE):
+        some = counts.documents[start : start + _AT_ONCE]
+        found.append(np.flatnonzero((some >= first) & (some < last)) + start)
+    entries = np.concatenate(found)
+    return entries, np.searchsorted(entries, counts.indptr)
+
+
+def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysis: Analysis = WORDS) -> None:
     """Write X, and only the weights of its transpose, because the counts have the same structure."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
     folder.mkdir()
-    np.save(folder / "indptr.npy", x.indptr.astype(np.int64))
-    np.save(folder / "indices.npy", x.indices.astype(np.int32))
-    np.save(folder / "weights.npy", x.data)
-    np.save(folder / f"{_TRANSPOSED}.npy", transposed.data)
+    content = ~stop_columns(terms, analysis.stop(ENGLISH_STOP_WORDS))
+    size = int(np.diff(counts.indptr)[content].sum())
+    lengths = [np.zeros(1, np.int64)]
+    path = folder / f"{_TRANSPOSED}.npy"
+    transposed = np.lib.format.open_memmap(path, "w+", np.float32, (len(counts.documents),))
+    with (
+        new_array(folder / "indices.npy", np.int32, size) as ids,
+        new_array(folder / "weights.npy", np.float32, size) as weights,
+    ):
+        for of_rows, columns, values, entries, of_entries in weighted(counts, terms, analysis):
+            lengths.append(of_rows)
+            ids(columns)
+            weights(values)
+            transposed[entries] = of_entries
+    np.save(folder / "indptr.npy", np.cumsum(np.concatenate(lengths)))
+
+
+@contextlib.contextmanager
+def new_array(path: Path, kind: npt.DTypeLike, size: int) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
+    """A new `.npy` file for an array of this size. Yields a function that appends values."""
+    with path.open("wb") as file:
+        header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (size,)}
+        np.lib.format.write_array_header_1_0(file, header)
+        yield lambda values: values.astype(kind, copy=False).tofile(file)
 
 
 def open_weights(files: MappedFolder, folder: str, counts: TermCounts) -> tuple[csr_array, csr_array]:
@@ -114,7 +180,7 @@ def open_weights(files: MappedFolder, folder: str, counts: TermCounts) -> tuple[
     fit_together(files, folder, indptr, passages, indices, data)
     weights = files.file(f"{folder}/{_TRANSPOSED}.npy").array(np.float32)
     fit_together(files, folder, counts.indptr, terms, weights)
-    return _csr(data, indices, indptr, terms), _csr(weights, counts.documents, counts.indptr, passages)
+    return to_csr(data, indices, indptr, terms), to_csr(weights, counts.documents, counts.indptr, passages)
 
 
 def check_rows(files: MappedFolder, folder: str, rows: npt.NDArray[Any]) -> None:
@@ -136,10 +202,11 @@ def fit_together(files: MappedFolder, folder: str, offsets: Any, lists: int, *va
 
 def narrow(x: csr_array) -> csr_array:
     """The array with 32-bit ids and 64-bit offsets, as in an opened index."""
-    return _csr(x.data, x.indices.astype(np.int32), x.indptr.astype(np.int64), x.shape[1])
+    return to_csr(x.data, x.indices.astype(np.int32), x.indptr.astype(np.int64), x.shape[1])
 
 
-def _csr(data: Any, indices: Any, indptr: Any, columns: int) -> csr_array:
+def to_csr(data: Any, indices: Any, indptr: Any, columns: int) -> csr_array:
+    """The array, without copying what it is made of."""
     x: Any = csr_array((len(indptr) - 1, columns), dtype=np.float32)
     # Set one by one: given together, SciPy would copy the indices, to make them int64 as indptr is.
     x.data, x.indices, x.indptr = data, indices, indptr
@@ -174,18 +241,3 @@ def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:
     if some.any() and not are_checked(terms, ids):
         check_lists(terms, np.concatenate(list(map(np.arange, first[some], last[some]))), ids)
     return Cells(raw(values), raw(terms), raw(ids))
-
-
-def join_cells(cells: Sequence[Cells], live: Sequence[Mask], columns: Sequence[Int32]) -> Cells:
-    """Join the cells of several parts: the live passages of each, with the new columns of its terms."""
-    values, ends, ids = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int32)]
-    for some, keep, column in zip(cells, live, columns, strict=True):
-        of_passages: Int64 = np.asarray(some.value_offsets)
-        of_values: Int64 = np.asarray(some.term_offsets)
-        per_passage, per_value = np.diff(of_passages), np.diff(of_values)
-        keep_value = np.repeat(keep, per_passage)
-        values.append(per_passage[keep])
-        ends.append(per_value[keep_value])
-        ids.append(column[some.term_ids[np.repeat(keep_value, per_value)]])
-    value_offsets, term_offsets = (np.concatenate([[0], np.cumsum(np.concatenate(it))]) for it in (values, ends))
-    return Cells(narrow_offsets(value_offsets), narrow_offsets(term_offsets), np.concatenate(ids))

@@ -5,13 +5,11 @@ A new index is built in a temporary folder, which is renamed at the end.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -21,18 +19,15 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from pyfast import ops
-from pyfast.corpus import Corpus, Document, EntityLinks, Level, entity_links, stream
+from pyfast.corpus import Corpus, EntityLinks, Level, entity_links, stream
 from pyfast.errors import ArrayError, IndexFormatError, InputError
-from pyfast.files import built_aside, link_folder, only_writer
 from pyfast.ops.arrays import Int32, Int64, ends
 from pyfast.retrieval.analysis import Analysis
-from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.filters import parse_filter
-from pyfast.retrieval.forward_index import FORWARD, WORDS, Mask, narrow
-from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, map_part, read_manifest, write_manifest
-from pyfast.retrieval.parts import Part, join_parts, make_part, open_part, save_part, weigh_part
-from pyfast.retrieval.passage_size import PassageSize
-from pyfast.retrieval.passage_vectors import PassageVectors, describe_vectors, unfinished, with_vectors
+from pyfast.retrieval.forward_index import Mask
+from pyfast.retrieval.manifest import map_part, read_manifest
+from pyfast.retrieval.merging import merged
+from pyfast.retrieval.parts import Part, open_part, with_weights
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rendered_passages import RenderedPassages, lines_of
 from pyfast.retrieval.reranker import OFF, Reranker, open_rerankers
@@ -40,105 +35,12 @@ from pyfast.retrieval.restriction import fitting_parts, part_of
 from pyfast.retrieval.retriever import Retriever, open_retriever
 from pyfast.retrieval.score_cache import ScoreCache
 from pyfast.retrieval.terms import Terms, Vocabulary
-from pyfast.retrieval.tokenization import TOKENS
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 _LOG = logging.getLogger("pyfast")
 
 KNOWLEDGE = "knowledge"
 """The folder in an index for what `pyfast.knowledge` learns from it. The index's manifest does not cover it"""
-
-
-def build_index(
-    documents: Iterable[Document],
-    out: Path,
-    overwrite: bool = False,
-    size: PassageSize | None = None,
-    vectors: Iterable[str] = (),
-    analysis: Analysis = WORDS,
-) -> Index:
-    """Build the index of `documents` in the folder `out` and open it.
-
-    The folder appears complete or not at all.
-
-    Args:
-        documents: The documents, each with another uri.
-        out: The folder to make.
-        overwrite: Replace an existing index.
-        size: The size of passages. None: the default.
-        vectors: The encoders of the passages, such as `dense`.
-        analysis: The tokenizer, stemmer and stop words.
-
-    Returns:
-        The index.
-
-    Raises:
-        InputError: Something else is at `out`, or no document has anything to retrieve.
-    """
-    out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
-    _check_free(out, overwrite)
-    described = describe_vectors(vectors)
-    with contextlib.ExitStack() as held:
-        if is_index(out):
-            held.enter_context(
-                only_writer(out, lambda: _LOG.warning("another process changes %s: waiting for it", out))
-            )
-        aside = held.enter_context(built_aside(out))
-        _check_free(out, overwrite)  # another process may just have built it
-        write_index(documents, aside, size or PassageSize(), described, analysis, tokens=unfinished(out))
-        if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
-            link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
-    shutil.rmtree(unfinished(out), ignore_errors=True)
-    return Index(out)
-
-
-def _check_free(out: Path, overwrite: bool) -> None:
-    if out.exists() and not (out.is_dir() and (is_index(out) or not any(out.iterdir()))):
-        raise InputError(f"{out}: exists and is not a pyfast index; choose another folder")
-    if is_index(out) and not overwrite:
-        raise InputError(f"{out}: has an index already; give --overwrite to replace it")
-
-
-def write_index(
-    documents: Iterable[Document],
-    folder: Path,
-    size: PassageSize,
-    vectors: Mapping[str, Mapping[str, str]] | None = None,
-    analysis: Analysis = WORDS,
-    commit: int = 1,
-    computed: Mapping[str, PassageVectors] | None = None,
-    tokens: Path | None = None,
-) -> None:
-    """Fill an empty folder, as the commit of this number. `computed` are the passages' vectors, if they are known.
-
-    Otherwise they are computed. `tokens` is the folder for the vectors of tokens until all of them are computed.
-
-    Raises `InputError` if no document has anything to retrieve.
-    """
-    part = make_part(documents, size, analysis)
-    if not part.terms:
-        raise InputError("no usable document: nothing to retrieve in the sources given")
-    if not part.counts.total_length:
-        raise InputError("no usable document: the given sources contain only stop words")
-    facts = facts_of(part, size, vectors or {})
-    part = replace(part, vectors=computed) if computed else with_vectors(part, facts["parameters"], tokens)
-    save_part(folder / PARTS / "1", part, alone=True)
-    parts = [{"name": "1", "documents": part.corpus.documents, "deleted": None}]
-    write_manifest(folder, {"commit": commit, "next_part": 2, "parts": parts, **facts})
-    keep_commit(folder, commit)
-
-
-def facts_of(part: Part, size: PassageSize, vectors: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """The entries of the manifest for an index with only this part."""
-    parameters = {"tokens": TOKENS, "forward": FORWARD, "bm25": BM25_PARAMETERS, "passages": asdict(size)}
-    return {
-        "documents": part.corpus.documents,
-        "passages": len(part.passages),
-        "corpus": part.corpus.fingerprint(),
-        "parameters": parameters
-        | ({"vectors": vectors} if vectors else {})
-        | ({} if part.analysis.is_default else {"analysis": asdict(part.analysis)}),
-    }
 
 
 def of_index(work: Work) -> Work:
@@ -287,8 +189,8 @@ class Index:
 
     @cached_property
     def whole(self) -> Part:
-        """All live documents as one part."""
-        return self.parts[0] if self._is_one else join_parts(self.parts, self._live)
+        """All live documents as one part. Several parts are merged into temporary files."""
+        return self.parts[0] if self._is_one else merged(self.parts, self._live)
 
     @property
     def corpus(self) -> Corpus:
@@ -368,12 +270,8 @@ class Index:
 
     @cached_property
     def _weighed(self) -> Part:
-        """The whole with its weights. If parts were joined, they are computed on first use."""
-        if self.whole.weights is not None:
-            return self.whole
-        self.whole.check_all()
-        x, transposed = weigh_part(self.whole)
-        return replace(self.whole, weights=(narrow(x), transposed), files=None)
+        """The whole with its weights. If parts were merged, they are computed on first use."""
+        return self.whole if self.whole.weights is not None else with_weights(self.whole)
 
     @of_index
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:

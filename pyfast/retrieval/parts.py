@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csc_array, csr_array, vstack
+from scipy.sparse import csr_array
 
 from pyfast import ops
-from pyfast.blocks import MappedFolder, write_checksums
+from pyfast.blocks import MappedFolder, map_folder, write_checksums
 from pyfast.corpus import Corpus, Document, encode
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
-from pyfast.retrieval.bm25 import STOP_WORDS, check_columns, open_term_counts, save_term_counts, term_counts
+from pyfast.retrieval.bm25 import check_columns, open_term_counts, save_term_counts, term_counts
 from pyfast.retrieval.forward_index import (
     WORDS,
     Mask,
     cell_terms,
     check_rows,
     count_terms,
-    join_cells,
     open_cells,
     open_weights,
     save_cells,
     save_weights,
-    transpose,
     transposed_weights,
-    weigh,
 )
 from pyfast.retrieval.passage_size import PassageSize, indexed_text, passage_line
 from pyfast.retrieval.passage_vectors import (
     PassageVectors,
     dense_codes,
-    join_vectors,
     open_vectors,
     save_vectors,
 )
 from pyfast.retrieval.rendered_passages import FOLDER as RENDERED_FOLDER
 from pyfast.retrieval.rendered_passages import (
     RenderedPassages,
-    join_rendered,
     open_rendered,
     render_passages,
     save_rendered,
@@ -55,7 +51,8 @@ from pyfast.retrieval.rendered_passages import (
 from pyfast.retrieval.terms import Terms
 from pyfast.retrieval.uris import save_uris
 
-_CELLS, _WEIGHTS, _PASSAGES = "cells", "forward", "passages.npy"
+CELLS, WEIGHTS, PASSAGES = "cells", "forward", "passages.npy"
+"""Folders and a file of a part"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,15 +96,15 @@ class Part:
         if self.files is None:
             return
         if transposed:
-            check_columns(self.files, rows, transposed_weights(self.files, _WEIGHTS))
+            check_columns(self.files, rows, transposed_weights(self.files, WEIGHTS))
         else:
-            check_rows(self.files, _WEIGHTS, rows)
+            check_rows(self.files, WEIGHTS, rows)
 
     def check_weights(self) -> None:
         """Check the checksums of X and of X transposed. Raises `IndexFormatError`."""
         if self.files is not None:
             self.files.check_all(
-                [name for name in self.files.names if name.startswith((f"{_WEIGHTS}/", f"{BM25_FOLDER}/"))]
+                [name for name in self.files.names if name.startswith((f"{WEIGHTS}/", f"{BM25_FOLDER}/"))]
             )
 
     def frequency(self, term: int) -> int:
@@ -120,7 +117,7 @@ class Part:
         if not 0 <= first < last <= len(transposed.data):
             return 0
         if self.files is not None:
-            self.files.file(f"{_WEIGHTS}/transposed_weights.npy").check_array(transposed.data[first : first + 1])
+            self.files.file(f"{WEIGHTS}/transposed_weights.npy").check_array(transposed.data[first : first + 1])
         return last - first if transposed.data[first] else 0
 
     def check_all(self) -> None:
@@ -155,75 +152,28 @@ def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analys
     )
 
 
-def join_parts(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
-    """Join the documents of several parts that are not deleted into one part, in order."""
-    for part in parts:
-        part.check_all()
-    kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
-    matrices = [_by_passage(part)[keep] for part, keep in zip(parts, kept, strict=True)]
-    used = [
-        (np.bincount(matrix.indices, minlength=len(part.terms)) > 0).tolist()
-        for part, matrix in zip(parts, matrices, strict=True)
-    ]
-    analysis = parts[0].analysis
-    stop = analysis.stop(STOP_WORDS)
-    terms = sorted(
-        set(
-            chain.from_iterable(
-                (term for term, is_used in zip(part.terms, some, strict=True) if is_used or term in stop)
-                for part, some in zip(parts, used, strict=True)
-            )
-        )
-    )
-    columns = columns_in(terms, parts)
-    for matrix, column in zip(matrices, columns, strict=True):
-        matrix.indices = column[matrix.indices]
-    shaped = [csr_array((m.data, m.indices, m.indptr), shape=(m.shape[0], len(terms))) for m in matrices]
-    corpus = Corpus.join([part.corpus for part in parts], live)
-    return Part(
-        corpus,
-        corpus.passages(),
-        Terms.of(terms),
-        ops.TermCounts.of(csr_array(vstack(shaped, format="csr"))),
-        join_cells([part.cells for part in parts], kept, columns),
-        join_rendered([part.rendered for part in parts], kept),
-        vectors=join_vectors([part.vectors for part in parts], kept),
-        analysis=analysis,
-    )
-
-
-def columns_in(terms: Sequence[str], parts: Sequence[Part]) -> list[Int32]:
-    """For each part, the position of each of its terms in `terms`; -1 if it is not there."""
-    place = {term: i for i, term in enumerate(terms)}
-    return [np.fromiter((place.get(term, -1) for term in part.terms), np.int32, len(part.terms)) for part in parts]
-
-
-def _by_passage(part: Part) -> csr_array:
-    """The counts of a part, passages x terms of the part, rows sorted."""
-    counts = part.counts
-    shape = (len(part.passages), len(part.terms))
-    return csr_array(csc_array((counts.counts, counts.documents, counts.indptr), shape=shape).tocsr())
-
-
-def weigh_part(part: Part) -> tuple[csr_array, csr_array]:
-    """Compute X and its transpose for a part that is a whole index."""
-    x = weigh(_by_passage(part).astype(np.float32), part.terms, part.analysis)
-    return x, transpose(x, part.counts)
+def with_weights(part: Part) -> Part:
+    """The part with X and its transpose, in files that vanish with them."""
+    with TemporaryDirectory(prefix="pyfast-") as name:
+        folder = Path(name)
+        save_weights(folder / WEIGHTS, part.counts, part.terms, part.analysis)
+        write_checksums(folder)
+        return replace(part, weights=open_weights(map_folder(folder), WEIGHTS, part.counts), files=None)
 
 
 def save_part(folder: Path, part: Part, alone: bool) -> None:
     """Write a part into a new folder, with its weights if it is a whole index."""
     folder.mkdir(parents=True)
     part.corpus.save(folder / CORPUS)
-    np.save(folder / _PASSAGES, part.passages)
+    np.save(folder / PASSAGES, part.passages)
     part.terms.save(folder)
-    save_uris(folder, part.corpus.document_table.column("uri"))
+    save_uris(folder, part.corpus.document_table)
     save_term_counts(folder / BM25_FOLDER, part.counts)
-    save_cells(folder / _CELLS, part.cells)
+    save_cells(folder / CELLS, part.cells)
     save_rendered(folder / RENDERED_FOLDER, part.rendered)
     save_vectors(folder, part.vectors)
     if alone:
-        save_weights(folder / _WEIGHTS, *weigh_part(part))
+        save_weights(folder / WEIGHTS, part.counts, part.terms, part.analysis)
     write_checksums(folder)
 
 
@@ -233,17 +183,17 @@ def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
     Raises `IndexFormatError` if a file is missing, cut short, foreign, or does not go with the others.
     """
     terms = Terms.map(files)
-    passages = files.file(_PASSAGES).checked(np.int64)
-    alone = any(name.startswith(f"{_WEIGHTS}/") for name in files.names)
+    passages = files.file(PASSAGES).checked(np.int64)
+    alone = any(name.startswith(f"{WEIGHTS}/") for name in files.names)
     counts = open_term_counts(files, len(passages), len(terms))
     return Part(
         Corpus.mapped(files),
         passages,
         terms,
         counts,
-        open_cells(files, _CELLS, len(passages)),
+        open_cells(files, CELLS, len(passages)),
         open_rendered(files, len(passages)),
-        open_weights(files, _WEIGHTS, counts) if alone else None,
+        open_weights(files, WEIGHTS, counts) if alone else None,
         open_vectors(files, len(passages)),
         analysis,
         dense_codes(files),
@@ -256,11 +206,7 @@ def fault_of(part: Part) -> str:
     passages, terms = np.asarray(part.passages), len(part.terms)
     if not np.array_equal(passages, part.corpus.passages()):
         return "its passages are not those of its corpus"
-    spelled = list(part.terms)
-    if (
-        any(a >= b for a, b in pairwise(spelled))
-        or Terms.of(spelled).prefixes.tobytes() != part.terms.prefixes.tobytes()
-    ):
+    if any(a >= b for a, b in pairwise(part.terms)) or not part.terms.has_prefixes:
         return "its terms are not in order"
     counts, cells = part.counts, part.cells
     lines, text = part.rendered

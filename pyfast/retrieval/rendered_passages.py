@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pyfast.blocks import MappedFolder, check_lists, checked, raw
 from pyfast.ops.arrays import Int64
-from pyfast.retrieval.forward_index import Mask, fit_together
+from pyfast.retrieval.forward_index import fit_together
 
 FOLDER = "rendered_passages"
 """The name of the file in an index"""
@@ -27,17 +27,6 @@ def render_passages(lines: Iterable[str]) -> RenderedPassages:
         text += line.encode()
         offsets.append(len(text))
     return np.frombuffer(offsets, np.int64), np.frombuffer(text, np.uint8)
-
-
-def join_rendered(parts: Sequence[RenderedPassages], live: Sequence[Mask]) -> RenderedPassages:
-    """Join the texts of several parts, for passages that are not deleted."""
-    starts: list[Int64] = [np.asarray(offsets) for offsets, _ in parts]
-    sizes = [np.diff(offsets) for offsets in starts]
-    texts = [
-        np.asarray(text)[np.repeat(keep, size)] for (_, text), size, keep in zip(parts, sizes, live, strict=True)
-    ]
-    kept = np.concatenate([np.empty(0, np.int64), *(size[keep] for size, keep in zip(sizes, live, strict=True))])
-    return np.concatenate([[0], np.cumsum(kept)]), np.concatenate([np.empty(0, np.uint8), *texts])
 
 
 def save_rendered(folder: Path, rendered: RenderedPassages) -> None:

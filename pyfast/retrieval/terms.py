@@ -11,6 +11,7 @@ from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from pyfast.blocks import MappedFolder
 from pyfast.errors import IndexFormatError
@@ -19,6 +20,7 @@ from pyfast.ops.arrays import Int32, Int64, ends
 FOLDER = "terms"
 """The name of the folder in a part"""
 _PREFIX = 8  # bytes
+_AT_ONCE = 1 << 16  # terms
 _KEPT = 1 << 16  # words whose numbers are kept: those of questions repeat
 
 
@@ -45,8 +47,24 @@ class Terms(Sequence[str]):
     def of(cls, terms: Iterable[str]) -> Terms:
         """Make `Terms` from a sorted list."""
         encoded = [term.encode() for term in terms]
-        prefixes = np.array([one[:_PREFIX] for one in encoded], f"S{_PREFIX}").view(">u8").astype(np.uint64)
-        return cls(ends(encoded), np.frombuffer(b"".join(encoded), np.uint8), prefixes)
+        return cls._made(ends(encoded), np.frombuffer(b"".join(encoded), np.uint8))
+
+    @classmethod
+    def _made(cls, offsets: Int64, text: npt.NDArray[np.uint8]) -> Terms:
+        return cls(offsets, text, np.concatenate([np.empty(0, np.uint64), *_prefixes(offsets, text)]))
+
+    @classmethod
+    def from_arrow(cls, terms: pa.LargeStringArray) -> Terms:
+        """Make `Terms` from a sorted column."""
+        if not len(terms):
+            return cls.of([])
+        _, offsets, text = terms.buffers()
+        return cls._made(np.frombuffer(offsets, np.int64), np.frombuffer(text, np.uint8))
+
+    def as_arrow(self) -> pa.LargeStringArray:
+        """The terms as a column, without copying them."""
+        offsets, text, _ = self._arrays
+        return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(offsets), pa.py_buffer(text))
 
     @classmethod
     def map(cls, files: MappedFolder) -> Terms:
@@ -78,9 +96,11 @@ class Terms(Sequence[str]):
         return self._given
 
     @property
-    def prefixes(self) -> npt.NDArray[np.uint64]:
-        """[terms] the first eight bytes of each, as a number."""
-        return self._arrays[2]
+    def has_prefixes(self) -> bool:
+        """Whether the stored prefixes are those of the terms."""
+        offsets, text, prefixes = self._arrays
+        made = enumerate(_prefixes(offsets, text))
+        return all(np.array_equal(some, prefixes[k * _AT_ONCE :][: len(some)]) for k, some in made)
 
     @cached_property
     def _read(self) -> tuple[memoryview, memoryview]:
@@ -111,8 +131,10 @@ class Terms(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         offsets, text, _ = self._arrays
-        held, at = text.tobytes(), offsets.tolist()
-        return (held[first:last].decode() for first, last in pairwise(at))
+        for first in range(0, len(self), _AT_ONCE):
+            cuts = offsets[first : first + _AT_ONCE + 1]
+            held, at = text[cuts[0] : cuts[-1]].tobytes(), (cuts - cuts[0]).tolist()
+            yield from (held[begin:end].decode() for begin, end in pairwise(at))
 
     def find(self, words: Sequence[str]) -> Int32:
         """The number of each word; -1 if the word is not a term."""
@@ -138,6 +160,17 @@ class Terms(Sequence[str]):
             place = bisect_left(range(high), word, lo=low, key=self.bytes) if low < high else high
             found.append(place if place < high and self.bytes(place) == word else -1)
         return found
+
+
+def _prefixes(offsets: Int64, text: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint64]]:
+    """The first eight bytes of each term as a number, for `_AT_ONCE` terms at a time."""
+    place = np.arange(_PREFIX)
+    for first in range(0, len(offsets) - 1, _AT_ONCE):
+        cuts = offsets[first : first + _AT_ONCE + 1]
+        held = np.append(text[cuts[0] : cuts[-1]], np.zeros(_PREFIX, np.uint8))
+        letters = held[(cuts[:-1] - cuts[0])[:, None] + place]
+        letters[place >= np.diff(cuts)[:, None]] = 0
+        yield letters.view(">u8").ravel().astype(np.uint64)
 
 
 class Vocabulary(Mapping[str, int]):

@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from pyfast.corpus import Corpus, storage
 from pyfast.files import built_aside, link_file, link_folder
 from pyfast.retrieval.analysis import Analysis
+from pyfast.retrieval.building import write_index
 from pyfast.retrieval.forward_index import Mask
-from pyfast.retrieval.index import write_index
 from pyfast.retrieval.manifest import PARTS, VERSION, format_version, read_manifest
 from pyfast.retrieval.passage_size import PassageSize
 from pyfast.retrieval.passage_vectors import PassageVectors, join_vectors

@@ -17,13 +17,26 @@ FOLDER = "uris"
 """In a part"""
 
 
-def save_uris(folder: Path, uris: pa.Array) -> None:
+def save_uris(folder: Path, documents: pa.RecordBatch) -> None:
     """Write the sorted hashes of the uris of a part's documents, and the document of each, into its folder."""
-    hashes = hash_uris(uri.as_py() for uri in uris)
+    hashes = np.asarray(documents.column("hash"))
     order = np.argsort(hashes, kind="stable")
     (folder / FOLDER).mkdir()
     np.save(folder / FOLDER / "hashes.npy", hashes[order])
     np.save(folder / FOLDER / "documents.npy", order.astype(np.int32))
+
+
+def shared_document(corpus: Corpus, files: MappedFolder) -> str:
+    """The uri of a document that is in a corpus and also in a part; "" if there is none."""
+    hashes = files.file(f"{FOLDER}/hashes.npy").array(np.uint64)
+    wanted = np.asarray(corpus.document_table.column("hash"))
+    if len(hashes) and len(wanted):
+        places = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
+        for document in np.flatnonzero(hashes[places] == wanted).tolist():
+            uri = corpus.uri(document)
+            if find_documents(Corpus.mapped(files), files, [uri]):
+                return uri
+    return ""
 
 
 def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[str]) -> dict[str, int]:

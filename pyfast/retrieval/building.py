@@ -1,0 +1,436 @@
+"""Build an index in bounded memory: part by part, then merged into one.
+
+The index is built in a folder beside its place, and then renamed. If the process is killed, the finished parts
+stay in that folder, and the next build with the same parameters and sources continues after them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyfast.blocks import map_folder
+from pyfast.corpus import Document, KnowledgeGraph, Table, TextDocument, Unread
+from pyfast.corpus.joining import add_sums
+from pyfast.corpus.readers import DocumentSource
+from pyfast.errors import IndexFormatError, InputError
+from pyfast.files import built_aside, link_folder, only_writer, sync_to_disk, write_atomically
+from pyfast.retrieval.analysis import Analysis
+from pyfast.retrieval.bm25 import BM25_PARAMETERS
+from pyfast.retrieval.forward_index import FORWARD, WORDS
+from pyfast.retrieval.index import KNOWLEDGE, Index
+from pyfast.retrieval.manifest import PARTS, is_index, keep_commit, write_manifest
+from pyfast.retrieval.merging import merge_parts
+from pyfast.retrieval.parts import Part, make_part, open_part, save_part
+from pyfast.retrieval.passage_size import PassageSize
+from pyfast.retrieval.passage_vectors import PassageVectors, describe_vectors, unfinished, with_vectors
+from pyfast.retrieval.tokenization import TOKENS
+from pyfast.retrieval.uris import shared_document
+
+MEMORY = 2000
+"""The default of `memory`, in MB"""
+_LEAST = 600
+_BESIDE = 350
+"""MB that the process takes beside the part that it makes"""
+_STATE = "building.json"
+"""The file of an unfinished index that lists its finished parts"""
+_EVERY = 0.5
+"""Seconds between two calls of `on_progress` while a part is read"""
+_LOG = logging.getLogger("pyfast")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgress:
+    """How far the build of an index is."""
+
+    documents: int
+    """The number of documents that were read"""
+    passages: int
+    """The number of passages in the finished parts"""
+    parts: int
+    """The number of finished parts"""
+    merging: bool = False
+    """Whether all parts are finished and are merged into one"""
+    seconds_left: float | None = None
+    """An estimate of the time until all parts are finished. None: it is not known"""
+
+
+OnProgress = Callable[[BuildProgress], object]
+
+
+def build_index(
+    sources: Iterable[Document | DocumentSource],
+    out: Path,
+    overwrite: bool = False,
+    size: PassageSize | None = None,
+    vectors: Iterable[str] = (),
+    analysis: Analysis = WORDS,
+    memory: int = MEMORY,
+    unread: list[Unread] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Index:
+    """Build the index of `sources` in the folder `out` and open it.
+
+    The folder appears complete or not at all.
+
+    Args:
+        sources: The documents and files, each document with another uri.
+        out: The folder to make.
+        overwrite: Replace an existing index.
+        size: The size of passages. None: the default.
+        vectors: The encoders of the passages, such as `dense`.
+        analysis: The tokenizer, stemmer and stop words.
+        memory: MB that the process can take, without vectors and without the page cache.
+        unread: The list that gets the files that cannot be read. If the build continues an earlier one, the list
+            also gets the files that could not be read then.
+        on_progress: Called now and then.
+
+    Returns:
+        The index.
+
+    Raises:
+        InputError: Something else is at `out`, or no document has anything to retrieve.
+    """
+    if memory < _LEAST:
+        raise InputError(f"memory: expected at least {_LEAST} MB, got {memory}")
+    out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
+    _check_free(out, overwrite)
+    described = describe_vectors(vectors)
+    with contextlib.ExitStack() as held:
+        if is_index(out):
+            held.enter_context(
+                only_writer(out, lambda: _LOG.warning("another process changes %s: waiting for it", out))
+            )
+        aside = held.enter_context(built_aside(out, unfinished=_STATE))
+        _check_free(out, overwrite)  # another process may just have built it
+        write_index(
+            sources,
+            aside,
+            size or PassageSize(),
+            described,
+            analysis,
+            tokens=unfinished(out),
+            memory=memory,
+            unread=unread,
+            on_progress=on_progress,
+        )
+        if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
+            link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
+    shutil.rmtree(unfinished(out), ignore_errors=True)
+    return Index(out)
+
+
+def _check_free(out: Path, overwrite: bool) -> None:
+    if out.exists() and not (out.is_dir() and (is_index(out) or not any(out.iterdir()))):
+        raise InputError(f"{out}: exists and is not a pyfast index; choose another folder")
+    if is_index(out) and not overwrite:
+        raise InputError(f"{out}: has an index already; give --overwrite to replace it")
+
+
+def write_index(
+    sources: Iterable[Document | DocumentSource],
+    folder: Path,
+    size: PassageSize,
+    vectors: Mapping[str, Mapping[str, str]] | None = None,
+    analysis: Analysis = WORDS,
+    commit: int = 1,
+    computed: Mapping[str, PassageVectors] | None = None,
+    tokens: Path | None = None,
+    memory: int = MEMORY,
+    unread: list[Unread] | None = None,
+    on_progress: OnProgress | None = None,
+) -> None:
+    """Fill a folder that is empty or has finished parts, as the commit of this number.
+
+    `computed` are the passages' vectors, if they are known. Otherwise they are computed. `tokens` is the folder
+    for the vectors of tokens until all of them are computed. `memory`, `unread` and `on_progress` are as in
+    `build_index`.
+
+    Raises `InputError` if no document has anything to retrieve.
+    """
+    parameters = _parameters(size, vectors or {}, analysis)
+    build = _Build(folder, sources, parameters, [] if unread is None else unread, on_progress)
+    build.add_parts(size, analysis, (memory - _BESIDE) * 1_000_000, computed, tokens)
+    build.merge(analysis)
+    finished = build.finished
+    number = max(int(one["name"]) for one in finished)
+    parts = [{"name": one["name"], "documents": one["documents"], "deleted": None} for one in finished]
+    facts = {name: finished[0][name] for name in ("documents", "passages", "corpus")}
+    (folder / _STATE).unlink(missing_ok=True)
+    write_manifest(
+        folder, {"commit": commit, "next_part": number + 1, "parts": parts, **facts, "parameters": parameters}
+    )
+    keep_commit(folder, commit)
+
+
+def _parameters(size: PassageSize, vectors: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
+    """The parameters in the manifest of an index."""
+    return {
+        "tokens": TOKENS,
+        "forward": FORWARD,
+        "bm25": BM25_PARAMETERS,
+        "passages": asdict(size),
+        **({"vectors": vectors} if vectors else {}),
+        **({} if analysis.is_default else {"analysis": asdict(analysis)}),
+    }
+
+
+class _Build:
+    """The parts of an index that is built, and what was read."""
+
+    def __init__(
+        self,
+        folder: Path,
+        sources: Iterable[Document | DocumentSource],
+        parameters: Mapping[str, Any],
+        unread: list[Unread],
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._folder, self._parameters, self._unread = folder, json.loads(json.dumps(parameters)), unread
+        self._reading = _Reading(sources)
+        self._progress = _Progress(self._reading, on_progress)
+        self.finished: list[dict[str, Any]] = self._resumed()
+        self._progress.finished(self.finished)
+
+    def _resumed(self) -> list[dict[str, Any]]:
+        """The parts that an earlier build finished, as far as its sources and parameters are the same."""
+        state: dict[str, Any] = {}
+        if (self._folder / _STATE).exists():
+            state = json.loads((self._folder / _STATE).read_text(encoding="utf-8"))
+        kept: list[dict[str, Any]] = []
+        for part in state.get("parts", []):
+            if state["parameters"] != self._parameters or not self._reading.skip(part):
+                _LOG.warning("sources or parameters have changed since the build that was stopped: read again")
+                break
+            kept.append(part)
+        names = {part["name"] for part in kept}
+        (self._folder / PARTS).mkdir(exist_ok=True)
+        for path in (self._folder / PARTS).iterdir():
+            if path.name not in names:
+                shutil.rmtree(path)
+        if kept:
+            self._unread += [Unread(Path(path), reason) for path, reason in kept[-1]["unread"]]
+        return kept
+
+    def add_parts(
+        self,
+        size: PassageSize,
+        analysis: Analysis,
+        room: int,
+        computed: Mapping[str, PassageVectors] | None,
+        tokens: Path | None,
+    ) -> None:
+        """Make parts of the documents that were not read yet. `room` is how many bytes a part can take."""
+        document = next(self._reading, None)
+        while document is not None:
+            some = self._progress.watched(_up_to(room, chain([document], self._reading)))
+            part = make_part(some, size, analysis)
+            position = self._reading.position | {"unread": [(str(it.path), it.reason) for it in self._unread]}
+            document = next(self._reading, None)
+            alone = document is None and not self.finished
+            if alone:
+                _check_usable(len(part.terms), part.counts.total_length)
+            self._check_uris(part)
+            if computed:
+                first = sum(one["passages"] for one in self.finished)
+                rows = np.arange(first, first + len(part.passages))
+                part = replace(part, vectors={kind: vectors[rows] for kind, vectors in computed.items()})
+            else:
+                part = with_vectors(part, self._parameters, tokens)
+            name = str(1 + max((int(one["name"]) for one in self.finished), default=0))
+            save_part(self._folder / PARTS / name, part, alone)
+            facts = _facts(name, part) | position
+            del part
+            self._finish([*self.finished, facts], durable=not alone)
+            self._progress.finished(self.finished)
+            self._progress.tell()
+        _check_usable(*(sum(one[what] for one in self.finished) for what in ("terms", "length")))
+
+    def _check_uris(self, part: Part) -> None:
+        """Raise `InputError` if a finished part has a document with the same uri as one of this part."""
+        for one in self.finished:
+            if twice := shared_document(part.corpus, map_folder(self._folder / PARTS / one["name"])):
+                raise InputError(f"two documents have the uri {twice!r}: give each its own")
+
+    def merge(self, analysis: Analysis) -> None:
+        """Merge all parts into one."""
+        if len(self.finished) == 1:
+            return
+        self._progress.tell(merging=True)
+        folder = self._folder / PARTS
+        name = str(1 + max(int(one["name"]) for one in self.finished))
+        parts = [open_part(map_folder(folder / one["name"]), analysis) for one in self.finished]
+        live = [np.ones(part.corpus.documents, bool) for part in parts]
+        try:
+            merge_parts(folder / name, parts, live, alone=True)
+        except IndexFormatError:  # of a damaged disk: the next build must not use these parts
+            (self._folder / _STATE).unlink()
+            raise
+        facts: dict[str, Any] = {**self.finished[-1], "name": name, "corpus": 0}
+        for what in ("documents", "passages", "terms", "length"):
+            facts[what] = sum(one[what] for one in self.finished)
+        for one in self.finished:
+            facts["corpus"] = add_sums(facts["corpus"], int(one["corpus"], 16))
+        facts["corpus"] = f"{facts['corpus']:032x}"
+        before = self.finished
+        self._finish([facts], durable=True)
+        for one in before:
+            shutil.rmtree(folder / one["name"])
+
+    def _finish(self, parts: list[dict[str, Any]], durable: bool) -> None:
+        """Note the finished parts. If the process is killed from now on, they stay."""
+        self.finished = parts
+        if durable:
+            for path in (self._folder / PARTS / parts[-1]["name"]).rglob("*"):
+                sync_to_disk(path)
+            state = {"parameters": self._parameters, "parts": parts}
+            write_atomically(self._folder / _STATE, json.dumps(state), durable=True)
+
+
+def _check_usable(terms: int, length: int) -> None:
+    if not terms:
+        raise InputError("no usable document: nothing to retrieve in the sources given")
+    if not length:
+        raise InputError("no usable document: the given sources contain only stop words")
+
+
+def _facts(name: str, part: Part) -> dict[str, Any]:
+    """What the build must know of a finished part."""
+    return {
+        "name": name,
+        "documents": part.corpus.documents,
+        "passages": len(part.passages),
+        "corpus": part.corpus.fingerprint(),
+        "terms": len(part.terms),
+        "length": part.counts.total_length,
+    }
+
+
+def _up_to(room: int, documents: Iterator[Document]) -> Iterator[Document]:
+    """The next documents whose part takes about this number of bytes while it is made."""
+    for document in documents:
+        yield document
+        room -= _footprint(document)
+        if room <= 0:
+            return
+
+
+def _footprint(document: Document) -> int:
+    """About how many bytes a document takes while its part is made and written.
+
+    The numbers are a little above what was measured on hotpotqa, hybridqa, metaqa and tatqa.
+    """
+    match document:
+        case TextDocument():
+            return 900 + 14 * (len(document.text) + len(document.title))
+        case Table():
+            around = len(document.title) + len(document.section) + sum(map(len, document.header))
+            cells = sum(500 + 14 * len(cell) for row in document.rows for cell in row)
+            return 900 + cells + 14 * around * len(document.rows)
+        case KnowledgeGraph():
+            return 900 + sum(400 + 10 * len(t.head + t.relation + t.tail) for t in document.triples)
+
+
+class _Reading(Iterator[Document]):
+    """The documents of sources, one after the other."""
+
+    def __init__(self, sources: Iterable[Document | DocumentSource]) -> None:
+        self.total: int | None = None
+        if isinstance(sources, Sequence) and all(isinstance(it, DocumentSource) for it in sources):
+            self.total = sum(it.size for it in sources)
+        self._sources = iter(sources)
+        self._digest = blake2b(digest_size=16)
+        self._started = self._taken = 0
+        self._left: Iterator[Document] = iter(())
+        self.done = self._current = self._taken_bytes = 0
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """How many sources were started, their digest, and how many documents of the last one were taken."""
+        return {"started": self._started, "digest": self._digest.hexdigest(), "taken": self._taken}
+
+    @property
+    def read(self) -> int:
+        """About how many bytes of the sources were read."""
+        return self.done + min(self._taken_bytes, self._current)
+
+    def __next__(self) -> Document:
+        while True:
+            for document in self._left:
+                self._taken += 1
+                if isinstance(document, TextDocument):
+                    self._taken_bytes += len(document.text) + len(document.title) + 40
+                return document
+            self._left = iter(self._begin(next(self._sources)).documents())
+
+    def _begin(self, given: Document | DocumentSource) -> DocumentSource:
+        source = given if isinstance(given, DocumentSource) else DocumentSource.as_is(given)
+        self.done += self._current
+        self._started, self._taken, self._current, self._taken_bytes = self._started + 1, 0, source.size, 0
+        self._digest.update(source.identity().encode() + b"\0")
+        return source
+
+    def skip(self, part: Mapping[str, Any]) -> bool:
+        """Go to the position after a finished part. False if the sources up to there are no longer the same."""
+        before = copy(self)
+        before._digest = self._digest.copy()
+        started = [self._begin(it) for it in islice(self._sources, part["started"] - self._started)]
+        if started:
+            self._left = islice(started[-1].documents(), part["taken"], None)
+        else:
+            self._left = islice(self._left, part["taken"] - self._taken, None)
+        self._taken = part["taken"]
+        if self.position == {name: part[name] for name in self.position}:
+            return True
+        before._sources = chain(started, self._sources)
+        self.__dict__ = before.__dict__
+        return False
+
+
+class _Progress:
+    """Tells now and then how far a build is."""
+
+    def __init__(self, reading: _Reading, on_progress: OnProgress | None) -> None:
+        self._reading, self._on_progress = reading, on_progress
+        self._documents = self._passages = self._parts = 0
+        self._began = self._told = time.monotonic()
+        self._skipped: int | None = None
+        self._end: float | None = None
+
+    def watched(self, documents: Iterator[Document]) -> Iterator[Document]:
+        """The documents, counted."""
+        if self._skipped is None:
+            self._skipped = self._reading.read
+        for document in documents:
+            self._documents += 1
+            if time.monotonic() - self._told > _EVERY:
+                self.tell()
+            yield document
+
+    def finished(self, parts: Sequence[Mapping[str, Any]]) -> None:
+        """Note the finished parts. The time that they took gives the time that is left."""
+        self._documents, self._passages = (sum(one[what] for one in parts) for what in ("documents", "passages"))
+        self._parts = len(parts)
+        done, now = self._reading.read - (self._skipped or 0), time.monotonic()
+        if self._reading.total is not None and done > 0:
+            left = max(self._reading.total - self._reading.read, 0)
+            self._end = now + (now - self._began) * left / done
+
+    def tell(self, merging: bool = False) -> None:
+        """Call the function that shows the progress."""
+        self._told = time.monotonic()
+        if self._on_progress is not None:
+            left = None if self._end is None else max(self._end - self._told, 0.0)
+            self._on_progress(BuildProgress(self._documents, self._passages, self._parts, merging, left))

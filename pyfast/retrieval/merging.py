@@ -1,0 +1,219 @@
+"""Merge parts of an index into one, without deleted documents.
+
+The new part is written piece by piece, so that merging takes a few hundred megabytes of memory, however large the
+parts are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyfast.blocks import map_folder, write_checksums
+from pyfast.corpus import Corpus
+from pyfast.corpus.storage import FOLDER as CORPUS
+from pyfast.ops import Cells, TermCounts
+from pyfast.ops.arrays import Int32, Int64
+from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
+from pyfast.retrieval.bm25 import STOP_WORDS
+from pyfast.retrieval.forward_index import Mask, new_array, pieces, save_weights
+from pyfast.retrieval.parts import CELLS, PASSAGES, WEIGHTS, Part, open_part
+from pyfast.retrieval.passage_vectors import join_vectors, save_vectors
+from pyfast.retrieval.rendered_passages import FOLDER as RENDERED_FOLDER
+from pyfast.retrieval.rendered_passages import RenderedPassages
+from pyfast.retrieval.terms import Terms
+from pyfast.retrieval.uris import save_uris
+
+_LARGEST = np.iinfo(np.int32).max
+_AT_ONCE = 1 << 16
+"""Passages that are copied at a time"""
+
+
+def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone: bool) -> None:
+    """Write the documents of several parts that are not deleted into a new part, in order.
+
+    Args:
+        folder: The folder of the new part. It does not exist yet.
+        parts: The parts. All of them are checked first.
+        live: Which documents of each part to keep.
+        alone: Whether the new part is a whole index. Then it gets weights.
+
+    Raises:
+        IndexFormatError: A part is damaged.
+    """
+    for part in parts:
+        (replace(part, corpus=Corpus.mapped(part.files)) if part.files else part).check_all()
+    kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
+    folder.mkdir(parents=True)
+    # Opened one by one: what is computed of the segments of a table stays in memory while its corpus is open.
+    corpora = (Corpus.mapped(part.files) if part.files else part.corpus for part in parts)
+    size = sum(part.corpus.text_size for part in parts)
+    passages, documents = Corpus.join(corpora, live, folder / CORPUS, size)
+    np.save(folder / PASSAGES, passages)
+    save_uris(folder, documents)
+    analysis = parts[0].analysis
+    frequencies = [_frequencies(part.counts, keep) for part, keep in zip(parts, kept, strict=True)]
+    stop = sorted(analysis.stop(STOP_WORDS))
+    terms, columns = _merge_terms([part.terms for part in parts], [some > 0 for some in frequencies], stop)
+    terms.save(folder)
+    counts = _merge_counts(folder / BM25_FOLDER, parts, kept, frequencies, columns, len(terms))
+    _merge_cells(folder / CELLS, [part.cells for part in parts], kept, columns)
+    _merge_rendered(folder / RENDERED_FOLDER, [part.rendered for part in parts], kept)
+    save_vectors(folder, join_vectors([part.vectors for part in parts], kept))
+    if alone:
+        save_weights(folder / WEIGHTS, counts, terms, analysis)
+    write_checksums(folder)
+
+
+def merged(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
+    """The documents of several parts that are not deleted as one part, in files that vanish with it.
+
+    The files are in the folder for temporary files (`TMPDIR`).
+    """
+    with TemporaryDirectory(prefix="pyfast-") as name:
+        folder = Path(name) / "part"
+        merge_parts(folder, parts, live, alone=False)
+        return replace(open_part(map_folder(folder), parts[0].analysis), codes=None)
+
+
+def _frequencies(counts: TermCounts, keep: Mask) -> Int64:
+    """In how many of the remaining passages each term is."""
+    frequencies: Int64 = np.diff(counts.indptr)
+    if not keep.all():
+        for first, last in pieces(counts.indptr):
+            begin, end = counts.indptr[first], counts.indptr[last]
+            there = np.concatenate([[0], np.cumsum(keep[counts.documents[begin:end]])])
+            frequencies[first:last] = np.diff(there[counts.indptr[first : last + 1] - begin])
+    return frequencies
+
+
+def _merge_terms(terms: Sequence[Terms], used: Sequence[Mask], stop: Sequence[str]) -> tuple[Terms, list[Int32]]:
+    """The terms that some passage has, and stop words; and for each part the new column of each of its terms, -1
+    for none.
+    """
+    for some, mask in zip(terms, used, strict=True):
+        there = some.find(stop)
+        mask[there[there >= 0]] = True
+    spelled = [some.as_arrow() for some in terms]
+    chosen = [some.filter(pa.array(mask)) for some, mask in zip(spelled, used, strict=True)]
+    distinct = pc.unique(pa.concat_arrays([pa.array([], pa.large_string()), *chosen]))
+    merged = distinct.take(pc.sort_indices(distinct))
+    columns = [pc.fill_null(pc.index_in(some, value_set=merged), -1).to_numpy() for some in spelled]
+    return Terms.from_arrow(merged), columns
+
+
+def _merge_counts(
+    folder: Path,
+    parts: Sequence[Part],
+    kept: Sequence[Mask],
+    frequencies: Sequence[Int64],
+    columns: Sequence[Int32],
+    terms: int,
+) -> TermCounts:
+    """Write the term counts. The list of a term has its passages in the order of the parts, so it stays sorted."""
+    folder.mkdir()
+    total = np.zeros(terms, np.int64)
+    for some, column in zip(frequencies, columns, strict=True):
+        total[column[some > 0]] += some[some > 0]
+    indptr = np.concatenate([[0], np.cumsum(total)])
+    largest = max(_largest(part.counts, keep) for part, keep in zip(parts, kept, strict=True))
+    kind = np.uint8 if largest <= np.iinfo(np.uint8).max else np.int32
+    documents, counts = (
+        np.lib.format.open_memmap(folder / f"{name}.npy", "w+", of, (int(indptr[-1]),))
+        for name, of in (("documents", np.int32), ("counts", kind))
+    )
+    lengths = np.concatenate([part.counts.lengths[keep] for part, keep in zip(parts, kept, strict=True)])
+    np.save(folder / "indptr.npy", indptr)
+    np.save(folder / "lengths.npy", lengths)
+    end = indptr[:-1].copy()  # of what is written of each term
+    before = 0
+    for part, keep, frequency, column in zip(parts, kept, frequencies, columns, strict=True):
+        number = np.cumsum(keep) - 1 + before
+        for first, last in pieces(part.counts.indptr):
+            entries = slice(part.counts.indptr[first], part.counts.indptr[last])
+            stays = keep[part.counts.documents[entries]]
+            some = frequency[first:last]
+            place = np.repeat(end[column[first:last]] - (np.cumsum(some) - some), some) + np.arange(some.sum())
+            documents[place] = number[part.counts.documents[entries][stays]]
+            counts[place] = part.counts.counts[entries][stays]
+        end[column[frequency > 0]] += frequency[frequency > 0]
+        before += int(np.count_nonzero(keep))
+    return TermCounts(indptr, documents, counts, lengths)
+
+
+def _largest(counts: TermCounts, keep: Mask) -> int:
+    """The largest of the remaining counts, or 0 if all of them are in one byte each."""
+    if counts.counts.dtype == np.uint8:
+        return 0
+    largest = 0
+    for first, last in pieces(counts.indptr):
+        entries = slice(counts.indptr[first], counts.indptr[last])
+        largest = max(largest, int(counts.counts[entries][keep[counts.documents[entries]]].max(initial=0)))
+    return largest
+
+
+def _merge_cells(folder: Path, cells: Sequence[Cells], kept: Sequence[Mask], columns: Sequence[Int32]) -> None:
+    """Write the cells, with the new columns of their terms."""
+    folder.mkdir()
+    passages = sum(int(np.count_nonzero(keep)) for keep in kept)
+    sizes = [(len(per_value), len(ids)) for _, per_value, ids in _cells(cells, kept, columns)]
+    values, terms = sum(size for size, _ in sizes), sum(size for _, size in sizes)
+    with contextlib.ExitStack() as opened:
+        of_passages, of_values, of_terms = (
+            opened.enter_context(new_array(folder / f"{name}.npy", kind, size))
+            for name, kind, size in (
+                ("value_offsets", np.int32 if values <= _LARGEST else np.int64, passages + 1),
+                ("term_offsets", np.int32 if terms <= _LARGEST else np.int64, values + 1),
+                ("term_ids", np.int32, terms),
+            )
+        )
+        for offsets in (of_passages, of_values):
+            offsets(np.zeros(1, np.int64))
+        value = term = 0
+        for per_passage, per_value, ids in _cells(cells, kept, columns):
+            of_passages(value + np.cumsum(per_passage))
+            of_values(term + np.cumsum(per_value))
+            of_terms(ids)
+            value, term = value + len(per_value), term + len(ids)
+
+
+def _cells(
+    cells: Sequence[Cells], kept: Sequence[Mask], columns: Sequence[Int32]
+) -> Iterator[tuple[Int64, Int64, Int32]]:
+    """(values of each remaining passage, terms of each value, the new columns of the terms), piece by piece."""
+    for some, keep, column in zip(cells, kept, columns, strict=True):
+        of_passages, of_values, ids = map(np.asarray, (some.value_offsets, some.term_offsets, some.term_ids))
+        for first in range(0, len(keep), _AT_ONCE):
+            stays = keep[first : first + _AT_ONCE]
+            cuts = of_passages[first : first + len(stays) + 1]
+            per_passage, ends = np.diff(cuts), of_values[cuts[0] : cuts[-1] + 1]
+            per_value, has = np.diff(ends), np.repeat(stays, per_passage)
+            yield per_passage[stays], per_value[has], column[ids[ends[0] : ends[-1]][np.repeat(has, per_value)]]
+
+
+def _merge_rendered(folder: Path, rendered: Sequence[RenderedPassages], kept: Sequence[Mask]) -> None:
+    """Write the lines."""
+    folder.mkdir()
+    passages = sum(int(np.count_nonzero(keep)) for keep in kept)
+    end = 0
+    with (
+        (folder / "text.bin").open("wb") as texts,
+        new_array(folder / "offsets.npy", np.int64, passages + 1) as add,
+    ):
+        add(np.zeros(1, np.int64))
+        for (offsets, text), keep in zip(rendered, kept, strict=True):
+            starts, letters = np.asarray(offsets), np.asarray(text)
+            for first in range(0, len(keep), _AT_ONCE):
+                stays = keep[first : first + _AT_ONCE]
+                cuts = starts[first : first + len(stays) + 1]
+                sizes = np.diff(cuts)
+                letters[cuts[0] : cuts[-1]][np.repeat(stays, sizes)].tofile(texts)
+                add(end + np.cumsum(sizes[stays]))
+                end += int(sizes[stays].sum())

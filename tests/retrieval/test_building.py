@@ -1,0 +1,142 @@
+"""An index that is built part by part is the index that is built at once; and a killed build goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_changing import document, same
+
+import pyfast
+from pyfast.errors import InputError
+from pyfast.retrieval import BuildProgress, Index, building
+
+BASE = [document(name, 0) for name in range(40)]
+
+
+def parts_of(folder: Path) -> int:
+    """The number of finished parts of an unfinished index."""
+    return len(list((folder.with_name(f".{folder.name}.building") / "parts").glob("*")))
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part has eight documents."""
+    monkeypatch.setattr(building, "_footprint", lambda document: 75_000_000)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_built_part_by_part_it_is_the_same_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[BuildProgress] = []
+    built = pyfast.build_index(BASE, tmp_path / "index", memory=950, on_progress=seen.append)
+    assert max(it.parts for it in seen) == 5 and any(it.merging for it in seen)
+    assert len(built.parts) == 1 and parts_of(tmp_path / "index") == 0
+    monkeypatch.setattr(building, "_footprint", lambda document: 1)
+    same(built, pyfast.build_index(BASE, tmp_path / "fresh"))
+    pyfast.verify(tmp_path / "index")
+    pyfast.add_documents(tmp_path / "index", document(90, 0))
+    same(Index(tmp_path / "index"), pyfast.build_index([*BASE, document(90, 0)], tmp_path / "more"))
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_two_parts_cannot_have_one_document(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"two documents have the uri '3\.x'"):
+        pyfast.build_index([*BASE, document(3, 1)], tmp_path / "index", memory=950)
+
+
+_BUILDS = """
+import os, signal, sys
+from pathlib import Path
+import pyfast
+from pyfast.retrieval import building
+building._footprint = lambda document: 100_000_000
+moment, saved = int(sys.argv[3]), building.save_part
+def save(folder, *rest):
+    if moment == int(folder.name):
+        os.kill(os.getpid(), signal.SIGKILL)
+    saved(folder, *rest)
+def merge(*given, **named):
+    if moment == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    merged(*given, **named)
+merged, building.merge_parts, building.save_part = building.merge_parts, merge, save
+read = []
+from pyfast.corpus import readers
+opened = readers._documents
+def documents(uri, *rest):
+    read.append(uri)
+    yield from opened(uri, *rest)
+readers._documents = documents
+pyfast.build_index(sys.argv[1], sys.argv[2], memory=950)
+print(len(read), *read)
+"""
+
+
+def build(source: Path, out: Path, moment: int) -> subprocess.CompletedProcess[str]:
+    """Build in another process, which kills itself before the part `moment` is written; 0: before the merge."""
+    command = [sys.executable, "-c", _BUILDS, str(source), str(out), str(moment)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.guarantee("G8")
+def test_a_killed_build_goes_on_after_its_parts(tmp_path: Path) -> None:
+    source, out = tmp_path / "corpus", tmp_path / "index"
+    source.mkdir()
+    for number in range(20):
+        (source / f"{number:02}.txt").write_text(f"Moon {number} of Saturn. It was found in {1600 + number}.")
+    (source / "07.pdf").write_bytes(b"no document")
+    for moment, finished in ((2, 1), (4, 3), (0, 4)):
+        assert build(source, out, moment).returncode == -signal.SIGKILL
+        assert parts_of(out) == finished and not out.exists()
+    done = build(source, out, 99)
+    assert done.stdout.split() == ["1", "19.txt"]  # whether there is more in it
+    assert "07.pdf" in done.stderr
+    assert not list(tmp_path.glob(".*"))
+    same(Index(out), pyfast.build_index(source, tmp_path / "fresh"))
+
+
+def test_changed_sources_are_read_again(tmp_path: Path) -> None:
+    source, out = tmp_path / "corpus", tmp_path / "index"
+    source.mkdir()
+    for number in range(20):
+        (source / f"{number:02}.txt").write_text(f"Moon {number} of Saturn. It was found in {1600 + number}.")
+    assert build(source, out, 0).returncode == -signal.SIGKILL
+    (source / "08.txt").write_text("It is no moon, but a ring.")
+    done = build(source, out, 99)
+    assert done.stdout.split()[1:] == [f"{number:02}.txt" for number in range(5, 20)]
+    assert "have changed" in done.stderr
+    same(Index(out), pyfast.build_index(source, tmp_path / "fresh"))
+    assert build(source, tmp_path / "other", 0).returncode == -signal.SIGKILL
+    with pytest.raises(InputError, match="at least 600 MB"):
+        pyfast.build_index(source, tmp_path / "other", memory=10)
+    pyfast.build_index(source, tmp_path / "other", stemmer="english")  # other parameters: all is read again
+    assert pyfast.describe_index(tmp_path / "other").documents == 20
+
+
+def _anonymous(pid: int) -> int:
+    """MB of memory that a process holds beside mapped files."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0) // 1000
+
+
+@pytest.mark.slow(suite="shapes")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_stays_under_the_option(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    with corpus.open("w") as file:
+        for number in range(120_000):
+            words = " ".join(f"word{(number * 31 + k * k) % 200_003}" for k in range(60))
+            file.write(f'{{"id": "{number}", "title": "Text {number}", "text": "{words}."}}\n')
+    command = [sys.executable, "-m", "pyfast", "index", str(corpus), "--out", str(tmp_path / "index")]
+    child = subprocess.Popen([*command, "--memory", "600"], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    peak = 0
+    while child.poll() is None:
+        peak = max(peak, _anonymous(child.pid))
+        time.sleep(0.02)
+    assert child.returncode == 0 and 150 < peak < 600, peak
+    assert pyfast.describe_index(tmp_path / "index").documents == 120_000
