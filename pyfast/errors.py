@@ -110,7 +110,7 @@ class ArrayError(PyfastError, ValueError):
 
 
 class ConvergenceWarning(UserWarning):
-    """An iterative op did not reach its tolerance in some pools. Their results are those of the last iteration.
+    """An iterative op did not reach its tolerance in some pools. Their results come from the last iteration.
 
     `warnings.simplefilter("error", ConvergenceWarning)` makes it an error.
     """

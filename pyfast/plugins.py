@@ -23,7 +23,7 @@ _OWN_PACKAGE = "pyfast."
 
 
 def names(kind: Kind) -> list[str]:
-    """The names of the installed plug-ins of a kind: pyfast's own first, then those of other packages.
+    """The names of the installed plug-ins of a kind. pyfast's own plug-ins come first.
 
     Args:
         kind: One of `systems`, `llms`, `retrievers`, `rerankers`, `readers` and `metrics`.

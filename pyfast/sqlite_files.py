@@ -29,7 +29,7 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
     Args:
         path: The file.
         mode: `rwc` to write, `ro` to read, even while another process writes, `ro&immutable=1` if nobody writes.
-        damaged: Whether to read what is left of a damaged file.
+        damaged: Whether to read the readable rest of a damaged file.
         options: See `sqlite3.connect`.
 
     Raises:

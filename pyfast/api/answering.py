@@ -136,8 +136,8 @@ def answer(
         sync: `normal`: a power cut can lose the last LLM calls. `full`: it loses none.
         keep_prompts: Keep the prompts in the run's folder, for `Run.prompts`. Use False for private data.
         restart: Start from the beginning. The old folder is kept under another name.
-        accept_code: Resume a run that other code of pyfast or of the system started. The answers may differ from
-            those of one version of the code. run.toml records it.
+        accept_code: Resume a run that other code of pyfast or of the system started. The answers may then differ
+            from a run with only one version of the code. run.toml records both versions.
         retry_failed: Try the failed questions again.
         on_event: Called with each `pyfast.engine.Event`, from another thread. It must return soon.
         on_step: Called with each `pyfast.engine.Step`, from another thread. A step is one call of a question, to

@@ -61,7 +61,7 @@ def update_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Replace documents of an index by those with the same uri, and add new ones, in one commit.
+    """Replace documents of an index by new versions with the same uri, and add new documents, in one commit.
 
     An unchanged document keeps its place. A changed document moves to the end.
 

@@ -65,8 +65,8 @@ def build_knowledge(
             1200.
         packed: Let the LLM read several short documents in one call, up to `chunk_tokens`. A larger model then
             needs fewer calls. Deleting a document still removes only its own triples.
-        passes: How often the LLM reads each chunk. From the second time on, it looks for what the graph lacks.
-            More passes give more triples, and cost more calls.
+        passes: How often the LLM reads each chunk. From the second time on, it looks for missing triples. More
+            passes give more triples, and cost more calls.
         limit: The maximum number of new chunks to read in this call.
         budget: Limits of each chunk (with `packed`, of each call), as for a question in `pyfast.answer`.
         max_failures: Stop if more chunks than this fail: a number, or a share such as "5%".
@@ -210,7 +210,7 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
 def merge_knowledge(
     index: Index | str | Path, source: Index | str | Path, *, embedder: str = DEFAULT
 ) -> Knowledge:
-    """Add the knowledge of another index, or what a run has learned, to the knowledge graph of an index.
+    """Add triples to the knowledge graph of an index: from another index, or from a run that has learned some.
 
     A run of `subqrag` learns triples from the documents that it reads. The run itself does not change an index.
 

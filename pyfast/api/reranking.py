@@ -13,8 +13,9 @@ from pyfast.retrieval.tokenization import term_ids
 
 
 def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | None = None) -> list[float]:
-    """Score texts for a query with `pyfast.ops.bridge_rank`. Texts that share words with the best ones rank
-    higher.
+    """Score texts for a query with `pyfast.ops.bridge_rank`.
+
+    Texts that share words with the best ones rank higher.
 
     Args:
         query: The question.
@@ -25,7 +26,7 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
         A score in [0, 1] for each text, in the order of the texts.
 
     Raises:
-        InputError: The number of scores differs from that of the texts, or a score is not finite.
+        InputError: There are more or fewer scores than texts, or a score is not finite.
 
     Example:
         >>> from pyfast.api.reranking import rerank_texts

@@ -36,7 +36,7 @@ class Run:
             path: The folder.
 
         Raises:
-            InputError: The folder is not a run's.
+            InputError: The folder has no run.
         """
         self.path: Path | None = Path(path)
         """Its folder; None for a run in memory"""

@@ -92,9 +92,9 @@ class Engine:
                 errors. 0: `LLMUnavailableError` is raised at once.
             prompts: A TOML file with prompts in place of the systems' own.
             follow_ups: How systems that answer single questions get a question with a `history`: see
-                `pyfast.answer`. Systems that read the history themselves do so.
-            journal: A new folder, in which the engine keeps what a run keeps: completions, answers, traces and
-                times. A question then continues only when its completion is stored. You cannot resume this folder.
+                `pyfast.answer`. It does not affect systems that read the history themselves.
+            journal: A new folder. The engine writes completions, answers, traces and times into it, as a run does.
+                A question then continues only when its completion is stored. You cannot resume this folder.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
@@ -164,7 +164,7 @@ class Engine:
             on_step: Called in this event loop with each `pyfast.engine.Step`. A step is one call of the question,
                 to the model or to a batched function such as a search. Each step comes twice: when it begins and
                 when it ends.
-            ledger: A new `pyfast.engine.Ledger`. `answer` writes into it what the question uses, stage by stage.
+            ledger: A new `pyfast.engine.Ledger`. `answer` writes the question's use of each stage into it.
 
         Returns:
             The record. If the question cannot be answered, it has the state `failed` and a reason.

@@ -37,7 +37,7 @@ def add(
 def update(
     index: _Index, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
 ) -> None:
-    """Replace documents by those with the same uri, and add new ones."""
+    """Replace documents by new versions with the same uri, and add new documents."""
     import pyfast
 
     with unread_listed() as on_unread, console().status("reading and indexing"):

@@ -39,8 +39,8 @@ class Shape:
 class GraphEncoder(torch.nn.Module):
     """Node embeddings [nodes, hidden] from token embeddings [nodes, hidden] and their graph.
 
-    The weights are those of PyG's `GATv2Conv` with self-loops, with its heads next to each other. An ELU follows
-    each layer (σ in equation 5). The attention is `ops.gatv2`.
+    The weights have the layout of PyG's `GATv2Conv` with self-loops. The heads are next to each other. An ELU
+    follows each layer (σ in equation 5). The attention is `ops.gatv2`.
     """
 
     def __init__(self, shape: Shape) -> None:

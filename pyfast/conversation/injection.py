@@ -83,7 +83,7 @@ def check_llm(folder: str, device: str, weights: str) -> None:
 
 
 def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Framed:
-    """The prompt with at most `max_tokens` tokens, of which at most `max_nodes` are nodes.
+    """The prompt with at most `max_tokens` tokens. At most `max_nodes` of them are nodes of the graph.
 
     The conversation gets at most half of the tokens. Its oldest turns are left out first, and then the
     lowest-ranked items of evidence.

@@ -98,7 +98,7 @@ def _write_batch(path: Path, batch: pa.RecordBatch, sizes: str) -> None:
 def read(folder: Path, format_: str = FORMAT) -> Parts:
     """Map the parts of a corpus, of the current format or an older one.
 
-    Raises IndexFormatError if a file is missing, truncated or not one of pyfast's.
+    Raises IndexFormatError if a file is missing, truncated or foreign.
     """
     files = _FORMATS[format_]
     for name in (*files, CONTENT):

@@ -20,7 +20,7 @@ class Event:
     again. `progress`: workers of a cluster have answered more questions; comes once a second, without records
     """
     done: int
-    """How many questions have their records, including those of earlier sessions"""
+    """How many questions have their records, in all sessions together"""
     total: int
     record: Record | None = None
     """For `answered`: the record"""

@@ -58,7 +58,7 @@ class Job:
     """The settings as JSON types, as in run.toml"""
     prompts: Sequence[Prompt[Any]] = ()
     replaced: PromptOverrides | None = None
-    """The user's own prompts, which replace some of the system's"""
+    """The user's own prompts, in place of prompts of the system"""
     index: Index | None = None
     llm: FullLLM | Mapping[Role, FullLLM]
     """The LLM for all prompts, or one for each role"""
@@ -81,7 +81,10 @@ class Job:
     """Whether the journal keeps the prompts"""
     retry_failed: bool = False
     resumed: Callable[[Path], None] | None = None
-    """Called with the existing answers, before the other questions are answered. It runs in a separate thread"""
+    """A function that is called with the existing answers before the run continues.
+
+    It runs in a separate thread
+    """
 
     def describe(self) -> Configuration:
         """The configuration for run.toml. The LLMs' context windows are known only after they have started."""

@@ -1,4 +1,4 @@
-"""The journal of a run: the LLM's replies, and what each question cost, in SQLite.
+"""The journal of a run: the LLM's replies and the ledger of each question, in SQLite.
 
 The database is in WAL mode, so a killed process loses no committed row. With `sync` "normal", a power cut can lose
 the commits since the last checkpoint (some megabytes, never the whole database). With "full", a power cut loses
@@ -480,7 +480,7 @@ def admit_run(path: Path, run: str) -> None:
 
 
 def add_digests(path: Path, run: str, known: Sequence[tuple[str, str]]) -> None:
-    """Add the run's digest, and those of its lines, to a journal of an older format. Raises `InputError`."""
+    """Add the digests of the run and of its lines to a journal of an older format. Raises `InputError`."""
     try:
         with contextlib.closing(open_database(path)) as database, database:
             there = {row[1] for row in database.execute("PRAGMA table_info(questions)")}

@@ -43,7 +43,7 @@ _FRAMES = 16
 
 
 class DamagedError(PyfastError):
-    """The stored prompts differ from what was written."""
+    """The stored prompts are damaged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class StageTotals:
 
 @dataclass(slots=True)
 class UsageTotals:
-    """LLM calls and their tokens, including those that a resumed run took from its journal."""
+    """LLM calls and their tokens. Calls that a resumed run took from its journal count too."""
 
     llm_calls: int = 0
     replayed: int = 0

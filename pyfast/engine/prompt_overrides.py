@@ -4,8 +4,8 @@ r"""A user's own prompts: a TOML file replaces the texts of a system's prompts.
     system = "You answer questions about spacecraft. Reply in JSON with the field answer."
     user = "Evidence:\n$context\n\n${path}Question: $question"
 
-A table has the name of a prompt, and `system`, `user` or both. A `user` keeps every placeholder of the original,
-except those that `leave_out = ["path"]` names. The reply's schema and the token limits stay.
+A table has the name of a prompt, and `system`, `user` or both. A `user` keeps every placeholder of the original.
+`leave_out = ["path"]` names exceptions. The reply's schema and the token limits stay.
 """
 
 from __future__ import annotations

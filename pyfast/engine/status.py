@@ -75,7 +75,7 @@ class Status:
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many passages did not fit into a prompt, by the name of the prompt"""
     altered: int = 0
-    """Lines of answers.jsonl that differ from what pyfast wrote. A resumed run writes them again"""
+    """Lines of answers.jsonl that changed after pyfast wrote them. A resumed run writes them again"""
     waiting: Waiting | None = None
     """The outage for which the run waits"""
     seconds: Mapping[int, float] = field(default_factory=dict)

@@ -119,7 +119,7 @@ def read_traces(path: Path) -> Iterator[bytes]:
 
 
 class Traces:
-    """The lines by their number. It keeps one frame in memory, and the positions of the others."""
+    """The lines by their number. It keeps one frame in memory, and the positions of all frames."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -65,7 +65,7 @@ def build_knowledge(
         chunk_tokens: The size of a chunk. None: as in an earlier extraction, or else `chunks.TOKENS`.
         packed: Let the LLM read several chunks in one call, as many as fit into the size of one chunk. Each chunk
             is still stored as a chunk of its own document.
-        passes: How often the LLM reads a chunk. After the first time, it adds what is missing.
+        passes: How often the LLM reads a chunk. After the first time, it looks for missing triples.
         limit: Maximum number of new chunks to read.
         budget: Limits of each call.
         failures: A function of the number of chunks: how many may fail before the extraction stops. None: all.

@@ -16,7 +16,7 @@ IN_TEXT = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """Groups of triples: those with the same head and relation.
+    """Groups of triples with the same head and relation.
 
     Several triples with the same relation and tail are also a group.
 

@@ -148,6 +148,6 @@ def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
 
 @lru_cache(maxsize=4)
 def breaker_of(tokenizer: Any) -> Callable[[str], str]:
-    """A `breaker` for the special and added tokens of a tokenizer like those of transformers."""
+    """A `breaker` for the special and added tokens of a transformers tokenizer."""
     added = getattr(tokenizer, "added_tokens_decoder", {})
     return breaker([*map(str, added.values()), *map(str, getattr(tokenizer, "all_special_tokens", ()))])

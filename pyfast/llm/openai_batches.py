@@ -59,7 +59,7 @@ class _Run:
 
 
 class OpenAIBatches(OpenAI):
-    """One model behind the Batch API of its provider. Its fingerprint is that of the same model online.
+    """One model behind the Batch API of its provider. It has the same fingerprint as the model online.
 
     Waiting calls become one batch in three cases:
 

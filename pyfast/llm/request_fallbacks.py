@@ -2,8 +2,8 @@
 
 vLLM and llama.cpp accept the whole request, and the whole schema improves their answers. OpenAI's newer models
 refuse `max_tokens` and `temperature`, and its strict mode refuses `maxLength`. Other servers do not know `seed`,
-or have no `response_format`. pyfast cannot ask a server what it accepts. So it first sends the whole request. If
-the server's error names a field, pyfast drops this field from all later requests.
+or have no `response_format`. pyfast cannot find this out in advance. So it first sends the whole request. If the
+server's error names a field, pyfast drops this field from all later requests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Fallback(NamedTuple):
     fault: str
     """a pattern for the reason in a complaint"""
     sent: str
-    """what pyfast sends from then on, in words"""
+    """A description of the changed request"""
     make: Callable[[Body, Schema | None], object]
 
 

@@ -20,8 +20,8 @@ class CachedLLM(InFront):
     """Answers `reusable` requests from a folder if the same model has answered them before.
 
     Each model has a folder with one file for each request. The name of a file is a digest of everything that the
-    answer depends on (`Request.digest`). A run treats a cached completion like a new one, with its tokens. If a
-    file is damaged, unreadable or not one of pyfast's, pyfast ignores the file and asks the model.
+    answer depends on (`Request.digest`). A run treats a cached completion like a new one, with its tokens. pyfast
+    ignores damaged, unreadable or foreign files and asks the model.
     """
 
     _llm: FullLLM
@@ -55,7 +55,7 @@ class CachedLLM(InFront):
         return self._llm.fingerprint
 
     async def complete(self, request: Request) -> Completion:
-        """The stored completion, or the model's. Raises the model's errors."""
+        """The stored completion, or a new completion of the model. Raises the model's errors."""
         if not request.reusable:
             return await self._llm.complete(request)
         digest = request.digest().hex()

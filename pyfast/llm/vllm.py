@@ -178,7 +178,7 @@ class Vllm:
         self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")
 
     def share_engine(self, other: Vllm) -> None:
-        """Use the engine of the other model, if both would start the same one and neither has started."""
+        """Share the engine of another model, if both need the same engine and neither has started."""
         mine, theirs = self._shared, other._shared
         if mine is not theirs and mine.how == theirs.how and mine.is_idle and theirs.is_idle:
             theirs.add(mine.adapters)

@@ -1,7 +1,7 @@
 """Start and stop vLLM's engine: its processes, their signals, their logs.
 
-vLLM runs the model in child processes. This module makes sure that Ctrl-C does not end them before running work is
-done, that they end with this process, and that they print nothing.
+vLLM runs the model in child processes. This module ensures three things: Ctrl-C does not end these processes
+before running work is done, they end with this process, and they print nothing.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def _number(device: Any) -> int | None:
 
 
 class Gpu:
-    """The array library for one call of an op: torch if any of the arrays on a GPU is torch's, otherwise CuPy.
+    """The array library for one call of an op: torch if one of the arrays is a torch tensor on a GPU, else CuPy.
 
     Raises `ArrayError` if the arrays are on several GPUs, or none is on a GPU.
     """

@@ -97,10 +97,10 @@ def bm25(
 ) -> tuple[Int64, Int32, Float32]:
     """Find the `k` best documents for each query with Lucene's variant of BM25, exactly.
 
-    The score of a document is the sum over the query's terms (a repeated term counts again) of
-    `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average))`. N, df and the average
-    length count all parts together, without deleted documents. So the result is the same, bit for bit, with any
-    division of the documents into parts. Documents without a term of the query are left out.
+    The score of a document is the sum over the query's terms (a repeated term counts again) of `ln(1 + (N - df +
+    0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average))`. N, df and the average length count all
+    parts together, without deleted documents. So the result is the same, bit for bit, with any division of the
+    documents into parts. Documents without a term of the query are left out.
 
     Args:
         parts: The parts of the corpus. Documents are numbered through all parts, in their order.
@@ -108,14 +108,14 @@ def bm25(
         query_terms: int32, term ids.
         k: Maximum number of documents for a query.
         filter: (offsets, documents): the documents that each query may find, ascending; or one list for all
-            queries. Scores stay those of the whole corpus. None: every document.
+            queries. The filter does not change scores. None: every document.
         k1: How much repeated occurrences of a term add to the score; at least 0. With 0 they add nothing.
         b: How much a document's length counts, 0 to 1.
         threads: See `pyfast.ops`.
 
     Returns:
-        (offsets int64[Q + 1], documents int32, scores float32): best first. If scores are
-            equal, the lower document comes first.
+        (offsets int64[Q + 1], documents int32, scores float32): best first. If scores are equal, the lower
+        document comes first.
 
     Raises:
         ArrayError: An array or a number is malformed.

@@ -116,8 +116,8 @@ def gatv2(
         indices: int32 or int64[E], the source of each edge.
         att: [H, C], the attention vector of each head.
         negative_slope: The negative slope of LeakyReLU.
-        self_loops: Give each destination one edge from the source with the same number, if there is such a source,
-            in place of stored loops. Loop i is edge E + i.
+        self_loops: Replace stored loops: give each destination one edge from the source with the same number, if
+            there is one. Loop i is edge E + i.
         dropout: The probability that an a_ij becomes 0. The others are divided by 1 - dropout. The random numbers
             depend only on (`seed`, edge, head).
         seed: The seed of dropout. Required for NumPy and CuPy arrays. With tensors, None takes a seed from torch's

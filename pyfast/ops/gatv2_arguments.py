@@ -13,7 +13,7 @@ from pyfast.errors import ArrayError
 class Gatv2Arguments:
     """The arguments of one call, as the user gave them or as arrays that the native op reads.
 
-    The arrays are NumPy's, CuPy's or torch's. N_src sources, N_dst destinations, H heads, C channels, E stored
+    The arrays belong to NumPy, CuPy or torch. N_src sources, N_dst destinations, H heads, C channels, E stored
     edges.
     """
 

@@ -76,8 +76,9 @@ class RunData:
         metrics: Sequence[str | Metric] | None = None,
         prices: Prices | None = None,
     ) -> None:
-        """Begin the data of the run `path` in the folder `out`. Raises `InputError` if it is not a run's, or if
-        `prices` lacks one of its models.
+        """Begin the data of the run `path` in the folder `out`.
+
+        Raises `InputError` if the folder has no run, or if `prices` lacks one of its models.
         """
         self.reader = RunReader(path)
         self._currency = None if prices is None else prices.currency

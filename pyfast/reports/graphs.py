@@ -44,10 +44,9 @@ def pools_of(steps: Sequence[Step], question: str) -> list[Pool]:
 
 
 def graphs_of(pools: Sequence[Pool], finder: PassageFinder, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The graph of each pool: which nodes were kept, and the strongest edges with the terms that their nodes
-    share.
+    """The graph of each pool: the kept nodes, and the strongest edges with their shared terms.
 
-    The graph is the one that the run's ranking used. `bridge_rank` uses a graph without the terms of the question,
+    It is the same graph that the run's ranking used. `bridge_rank` uses a graph without the terms of the question,
     `graph_rank` a graph with all terms. If the index is gone, there are no graphs.
     """
     index = finder.index

@@ -1,4 +1,4 @@
-"""The path of a question: what each step of its system retrieved and kept, and where gold passages were lost."""
+"""The path of a question: the passages that each step retrieved and kept, and where gold passages were lost."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class RunReader:
     """Reads a run's folder, also while it runs."""
 
     def __init__(self, path: Path) -> None:
-        """Open a run. Raises `InputError` if the folder is not a run's."""
+        """Open a run. Raises `InputError` if the folder has no run."""
         self.run = Run(path)
         self.path = path
         self.configuration: Configuration = read_configuration(path / CONFIGURATION)

@@ -42,7 +42,7 @@ def view(
 ) -> None:
     """Serve runs as web pages on this machine, until the process gets a signal to end.
 
-    The pages are the same as those of `pyfast.report`. If a run is in progress, finished questions appear within
+    The pages are the same as with `pyfast.report`. If a run is in progress, finished questions appear within
     seconds.
 
     Args:

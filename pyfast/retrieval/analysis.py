@@ -42,7 +42,7 @@ class Analysis:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Analysis:
-        """The analysis in the parameters of an index. Older indexes have the default."""
+        """The analysis of an index, from its parameters. Older indexes have the default."""
         return cls(**parameters.get("analysis", {}))
 
     @property

@@ -28,7 +28,7 @@ _AT_ONCE = 8  # queries: their passages' vectors are in memory together
 
 
 def find_late_model(model: str) -> Path:
-    """The folder of a late-interaction model in ONNX: `PATH`, a name of the hub, or empty for the one from PyPI.
+    """The folder of a late-interaction model in ONNX: `PATH`, a name of the hub, or empty for the model from PyPI.
 
     Raises `ModelNotFoundError`.
     """

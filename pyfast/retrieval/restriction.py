@@ -1,4 +1,4 @@
-"""Parts of an index with only some of its documents: those that fit a filter, or those of one question."""
+"""Parts of an index with only some of its documents: for a filter, or for the documents of a question."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class ScoreCache:
         return database
 
     def known(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """The scores that the cache has. Raises `InputError` if the file is not one of pyfast's."""
+        """The scores that the cache has. Raises `InputError` if the file is foreign."""
         with self._turn:
             scores = {key: self._known[key] for key in keys if key in self._known}
             missing = [key for key in dict.fromkeys(keys) if key not in scores]

@@ -74,7 +74,7 @@ class TokenStore:
         return len(self.places)
 
     def __getitem__(self, passages: npt.NDArray[np.integer | np.bool_]) -> TokenStore:
-        """The store of those passages: their numbers, or a mask."""
+        """The store of some passages. They are given by their numbers or by a mask."""
         return TokenStore(self.pieces, self.places[passages])
 
     @property

@@ -116,7 +116,7 @@ def make(matrix: Float32, exact: int | None = None) -> Vectors:
 
 
 def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
-    """Change the vectors to those of other texts.
+    """Make the vectors of a changed list of texts. Known vectors are reused.
 
     Args:
         known: The vectors before the change.

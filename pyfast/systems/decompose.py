@@ -11,7 +11,7 @@ from pyfast.systems.system import System
 
 
 class Settings(n2n.Settings):
-    """The settings of n2n, except those of the graph."""
+    """The settings of n2n without the settings of its graph."""
 
     graph: Literal[False] = Field(default=False, description="Always off. With the graph, the system is `n2n`.")
 

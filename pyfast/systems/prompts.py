@@ -309,7 +309,7 @@ _REFUSAL = re.compile(
 
 
 def answers_in(texts: Iterable[str]) -> list[str]:
-    """The answers of a model, without those that say that it does not know."""
+    """The answers of a model. Replies such as "not known" are left out."""
     return [text for text in tidied(texts) if not _REFUSAL.fullmatch(text)]
 
 

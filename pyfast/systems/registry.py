@@ -1,4 +1,4 @@
-"""The systems by name: pyfast's own, those of other packages, and any `MODULE:NAME`."""
+"""The systems by name, from pyfast, from other packages, and from any `MODULE:NAME`."""
 
 from __future__ import annotations
 

@@ -140,8 +140,8 @@ class System:
         Args:
             given: Values as text, as on the command line (`{"k": "5", "graph": "off"}`), or as Python values
                 (`{"k": 5, "graph": False}`). An old name of a setting works, with a warning. `preset` is the name
-                of one of the system's `presets`: its settings replace the defaults. Other given values replace
-                those of the preset.
+                of one of the system's `presets`: its settings replace the defaults. Other given values take
+                precedence over the preset.
 
         Raises:
             InputError: There is no such setting or preset, or a value does not fit. Or a setting has no effect

@@ -42,7 +42,7 @@ class Recipe:
     """The data and the model of a training. The `Schedule` has the length of the training."""
 
     graph: bool = True
-    """Whether to train with the graph. Off: the text-only fine-tune with which the paper compares"""
+    """Whether to train with the graph. Off: train on text only, as in the paper's comparison"""
     passages: int = 50
     k: int = 20
     memory: Memory = "on"

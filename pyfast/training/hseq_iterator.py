@@ -45,8 +45,7 @@ class Recipe:
     lexical_weight: float = 0.3
     """The weight of a positive that only shares words with the question. 0 leaves such positives out"""
     verdict_weight: float = 1.0
-    """lambda: the weight of the tokens that say whether the evidence is sufficient. 1 is the plain next-token loss
-    """
+    """lambda: the weight of the tokens that tell whether the evidence is sufficient. 1: all tokens are equal"""
     size: int = 512
     """The number of steps in the mixture"""
     weights: tuple[float, ...] = ()

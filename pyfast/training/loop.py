@@ -1,7 +1,7 @@
 """The loop of every training: accumulation, clipping, checkpoints, resume, curve. The caller gives the loss.
 
-The random numbers of a step depend only on the seed and the step. So a training that was stopped and resumed ends
-with the same weights as one that was not.
+The random numbers of a step depend only on the seed and the step. So a resumed training ends with the same weights
+as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ E = TypeVar("E")
 class Schedule:
     """Length and learning rate of a training with Adam.
 
-    The defaults are those of the graph_convqa paper's table 4.
+    The defaults come from table 4 of the graph_convqa paper.
     """
 
     epochs: int = 1

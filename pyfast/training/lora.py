@@ -39,8 +39,8 @@ def with_lora(
 ) -> Any:
     """Add new low-rank updates to the `targets` of a model. Nothing else in it is trained.
 
-    Raises `InputError` for a model that changes the embedding of a token after the look-up (some scale it),
-    because prompts here are rows of the embedding table.
+    Raises `InputError` for a model that changes (for example scales) the embedding of a token after the look-up.
+    The reason: prompts here are rows of the embedding table.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -64,8 +64,8 @@ def completion_loss(
 ) -> torch.Tensor:
     """Mean cross-entropy of the completion's tokens (int64[c]) after a prompt of embeddings [p, hidden].
 
-    The prompt's tokens have no loss (graph_convqa, equation 8), and no logits are computed for them. With
-    `weights` (float32[c], one for each token): the sum of the weighted losses, divided by c.
+    Tokens of the prompt have no loss (graph_convqa, equation 8) and no logits. With `weights` (float32[c]), the
+    result is the sum of the weighted losses, divided by c.
     """
     every = torch.ones(len(completion), device=prompt.device) if weights is None else weights
     return completion_losses(model, [prompt], [completion], [every])[0]
@@ -79,7 +79,8 @@ def completion_losses(
 ) -> torch.Tensor:
     """`completion_loss` of several examples, which go through the model together.
 
-    Shorter examples are padded at the end, because no token of a causal model sees what comes after it.
+    Shorter examples are padded at the end. This changes nothing, because a token of a causal model sees only
+    earlier tokens.
     """
     table = model.get_input_embeddings()
     inputs = torch.nn.utils.rnn.pad_sequence(

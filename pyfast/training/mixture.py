@@ -50,8 +50,7 @@ def curriculum(chosen: Sequence[Target], generator: np.random.Generator) -> list
 
     The t-th step of a trajectory of T steps comes after (t - 1) / T of all steps.
 
-    So the longest trained prefix grows, and short trajectories occur until the end. If all first steps came at the
-    beginning, the model would end with late steps only.
+    So later steps of trajectories come later in the training, and short trajectories occur until the end.
     """
     longest = max((target.t for target in chosen), default=1)
     first = np.array([(target.t - 1) / longest for target in chosen])

@@ -43,8 +43,9 @@ class Candidate:
 
 
 Positives = Mapping[int, float]
-"""P*: the weight of each positive, by position: 1 if an answer or a gold document marks the segment, less if only
-its words do
+"""P*: the weight of each positive segment, by position.
+
+It is 1 for a segment with an answer or of a gold document, and less for word overlap
 """
 
 
@@ -78,13 +79,15 @@ def candidate_passages(index: Index, questions: Sequence[str], prior: int) -> li
 def weak_positives(
     gold: Gold, passages: Iterable[Candidate], max_positives: int, lexical_weight: float
 ) -> Positives:
-    """P*, at most `max_positives` segments: those with a gold answer or document, else the best word overlap.
+    """Find P*, the positive segments of each question, at most `max_positives`.
 
-    A passage that is a whole gold document is positive. For a longer gold document, such as a table, the passages
-    that contain an answer are positive. The same holds for all passages if no gold document is named, or more than
-    five are. If no passage is positive by these rules, one passage of the gold documents (or of all candidates)
-    is, with the weight `lexical_weight`: the one with the greatest Jaccard overlap with the question. With weight
-    0, no passage is positive.
+    A passage that is a whole gold document is positive. Of a longer gold document, such as a table, the passages
+    with an answer are positive. If no gold document is named, or more than five, all passages with an answer are
+    positive.
+
+    If no passage is positive by these rules, the passage with the greatest Jaccard overlap with the question is.
+    Its weight is `lexical_weight`. It comes from the gold documents, if there are any. With weight 0, no passage
+    is positive.
     """
     candidates = list(passages)
     near = partial(jaccard, words(gold.question))

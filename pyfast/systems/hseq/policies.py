@@ -1,4 +1,7 @@
-"""The iterator's policies: the LLM's, and a lexical one. The lexical policy is an ablation and the fallback."""
+"""The iterator's policies: one asks the LLM, the other is lexical.
+
+The lexical policy is an ablation and the fallback.
+"""
 
 from __future__ import annotations
 

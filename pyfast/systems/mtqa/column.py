@@ -52,7 +52,7 @@ def paragraphs(given: Iterable[str]) -> list[str]:
 
 
 def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
-    """The sources of all units, those of the last summary first."""
+    """The sources of all knowledge units. The sources of the last summary come first."""
     best: dict[int, float] = {}
     for column in reversed(columns):
         for unit in (*column.correcting, *column.units):

@@ -42,7 +42,7 @@ def _answers(step: Step, budget: int | None) -> str:
 
 
 def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
-    """The segments that state the used triples, and those that gave answers, in the order of the path."""
+    """The segments that state the used triples, and the segments that gave answers, in the order of the path."""
     ids: dict[int, None] = {}
     for step in steps:
         ids.update(dict.fromkeys(_used(step, session)))
