@@ -18,7 +18,7 @@ BLOCK = 1 << 18
 """The number of bytes in a block. Each block has its own checksum"""
 _SHIFT = 18
 CHECKSUMS = "checksums.bin"
-"""The file of a folder with the checksums of all its other files, XXH3 of 64 bits, in the order of their names"""
+"""The file with the checksums (XXH3, 64 bits) of all other files of a folder, in the order of their names"""
 
 # NumPy reads headers with `ast`, which in CPython 3.11 fails now and then if two threads use it at once.
 _HEADERS = threading.Lock()
@@ -271,7 +271,7 @@ def are_checked(offsets: npt.NDArray[Any], *values: npt.NDArray[Any]) -> bool:
 
 
 def check_lists(offsets: npt.NDArray[Any], which: npt.NDArray[Any], *values: npt.NDArray[Any]) -> None:
-    """Check the lists with the numbers `which` of a ragged array: their offsets and their values."""
+    """Check some lists of a ragged array: their offsets and their values. `which` has the numbers of the lists."""
     if isinstance(offsets, CheckedArray) and not are_checked(offsets, *values):
         which = np.unique(which).astype(np.int64)
         which = which[(which >= 0) & (which < len(offsets) - 1)]

@@ -92,9 +92,9 @@ class TransportError(CallError):
 
 
 class BudgetError(PyfastError):
-    """A question has used up its calls, tokens, steps or seconds.
+    """A question has used up its calls, tokens, steps or seconds. Only this question fails.
 
-    Only this question fails. Systems must not catch this.
+    Systems must not catch this error.
     """
 
 

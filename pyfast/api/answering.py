@@ -97,15 +97,16 @@ def answer(
     interruption.
 
     Args:
-        questions: The path of a file with one question in each line (JSON Lines, CSV) or row (Parquet). Or
-            strings, mappings or `Question`s, from a list or any iterator. A mapping has `id` and `question`, or a
-            conversation's `id` and `turns`. A string that is not the path of a file is one question. pyfast's own
-            event loop reads an asynchronous iterator. If yours needs your own loop, use `Engine.answer_many`.
+        questions: The path of a file with one question in each line (JSON Lines, CSV) or row (Parquet). You can
+            also give a list or any iterator of strings, mappings or `Question`s. A mapping has `id` and
+            `question`, or a conversation's `id` and `turns`. A string that is not the path of a file is one
+            question. An asynchronous iterator runs in pyfast's own event loop. If it needs your event loop, use
+            `Engine.answer_many`.
         index: An index, or its folder; `direct` and `cot` need none.
         llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a text that names one. A model that you pass as
             an object stays loaded when `answer` returns. A model that you pass as text is closed. You can also
             pass a mapping of roles to models, `{"default": ..., "pick": ...}`. The default model answers the
-            prompts of all roles that the mapping does not name (`pyfast systems NAME` prints the roles).
+            prompts of all other roles (`pyfast systems NAME` prints the roles).
         llm_options: Options of a model that is given as text. Options of a role's model have names like
             `"ROLE.NAME"`.
         system: The name of a system (`pyfast.systems.names()`), `MODULE:NAME`, or a `System`.
@@ -125,12 +126,12 @@ def answer(
         seed: The seed of the model's sampling. It is also sent at temperature 0, where most servers ignore it.
         concurrency: How many questions are in progress at once. The answers do not depend on it. None: 64, or
             10,000 with a model behind a Batch API.
-        budget: Limits by name. For each question: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
-            `attempts`. For the run: `run_tokens`, `run_seconds`.
+        budget: Limits by name. Limits of each question are `calls`, `tokens`, `steps`, `seconds`, `call_seconds`
+            and `attempts`. Limits of the run are `run_tokens` and `run_seconds`.
         outage: How many minutes to wait if the model cannot be reached, is overloaded or has internal errors.
             After that the run stops, and can be resumed. 0: it stops at once.
         strict: If the model gives no reply of the right form, fail the question. Otherwise the system continues
-            with something simpler. `run.status.fall_backs` counts these cases, with `strict` and without.
+            with something simpler. `run.status.fall_backs` counts these cases.
         max_failures: Stop if more questions than this fail: a number, or a share such as `"5%"`.
         response_cache: A folder for plans that depend only on the question. Several runs can share it.
         sync: `normal`: a power cut can lose the last LLM calls. `full`: it loses none.
@@ -144,9 +145,10 @@ def answer(
             the model or to a batched function such as a search. Each step comes twice: when it begins and when it
             ends.
         stop: Once it is set, no new question starts. Questions in progress finish, and the run can be resumed.
-        ray: Answer by workers of a Ray cluster. `local`: processes of this machine. `auto`: the cluster that this
-            machine belongs to. Or its address, `HOST:PORT`. The answers are the same. `run` must be a folder that
-            all machines share. Give the model and the system as text, because each worker opens its own.
+        ray: Answer by workers of a Ray cluster. `local`: processes of this machine. `auto`: the cluster to which
+            this machine belongs. `HOST:PORT`: the cluster at this address. The answers are the same. `run` must be
+            a folder that all machines share. Give the model and the system as text, because each worker opens its
+            own.
         workers: How many workers; None: as many as the cluster has room for.
         worker_resources: What each worker needs, by Ray's names, such as `{"GPU": 1}`. The default is one `CPU`.
 
@@ -409,7 +411,7 @@ def not_negative(name: str, value: float) -> float:
 
 
 def allowed_failures(given: int | str | None, total: int) -> int | None:
-    """The number of `total` questions that may fail, from a number or share. None: all. Raises `InputError`."""
+    """How many of `total` questions may fail. `given` is a number or a share. None: all. Raises `InputError`."""
     if given is None:
         return None
     text = str(given)

@@ -38,7 +38,7 @@ def answer_by_workers(
     on_event: OnEvent,
     stop: threading.Event,
 ) -> Run:
-    """Answer questions by the workers of a cluster, or resume.
+    """Answer questions by the workers of a cluster, or resume a run.
 
     Args:
         questions: As in `answer`.

@@ -49,8 +49,8 @@ def build_index(
 
     Args:
         documents: Paths of files and folders, or documents. A document is a value of `pyfast.corpus`, or a mapping
-            with the fields of a `.jsonl` line, such as `{"id": ..., "title": ..., "text": ...}`. Give one
-            document, or any iterable of them.
+            with the fields of a `.jsonl` line, such as `{"id": ..., "title": ..., "text": ...}`. You can give one
+            document, or an iterable of documents.
         out: The folder to make. It appears when it is complete, or not at all.
         overwrite: Replace an existing index. Its knowledge graph stays.
         readers: Readers of file formats, `pyfast.corpus.Reader`s or `MODULE:NAME`. They come before the installed

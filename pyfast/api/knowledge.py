@@ -140,7 +140,9 @@ def build_knowledge(
 
 
 def prune_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Knowledge:
-    """Remove triples that come only from deleted documents from the knowledge graph.
+    """Remove the triples of deleted documents from the knowledge graph.
+
+    Triples that another document also states stay.
 
     Args:
         index: An index, or its folder.

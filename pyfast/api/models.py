@@ -34,7 +34,7 @@ class OpenedModels:
     """Models that the caller gave as objects. They stay loaded"""
 
     def full(self, response_cache: Path | None = None) -> dict[Role, FullLLM]:
-        """The models by role, as the engine takes them. Roles with the same model share it here too.
+        """The models by role, in the form that the engine needs.
 
         Args:
             response_cache: A folder for reusable replies. None: no cache.

@@ -51,7 +51,7 @@ class CheckLLM:
         """Do nothing: there is nothing to release."""
 
     async def complete(self, request: Request) -> Completion:
-        """Answer a request. Raises `CallError` for a request that no LLM would accept."""
+        """Answer a request. Raises `CallError` for a request that every real LLM would refuse."""
         digest = request.digest()
         contents = [message.content for message in request.messages]
         tokens = sum(map(len, contents)) // _CHARACTERS_PER_TOKEN + request.max_tokens

@@ -500,7 +500,7 @@ class Corpus:
     ) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Write several corpora into a new folder, as one.
 
-        `live`, bool[documents], says which documents of each corpus to keep. `size` is the sum of `text_size`.
+        `live`, bool[documents], marks the documents of each corpus to keep. `size` is the sum of `text_size`.
         Returns the positions of the passages, and the table of the documents.
         """
         return join((corpus._checked_parts() for corpus in corpora), live, folder, size)

@@ -21,7 +21,10 @@ from pyfast.files import built_aside, free_name
 QUESTIONS = "questions.jsonl"
 _NAME = re.compile(r"(\d{9,})-(\d{9,})")
 _LARGEST, _SMALLEST = 4096, 8
-"""Questions of a block: the journal of a large one is worth its folder, a small one holds nobody up"""
+"""The maximum and the minimum number of questions in a block.
+
+Larger blocks cost less, smaller blocks finish sooner
+"""
 _SHARES = 4
 """A block is at most this part of what a worker has left to do: the last ones are the smallest"""
 
@@ -116,7 +119,10 @@ def _make(run: Path, block: Block, questions: Sequence[Question], was_asked: boo
 
 
 def remove(block: Path) -> None:
-    """Delete a block's folder. The folder is renamed first, so that a kill leaves no half of a block."""
+    """Delete a block's folder.
+
+    The folder is renamed first. So a process that is killed leaves no incomplete block.
+    """
     aside = free_name(block, "merged")
     block.rename(aside)
     shutil.rmtree(aside)

@@ -131,7 +131,7 @@ class Pool:
         return list(ray.wait(calls, num_returns=len(calls), timeout=0)[0])
 
     def result(self, call: Any) -> Told | None:
-        """The result of a call. None if its worker cannot be reached.
+        """The result of a call, or None if its worker cannot be reached.
 
         Raises `RunError` if the call failed in a way that pyfast does not expect.
         """

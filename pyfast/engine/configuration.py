@@ -138,7 +138,10 @@ def with_accepted_code(described: Configuration, run: Path | None) -> Configurat
 
 
 def differences(recorded: Configuration, now: Configuration, unknown: Iterable[str] = ()) -> list[str]:
-    """One line for each value that differs, old and new. It ignores `places` and the `unknown` values."""
+    """One line for each value that differs, with the old and the new value.
+
+    `places` and the `unknown` values are ignored.
+    """
     before, after = dict(_flat(recorded)), dict(_flat(now))
     names = sorted((before.keys() | after.keys()) - set(unknown))
     if before.get("system.name") != after.get("system.name"):  # its settings and prompts say nothing more

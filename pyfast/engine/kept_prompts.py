@@ -36,7 +36,7 @@ SELECT id + (SELECT coalesce(max(id), 0) FROM main.frames), content FROM other.f
 """,
     "INSERT OR IGNORE INTO main.prompts SELECT * FROM other.prompts",
 )
-"""Take over the prompts of another journal, attached as `other`; in this order"""
+"""The statements that copy the prompts of another journal, attached as `other`, in this order"""
 _LARGEST = 256 << 20  # bytes of a frame, unpacked: what a file says of itself is not believed
 _LEVEL = 3
 _FRAMES = 16

@@ -33,8 +33,9 @@ class Answer:
 
     text: str | None
     evidence: ScoredSegments | bytes | None = None
-    """The segments that support the answer. If a system makes its own evidence: a JSON array of objects with `uri`
-    and `snippet`
+    """The segments that support the answer.
+
+    A system can also give its own evidence as a JSON array of objects with `uri` and `snippet`
     """
     trace: Mapping[str, Any] = field(default_factory=dict)
     """How the system reached the answer, in JSON types"""

@@ -112,7 +112,7 @@ def check_journal(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path | None:
-    """Rename a run's folder, so that a new run can use its name. Returns the new name.
+    """Rename a run's folder, so that a new run can use its name.
 
     Args:
         path: The folder of a run.

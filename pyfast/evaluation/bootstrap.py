@@ -50,7 +50,7 @@ def ratio_intervals(
 
 
 def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[str]) -> Float64:
-    """The ratio of the sums in each draw of whole groups: float64 [draws, columns]; NaN if it divides by 0."""
+    """Bootstrap draws of a ratio, by whole groups: float64 [draws, columns]. A draw that divides by 0 is NaN."""
     if not len(numerators):
         raise ValueError("an interval needs at least one value")
     _, place = np.unique(np.asarray(groups), return_inverse=True)

@@ -219,8 +219,9 @@ def transcript(turns: Sequence[Turn]) -> str:
 
 
 def quoted(answer: str | None) -> str:
-    """An answer as a JSON string on one line, so that a model cannot take it for another answer or
-    instructions.
+    """An answer as a JSON string on one line.
+
+    So a model cannot confuse it with another answer or with instructions.
     """
     return orjson.dumps(answer).decode()
 

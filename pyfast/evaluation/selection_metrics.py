@@ -1,4 +1,4 @@
-"""HSEQ's proxy metric of selection (A.2): picked segments against gold segments, by id."""
+"""HSEQ's proxy metric of selection (A.2). It compares the ids of picked and gold segments."""
 
 from __future__ import annotations
 

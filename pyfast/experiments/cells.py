@@ -29,7 +29,7 @@ _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A row of the experiment on one set with one model: the runs of all seeds together."""
+    """One cell of the experiment: the runs of one row, on one set and with one model, over all seeds."""
 
     set: str
     row: str

@@ -74,7 +74,10 @@ def _sample(record: Record, ledger: Ledger, due: float, latency: float) -> Sampl
 
 
 def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Question]:
-    """`count` questions, again and again from the first on, each with its own id."""
+    """`count` questions, each with its own id.
+
+    If there are fewer questions, they are repeated from the first on.
+    """
     for number, question in enumerate(islice(cycle(questions), count)):
         yield Question(f"{name}-{number}", question.text)
 

@@ -256,7 +256,10 @@ class Knowledge:
         return np.sort(triples[np.argsort(-self.strength[triples], kind="stable")[:limit]])
 
     def triples_of_key(self, key: int, query: Float32, limit: int) -> Int32:
-        """The `limit` triples of a relation key whose facts are nearest to a query's vector, ascending."""
+        """The `limit` triples of a relation key that are nearest to a query's vector, ascending.
+
+        A triple counts as near as its fact.
+        """
         offsets, triples = self._by_key
         every = triples[offsets[key] : offsets[key + 1]]
         if len(every) <= limit:

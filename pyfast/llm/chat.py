@@ -147,5 +147,5 @@ def error_field(body: bytes, name: str) -> str:
 
 
 def one_line(message: object) -> str:
-    """The text on one line: at most 300 characters, without control characters."""
+    """The text on one line, without control characters. It is cut at 300 characters."""
     return " ".join(without_controls(str(message)[:5000]).split())[:300]

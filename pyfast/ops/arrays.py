@@ -129,7 +129,7 @@ def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.gener
 
 @cache
 def tell_cost(name: str, given: str, wanted: str) -> None:
-    """Warn once per process about a conversion that every call repeats."""
+    """Warn about a slow conversion that every call repeats. The warning appears once per process."""
     warnings.warn(
         f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) ends that",
         SparseEfficiencyWarning,

@@ -149,10 +149,10 @@ class Stream:
 
         Args:
             cursors: The cursors of n questions, before the step.
-            chosen: (offsets int64[n + 1], segments): the segments that each question selected, from its window or
-                not.
-            past: The width of a window to skip: the next window then has only segments that the question has not
-                seen. 0: segments that were not selected stay in the window.
+            chosen: (offsets int64[n + 1], segments): the segments that each question selected. They need not be in
+                its window.
+            past: The width of the window to skip. The next window then has only new segments. 0: segments that
+                were not selected stay in the window.
             threads: See `pyfast.ops`.
             backend: "auto" runs on the device of the stream, see `on_gpu`.
 

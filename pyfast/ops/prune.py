@@ -19,9 +19,13 @@ def prune(
 ) -> tuple[Int64, Int32]:
     """Choose the nodes of each ranked pool that make the context.
 
-    The op keeps, in this order: the best `per_kind` passages and the best `per_kind` table rows, if the pool has
-    this many; the `min_nodes` best nodes; and all nodes that score at least the mean of the pool. If scores are
-    equal, the earlier retrieved node comes first.
+    The op keeps nodes in this order, up to `max_nodes`:
+
+    1. the best `per_kind` passages and the best `per_kind` table rows
+    2. the `min_nodes` best nodes
+    3. all nodes that score at least the mean of the pool
+
+    If scores are equal, the node that was retrieved first comes first.
 
     Args:
         score: float32[N], such as `graph_rank` gives it.

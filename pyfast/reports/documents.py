@@ -46,7 +46,10 @@ def part_of(corpus: Corpus, segment: int) -> tuple[Part, list[int]]:
 
 
 def content_of(corpus: Corpus, part: Part) -> dict[str, Any]:
-    """The part in JSON types; `from` is the number of its first character, row or triple, `of` their number."""
+    """The part in JSON types.
+
+    `from` is the number of its first character, row or triple. `of` is the number of all of them.
+    """
     source, number = part
     root = int(corpus.roots[source])
     shown = {"uri": corpus.uri(source), "title": corpus.title(source)}

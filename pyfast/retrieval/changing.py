@@ -1,7 +1,7 @@
 """Change an index by commits. Each change happens completely or not at all.
 
-A commit is a manifest: it lists the parts, and which of their documents are deleted. Parts never change. One
-writer works at a time. Readers keep the commit that they opened. Earlier commits stay until they are erased.
+A commit is a manifest. It lists the parts and their deleted documents. Parts never change. One writer works at a
+time. Readers keep the commit that they opened. Earlier commits stay until they are erased.
 """
 
 from __future__ import annotations

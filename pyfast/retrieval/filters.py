@@ -1,4 +1,4 @@
-"""Filters: which documents of an index are searched, by their source, level, time or metadata."""
+"""Filters: choose the documents of an index that are searched, by source, level, time or metadata."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval.pools import Pool
 
 RANK_CONSTANT = 10
-"""Reciprocal rank fusion counts 1 / (this number + the rank, from 1) for each list"""
+"""Reciprocal rank fusion scores a passage by 1 / (this number + its rank) in each list. Ranks start at 1"""
 
 
 def reciprocal_ranks(lists: Sequence[Int32]) -> Pool:

@@ -241,7 +241,7 @@ class Index:
         return x
 
     def columns(self, passages: npt.NDArray[Any]) -> tuple[csr_array, csr_array]:
-        """X and X transposed. The rows of these passages, and the rows of their terms, are checked first."""
+        """X and X transposed. First, the rows of these passages and the rows of their terms are checked."""
         x, transposed = self.rows(passages), self._weights[1]
         if self._weighed.files is not None:
             used = [x.indices[x.indptr[row] : x.indptr[row + 1]] for row in np.unique(passages).tolist()]

@@ -43,7 +43,7 @@ def open_model(folder: Path) -> OnnxModel:
 
 
 class OnnxModel:
-    """A model and its tokenizer. They are loaded at the first text. Several threads can call it at once.
+    """A model and its tokenizer. They are loaded at the first text. Several threads can call the model at once.
 
     It runs one text at a time, because int8 models scale their activations by tensor. In a batch, the numbers of a
     text would depend on the other texts, and padding would cost time. The threads of a call work on different

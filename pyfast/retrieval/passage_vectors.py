@@ -87,7 +87,7 @@ def _loaded(kind: str, folder: Path, dimensions: int | None, files: tuple[tuple[
 
 
 def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, str]]:
-    """The model of each kind, and the model's fingerprint, for the manifest.
+    """Describe the vectors for the manifest: for each kind, its model and the model's fingerprint.
 
     `given` has texts such as `dense:MODEL`.
 

@@ -145,7 +145,7 @@ def expand(
 
 @of_index
 def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[SelectedPool]:
-    """The pools after the bridge-aware selector (algorithm 1 of N2N-GQA), best first.
+    """Apply the bridge-aware selector to pools (algorithm 1 of N2N-GQA).
 
     Args:
         index: The index.

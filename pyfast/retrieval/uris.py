@@ -40,7 +40,7 @@ def shared_document(corpus: Corpus, files: MappedFolder) -> str:
 
 
 def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[str]) -> dict[str, int]:
-    """The documents with these uris, without uris that the part does not have. A few blocks are read."""
+    """The documents of the part with these uris. Unknown uris are ignored. Only a few blocks are read."""
     if files is None:
         return {uri: at for uri in uris if (at := corpus.find(uri)) is not None}
     hashes = files.file(f"{FOLDER}/hashes.npy").array(np.uint64)

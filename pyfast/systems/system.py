@@ -212,7 +212,7 @@ def _is_number(setting: FieldInfo) -> bool:
 
 
 def source_digest(function: Any) -> str:
-    """A digest of the file of a function, or of the function itself if it was typed into an interpreter."""
+    """A digest of the file of a function. If the function has no file, a digest of the function itself."""
     path = inspect.getsourcefile(function)
     if path is not None and Path(path).is_file():
         code = Path(path).read_bytes()

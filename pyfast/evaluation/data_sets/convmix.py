@@ -45,8 +45,8 @@ class _Record(BaseModel):
 def read(source: Path) -> Pieces:
     """Yield the pieces of dev_set.json, or of dev_ers.jsonl, which has a corpus.
 
-    The first answer of a turn is the crowd worker's. Each piece of evidence becomes a document. Its title is the
-    entity for which it was retrieved.
+    The first answer of a turn comes from the crowd worker. Each piece of evidence becomes a document. Its title is
+    the entity for which it was retrieved.
     """
     documents = Documents()
     for record in _conversations(one_file(source, "*.json*", "conversations")):

@@ -85,9 +85,9 @@ def title_of(uri: str) -> str:
 
 
 class Documents:
-    """Collects documents that several records share, so that each is written once.
+    """Collects documents that several records share. Each document is written once.
 
-    If a second document has the same uri and other content, it gets another uri.
+    If two documents with different contents have the same uri, the second gets another uri.
     """
 
     def __init__(self) -> None:
