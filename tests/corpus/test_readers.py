@@ -166,6 +166,10 @@ def test_what_is_read_can_be_encoded(tmp_path: Path) -> None:
     ("encoding", "text"),
     [
         ("cp1252", "Schiff;Hafen;Größe\nAurora;Turku;12,5\nBjörn;Malmö;9\n"),  # few letters: looks like hp_roman8
+        ("cp1252", "id;año\n1;2\n"),  # too few for statistics
+        ("cp1252", "El Niño is warm."),
+        ("cp1252", "één"),
+        ("cp1252", "5 €"),
         ("cp1250", "Příliš žluťoučký kůň úpěl ďábelské ódy."),
         ("cp437", "Grüße aus Köln, schöne Straße für alle, die müde sind."),
         ("koi8_r", "Привет мир, это длинный текст о кораблях и гаванях."),

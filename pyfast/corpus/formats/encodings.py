@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import logging
+import re
 from pathlib import Path
 
 from pyfast.errors import InputError
@@ -18,7 +19,9 @@ _BOMS = (
 _SAMPLE = 1 << 16
 _WESTERN = "cp1252"
 _SELDOM = ("hp_", "mac_", "cp0", "cp1006", "cp1140", "cp4", "cp5", "cp7", "cp8", "kz", "ptcp", "tis")
-_LETTERS = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœßùúûüýÿÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜÝ€°§«»–—’‘“”…")
+_LETTERS = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœßùúûüýÿÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜÝ€°§«»¿¡–—’‘“”…")
+_THREE_LETTERS = re.compile(r"[^\W\d_\x00-\x7f]{3}")
+_FEW = 20
 _LOG = logging.getLogger("pyfast")
 
 
@@ -75,24 +78,33 @@ def _mostly_utf8(data: bytes) -> bool:
     return sum(map(text.count, "éèüöäßñçáíóúãâêôàïøåæœ–—’“”…€°")) > 2 * broken
 
 
-def _is_western(data: bytes) -> bool:
-    """Whether it reads as Western text: each character beyond ASCII is a usual one, and most of the letters are
-    ASCII.
+def _is_western(data: bytes, share: float = 0.25) -> bool:
+    """Whether it reads as Western text: each character beyond ASCII is a usual one, never three letters in a row,
+    and less than this share of the letters are beyond ASCII.
     """
     text = data.decode(_WESTERN, errors="replace")
     beyond = [character for character in text if character > "\x7f"]
-    return _LETTERS.issuperset(beyond) and 4 * len(beyond) < sum(map(str.isalpha, text))
+    letters = sum(map(str.isalpha, beyond))
+    return (
+        _LETTERS.issuperset(beyond)
+        and not _THREE_LETTERS.search(text)
+        and (not letters or letters < share * sum(map(str.isalpha, text)))
+    )
 
 
 def _detected(data: bytes, at: int) -> str | None:
     from charset_normalizer import from_bytes
 
     start = max(at - _SAMPLE // 2, 0)
-    guesses = from_bytes(data[start : start + _SAMPLE])
+    sample = data[start : start + _SAMPLE]
+    # A few characters are too few for statistics: "año" would be Chinese.
+    if sum(byte > 127 for byte in sample) <= _FEW and _is_western(sample, share=1):
+        return _WESTERN
+    guesses = from_bytes(sample)
     best = guesses.best()
     if best is None:
         return None
-    if best.encoding.startswith(_SELDOM) and _is_western(data[start : start + _SAMPLE]):
+    if best.encoding.startswith(_SELDOM) and _is_western(sample):
         return _WESTERN
     # Encodings of one byte differ in a few characters, which a short text may not have: the likeliest is taken.
     alike = {best.encoding, *best.could_be_from_charset}
