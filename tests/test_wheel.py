@@ -66,7 +66,8 @@ def run(*command: str | Path) -> None:
 
 
 def pip(python: str | Path, *arguments: str) -> None:
-    run(python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
+    # Isolated: a checkout in PYTHONPATH would count as installed.
+    run(python, "-I", "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
 
 
 def empty_environment(folder: Path) -> Path:

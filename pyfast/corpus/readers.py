@@ -194,7 +194,8 @@ def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())[:300]
     if isinstance(error, InputError | MissingPackageError):
         return text
-    return f"cannot be read: {type(error).__name__}: {text}" if text else f"cannot be read: {type(error).__name__}"
+    named = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"cannot be read: {named.removesuffix('.')}; if a program opens it, save it again or convert it"
 
 
 def _load(name: str) -> Reader:

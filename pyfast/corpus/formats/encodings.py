@@ -68,7 +68,9 @@ def _decoded(data: bytes, encoding: str, path: Path, skipped: int, whole: bytes)
 
 def _fault(path: Path, data: bytes, offset: int, encoding: str) -> InputError:
     line = data.count(b"\n", 0, offset) + 1
-    return InputError(f"{path}, line {line}: not {encoding}: byte 0x{data[offset]:02x} at offset {offset}")
+    return InputError(
+        f"{path}, line {line}: not {encoding}: byte 0x{data[offset]:02x} at offset {offset}; save it as UTF-8"
+    )
 
 
 def _mostly_utf8(data: bytes) -> bool:
