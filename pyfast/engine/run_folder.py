@@ -186,12 +186,12 @@ class RunFolder:
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
             is_new = not (path / CONFIGURATION).exists()
-            write_configuration(path / CONFIGURATION, described)
             self._done = _done(path, count)
             self._open_journal = partial(Journal, path / JOURNAL, sync, configuration_digest(described))
             self.journal = self._open_journal(checked=self._done is None)
             opened.callback(lambda: self.journal.close())
             self.journal.start_session()
+            write_configuration(path / CONFIGURATION, described)  # from now on others read the folder
             self._traces = TraceWriter(path / TRACES)
             opened.callback(self._traces.close)
             _make_private(path, is_new)

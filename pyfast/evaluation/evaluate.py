@@ -108,7 +108,7 @@ def evaluate(
     records = _by_id(answers)
     asked, not_run = list[tuple[Record, Gold]](), list[str]()
     for one in read_gold(gold):
-        record = records.get(one.id)
+        record = records.pop(one.id, None)
         if record is None:
             not_run.append(one.id)
         else:
@@ -117,11 +117,7 @@ def evaluate(
         fault = f"none of its ids is among the answers of {where}" if not_run else "has no question"
         raise InputError(f"{name_of(gold)}: {fault}")
     named = _chosen(asked) if metrics is None else metrics
-    shares = _measure(dict(_opened(one) for one in named), asked)
-    scored = [
-        Scored(record.id, record.state, record.answer, one.groups(), one.conversation, values)
-        for (record, one), values in zip(asked, shares, strict=True)
-    ]
+    scored = _scored(dict(_opened(one) for one in named), asked)
     return Report(rows_of(scored), scored, dict(Counter(one.state for one in scored)), tuple(not_run))
 
 
@@ -186,16 +182,24 @@ def _opened(metric: str | Metric) -> tuple[str, Metric]:
     return str(getattr(metric, "__name__", metric)), metric
 
 
-def _measure(metrics: Mapping[str, Metric], asked: Sequence[tuple[Record, Gold]]) -> list[dict[str, Share]]:
-    shares: list[dict[str, Share]] = [{} for _ in asked]
+def _scored(metrics: Mapping[str, Metric], asked: list[tuple[Record, Gold]]) -> list[Scored]:
+    """The scores of all questions. It empties `asked`, because records keep the evidence that metrics read."""
+    scored: list[Scored] = []
     owner: dict[str, str] = {}
-    for metric, function in metrics.items():
-        for start in range(0, len(asked), AT_ONCE):
-            for place, values in enumerate(measured(metric, function, asked[start : start + AT_ONCE]), start):
+    asked.reverse()
+    while asked:
+        some = [asked.pop() for _ in range(min(AT_ONCE, len(asked)))]
+        shares: list[dict[str, Share]] = [{} for _ in some]
+        for metric, function in metrics.items():
+            for mine, values in zip(shares, measured(metric, function, some), strict=True):
                 for name, share in values.items():
                     own = owner.setdefault(name, metric) == metric
-                    shares[place][name if own else f"{metric}.{name}"] = share
-    return shares
+                    mine[name if own else f"{metric}.{name}"] = share
+        scored += [
+            Scored(record.id, record.state, record.answer, one.groups(), one.conversation, mine)
+            for (record, one), mine in zip(some, shares, strict=True)
+        ]
+    return scored
 
 
 def _by_id(answers: Answers) -> dict[str, Record]:

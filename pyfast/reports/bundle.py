@@ -127,7 +127,7 @@ class RunData:
         """Write the details of some questions; return their rows of the list."""
         rows: list[dict[str, Any]] = []
         while some := list(islice(entries, CHUNK)):
-            every = [details_of(entry, self.reader, scores, self._finder, self._documents.place) for entry in some]
+            every = details_of(some, self.reader, scores, self._finder, self._documents.place)
             packed = packers.map(_packed, [orjson.dumps(details) for details in every])
             place = self._out / f"questions-{self._chunks:05}.bin"
             start = 0

@@ -28,20 +28,34 @@ PlaceOf = Callable[[Part], Any]
 
 
 def details_of(
-    entry: Entry, reader: RunReader, scores: Scores, finder: PassageFinder, parts: PlaceOf
-) -> dict[str, Any]:
-    """Everything about one question: its record, gold, path, passages, calls and stages.
+    entries: Sequence[Entry], reader: RunReader, scores: Scores, finder: PassageFinder, parts: PlaceOf
+) -> list[dict[str, Any]]:
+    """Everything about each question: its record, gold, path, passages, calls and stages.
 
     `parts` says for each part of a document where a page finds it.
     """
+    steps = [steps_of(reader.system, entry.record) for entry in entries]
+    graphs: list[list[dict[str, Any]]] = [[] for _ in entries]
+    if reader.system == "n2n":
+        texts = ["" if entry.question is None else entry.question.text for entry in entries]
+        graphs = graphs_of([pools_of(*one) for one in zip(steps, texts, strict=True)], finder, reader.settings)
+    return [_details(*one, reader, scores, finder, parts) for one in zip(entries, steps, graphs, strict=True)]
+
+
+def _details(
+    entry: Entry,
+    steps: Sequence[Step],
+    graphs: Sequence[dict[str, Any]],
+    reader: RunReader,
+    scores: Scores,
+    finder: PassageFinder,
+    parts: PlaceOf,
+) -> dict[str, Any]:
     record, system = entry.record, reader.system
     question = entry.question
-    text = "" if question is None else question.text
     gold = scores.gold.get(record.id)
-    steps = steps_of(system, record)
     named = [id for step in steps for each in step.lists for id in each.segments]
     kept = [id for step in steps for each in step.lists[-1:] for id in each.segments]
-    graphs = graphs_of(pools_of(steps, text), finder, reader.settings) if system == "n2n" else []
     named += [node["id"] for graph in graphs for node in graph["nodes"]]
     passages = finder.find(named, kept, record)
     supporting = () if gold is None else gold.supporting or ()
@@ -124,7 +138,7 @@ def question_of(
         assert finder.index is not None
         return content_of(finder.index.corpus, part)
 
-    return details_of(reader.entry(id), reader, scores_of(run, gold, metrics), finder, content)
+    return details_of([reader.entry(id)], reader, scores_of(run, gold, metrics), finder, content)[0]
 
 
 def _gold(gold: Gold | None) -> dict[str, Any] | None:

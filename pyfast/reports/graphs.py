@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import Any, Literal
 
 import numpy as np
 
 from pyfast import ops
-from pyfast.ops.arrays import stack
+from pyfast.ops.arrays import Int32, Int64, stack
 from pyfast.reports.passages import PassageFinder
 from pyfast.reports.paths import Step
 from pyfast.retrieval import Index
 from pyfast.retrieval.rerank import expand
-from pyfast.retrieval.strongest_edges import strongest_shared_terms
+from pyfast.retrieval.strongest_edges import segment_ids, strongest_shared_terms
 
 STRONGEST = 2
 """The number of edges of each node"""
@@ -43,37 +44,47 @@ def pools_of(steps: Sequence[Step], question: str) -> list[Pool]:
     return pools
 
 
-def graphs_of(pools: Sequence[Pool], finder: PassageFinder, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The graph of each pool: the kept nodes, and the strongest edges with their shared terms.
+def graphs_of(
+    asked: Sequence[Sequence[Pool]], finder: PassageFinder, settings: Mapping[str, Any]
+) -> list[list[dict[str, Any]]]:
+    """The graph of each pool of some questions: the kept nodes, and the strongest edges with their shared terms.
 
     It is the same graph that the run's ranking used. `bridge_rank` uses a graph without the terms of the question,
     `graph_rank` a graph with all terms. If the index is gone, there are no graphs.
     """
+    graphs: list[list[dict[str, Any]]] = [[] for _ in asked]
     index = finder.index
-    if index is None or not pools or settings.get("graph") is False:
-        return []
-    bridges = settings.get("ranking", "bridge_rank") == "bridge_rank"
-    graphs = []
-    for pool in pools:
-        rows = _rows(index, finder, pool.retrieved)
-        if not rows:
-            continue
-        expanded = _expanded(index, pool, rows) if bridges and settings.get("expand", True) else []
-        nodes = list(dict.fromkeys([*pool.retrieved, *expanded, *pool.kept]))
-        rows = _rows(index, finder, nodes)
-        nodes = [id for id in nodes if id in rows]
-        graphs.append(
-            {
-                "step": pool.step,
-                "query": pool.query,
-                "nodes": [_node(id, pool) for id in nodes],
-                "edges": _edges(index, [rows[id] for id in nodes], pool.query if bridges else None),
-            }
+    if index is None or settings.get("graph") is False:
+        return graphs
+    rows = _rows(index, finder, {id for pools in asked for pool in pools for id in (*pool.retrieved, *pool.kept)})
+    owners, pools = [], []
+    for number, of_question in enumerate(asked):
+        for pool in of_question:
+            if any(id in rows for id in pool.retrieved):
+                owners.append(number)
+                pools.append(pool)
+    if not pools:
+        return graphs
+    masked = None
+    if settings.get("ranking", "bridge_rank") == "bridge_rank":
+        masked = stack([index.question_terms(pool.query) for pool in pools], np.int32)
+    expands = masked is not None and settings.get("expand", True)
+    expanded = _expanded(index, pools, rows, masked) if masked is not None and expands else [{} for _ in pools]
+    nodes = []
+    for pool, joined in zip(pools, expanded, strict=True):
+        rows |= joined
+        nodes.append([id for id in dict.fromkeys([*pool.retrieved, *joined, *pool.kept]) if id in rows])
+    edges = _edges(index, [[rows[id] for id in ids] for ids in nodes], masked)
+    for owner, pool, ids, of_pool in zip(owners, pools, nodes, edges, strict=True):
+        kept, retrieved = (
+            {id: rank for rank, id in enumerate(some, start=1)} for some in (pool.kept, pool.retrieved)
         )
+        shown = [{"id": id, "kept": kept.get(id), "retrieved": retrieved.get(id)} for id in ids]
+        graphs[owner].append({"step": pool.step, "query": pool.query, "nodes": shown, "edges": of_pool})
     return graphs
 
 
-def _rows(index: Index, finder: PassageFinder, ids: Sequence[str]) -> dict[str, int]:
+def _rows(index: Index, finder: PassageFinder, ids: Iterable[str]) -> dict[str, int]:
     """The rows of the forward index by segment id."""
     segments = finder.segments(ids)
     rows = np.searchsorted(index.passages, np.array(list(segments.values()), np.int64)).tolist()
@@ -84,42 +95,44 @@ def _rows(index: Index, finder: PassageFinder, ids: Sequence[str]) -> dict[str, 
     }
 
 
-def _expanded(index: Index, pool: Pool, rows: Mapping[str, int]) -> list[str]:
-    """The ids of what `bridge_expand` joined to a pool."""
-    passages = np.array([rows[id] for id in pool.retrieved if id in rows], np.int32)
-    terms = stack([index.question_terms(pool.query)], np.int32)
-    offsets = np.array([0, len(passages)], np.int64)
-    _, joined, _ = expand(index, offsets, passages, np.zeros(len(passages), np.float32), terms)
-    return [f"{id:016x}" for id in index.corpus.ids[index.passages[joined[len(passages) :]]].tolist()]
+def _expanded(
+    index: Index, pools: Sequence[Pool], rows: Mapping[str, int], terms: tuple[Int64, Int32]
+) -> list[dict[str, int]]:
+    """The ids of what `bridge_expand` joined to each pool, with their rows."""
+    offsets, passages = stack([[rows[id] for id in pool.retrieved if id in rows] for pool in pools], np.int32)
+    ends, joined, _ = expand(index, offsets, passages, np.zeros(len(passages), np.float32), terms)
+    new = np.ones(len(joined), bool)
+    sizes = np.diff(offsets)
+    new[np.arange(len(passages)) - np.repeat(offsets[:-1] - ends[:-1], sizes)] = False  # a pool's own come first
+    ids, found = segment_ids(index, index.passages[joined[new]]), joined[new].tolist()
+    at = np.concatenate([[0], np.cumsum(np.diff(ends) - sizes)]).tolist()
+    return [dict(zip(ids[first:last], found[first:last], strict=True)) for first, last in pairwise(at)]
 
 
-def _node(id: str, pool: Pool) -> dict[str, Any]:
-    kept = pool.kept.index(id) + 1 if id in pool.kept else None
-    rank = pool.retrieved.index(id) + 1 if id in pool.retrieved else None
-    return {"id": id, "kept": kept, "retrieved": rank}
-
-
-def _edges(index: Index, rows: Sequence[int], query: str | None) -> list[dict[str, Any]]:
-    """The strongest edges of each node; with a query, without its terms."""
-    passages, offsets = np.array(rows, np.int32), np.array([0, len(rows)], np.int64)
-    masked = None if query is None else stack([index.question_terms(query)], np.int32)
-    weight: Literal["sum", "dot"] = "sum" if query is None else "dot"
+def _edges(
+    index: Index, pools: Sequence[Sequence[int]], masked: tuple[Int64, Int32] | None
+) -> list[list[dict[str, Any]]]:
+    """The strongest edges of each node of each pool, without the terms in `masked`, if there are any."""
+    offsets, passages = stack(pools, np.int32)
+    weight: Literal["sum", "dot"] = "sum" if masked is None else "dot"
     x = index.rows(passages)
     graph = ops.evidence_graph(x, offsets, passages, weight=weight, top_k=STRONGEST, mask_terms=masked)
-    first = np.repeat(np.arange(len(rows)), np.diff(graph.indptr))
-    pairs: dict[tuple[int, int], float] = {}
-    for a, b, value in zip(first.tolist(), graph.indices.tolist(), graph.weights.tolist(), strict=True):
-        pairs[min(a, b), max(a, b)] = value
-    if not pairs:
-        return []
-    ends = np.array(list(pairs), np.int64)
-    terms = strongest_shared_terms(x, passages[ends[:, 0]], passages[ends[:, 1]])
-    hidden = set() if masked is None else set(masked[1].tolist())
-    return [
-        {
-            "ends": pair,
-            "weight": round(value, 4),
-            "terms": [index.terms[one] for one in shared if one not in hidden],
-        }
-        for (pair, value), shared in zip(pairs.items(), terms, strict=True)
-    ]
+    first = np.repeat(np.arange(len(passages)), np.diff(graph.indptr))
+    pool = np.searchsorted(offsets, first, side="right") - 1
+    second = graph.indices + offsets[pool]
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    once = np.sort(np.unique(low * len(passages) + high, return_index=True)[1])  # both ends may have chosen it
+    low, high, pool = low[once], high[once], pool[once]
+    terms = strongest_shared_terms(x, passages[low], passages[high])
+    names = {term: index.terms[term] for term in set(chain.from_iterable(terms))}
+    hidden: list[set[int]] = [set() for _ in pools]
+    if masked is not None:
+        hidden = [set(masked[1][a:b].tolist()) for a, b in pairwise(masked[0].tolist())]
+    ends = np.stack([low, high], axis=1) - offsets[pool, None]
+    edges: list[list[dict[str, Any]]] = [[] for _ in pools]
+    for number, pair, value, shared in zip(
+        pool.tolist(), ends.tolist(), np.round(graph.weights[once].astype(float), 4).tolist(), terms, strict=True
+    ):
+        shown = [names[term] for term in shared if term not in hidden[number]]
+        edges[number].append({"ends": pair, "weight": value, "terms": shown})
+    return edges

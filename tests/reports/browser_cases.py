@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from axe_playwright_python.sync_playwright import Axe
 from hostile_server import hostile
 from oracle import Oracle
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from tiny import tiny_model
 
 import pyfast
 from pyfast.corpus import TextDocument, read
@@ -198,6 +200,60 @@ def test_from_the_first_screen_to_a_graph(opened: Open, address: str) -> None:
     page.locator(".graph").first.hover()
 
 
+def test_the_runs_of_one_system(opened: Open, address: str) -> None:
+    page = opened(f"{address}#/questions/0?q=huygens")
+    expect(page.locator("nav.tabs a")).to_have_text(["n2n", "rag"])
+    page.get_by_label("System").select_option("rag")
+    expect(page.locator("nav.tabs a")).to_have_text(["rag"])
+    assert "#/questions/1?" in page.url and "q=huygens" in page.url
+    page.get_by_label("System").select_option("")
+    expect(page.locator("nav.tabs a")).to_have_text(["n2n", "rag"])
+
+
+@pytest.fixture(scope="module")
+def talked(small: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a conversation that a graph encoder answered."""
+    import torch
+
+    from pyfast.conversation.encoder import GraphEncoder, Shape, save_encoder
+
+    folder = tmp_path_factory.mktemp("talked")
+    tiny_model(folder / "trained" / "model")
+    torch.manual_seed(5)
+    save_encoder(GraphEncoder(Shape(32)), folder / "trained")
+    turns = [
+        {"id": f"t{number}", "question": question, "answers": ["x"]}
+        for number, question in enumerate(("Who discovered Titan?", "Which probe landed there?"))
+    ]
+    (folder / "questions.jsonl").write_text(json.dumps({"id": "titan", "turns": turns}) + "\n")
+    settings = {"trained": str(folder / "trained"), "memory": "random", "k": "6"}
+    pyfast.answer(
+        folder / "questions.jsonl", index=small, llm=f"transformers:{folder / 'trained' / 'model'}",
+        system="graph_convqa", settings=settings, run=folder / "run",
+    )  # fmt: skip
+    return pyfast.report(folder / "run", folder / "report")
+
+
+def test_the_token_graph_of_a_turn(opened: Open, talked: Path) -> None:
+    with served(talked) as url:
+        page = opened(f"{url}#/question/0/t1", 400, True)
+        page.get_by_text("Token graph", exact=True).click()
+        draw_graphs(page)
+        graph = page.get_by_role("img", name="Token graph of")
+        words, entities = re.findall(r"(\d+) words, (\d+) entities", graph.get_attribute("aria-label") or "")[0]
+        record = next(one for one in pyfast.Run(talked.parent / "run").records if one.id == "t1")
+        first = [one.snippet.split() for one in record.evidence]
+        shown = sum(len(one) for one in first[: int((graph.get_attribute("aria-label") or "").split()[3])])
+        assert int(words) == shown <= record.trace["nodes"] and int(entities) > 0
+        faultless(page)
+
+
+def faultless(page: Page) -> None:
+    """axe finds nothing."""
+    faults = Axe().run(page, options={"runOnly": LEVELS}).response["violations"]
+    assert [(fault["id"], fault["nodes"][0]["html"]) for fault in faults] == [], page.url
+
+
 def test_the_table_of_ranks_says_what_the_run_says(opened: Open, address: str, place: Path) -> None:
     page = opened(f"{address}#/question/0/ex-12")
     path = page.locator(".ranks tbody tr")
@@ -250,8 +306,7 @@ def test_axe_finds_nothing(opened: Open, address: str, width: int, dark: bool) -
         open_all(page)
         page.wait_for_load_state("networkidle")
         draw_graphs(page)
-        faults = Axe().run(page, options={"runOnly": LEVELS}).response["violations"]
-        assert [(fault["id"], fault["nodes"][0]["html"]) for fault in faults] == [], view
+        faultless(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
         page.close()
 

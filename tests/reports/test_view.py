@@ -15,6 +15,7 @@ import pytest
 from hostile_server import hostile
 
 import pyfast
+from pyfast.reports.bundle import RunData
 from pyfast.retrieval import Index
 
 PYFAST = [sys.executable, "-m", "pyfast"]
@@ -74,6 +75,35 @@ def test_it_follows_a_run_that_goes_on(small: Index, tmp_path: Path) -> None:
         finally:
             answering.kill()
             answering.wait()
+
+
+def test_a_run_that_has_only_just_begun(small: Index, tmp_path: Path) -> None:
+    """From the moment when others can take the folder for a run, it shows that it has begun."""
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("".join(json.dumps({"id": f"q{i}", "question": "What?"}) + "\n" for i in range(9)))
+    with hostile("--weights", "good=1", "--allow", "0") as url:  # all requests wait
+        for number in range(3):
+            run = tmp_path / f"run-{number}"
+            command = [
+                "answer",
+                str(questions),
+                "--index",
+                str(small.folder),
+                "--system",
+                "rag",
+                "--run",
+                str(run),
+            ]
+            answering = subprocess.Popen([*PYFAST, *command, "--llm", f"openai:m@{url}"])
+            try:
+                while not (run / "run.toml").exists():
+                    assert answering.poll() is None
+                data = RunData(run, tmp_path / f"data-{number}")
+                part = data.update()
+                assert (part["questions"], part["running"], part["lists"]) == (9, True, [])
+            finally:
+                answering.kill()
+                answering.wait()
 
 
 def counted(address: str, questions: int) -> dict[str, Any]:

@@ -141,6 +141,47 @@ function conversation(question) {
       trace.nodes ? `; token graph of ${number(trace.nodes)} nodes and ${number(trace.edges)} edges` : "", dropped.length ? `; ${dropped.join(", ")}` : ""),
     entities.length ? graphView(nodes, edges, `Evidence items and the ${entities.length} entities that they name`, (data, isEdge) =>
       isEdge ? [foreign(data.about), " is named in: ", foreign(text(data.target))] : [foreign(data.kind === "entity" ? data.label : text(data.id)), data.joined ? badge("gold", "memory") : ""]) : null,
+    trace.nodes ? el("details", {}, el("summary", {}, "Token graph"), tokenGraph(evidence.slice(0, evidence.length - (trace.items_dropped || 0)).map(text), trace)) : null,
     passagesOf(question, "From memory", remembered),
   ];
 }
+
+const WORDS = 160; // nodes that a reader can still tell apart
+
+// The graph that the LLM read, with words in place of tokens: a chain for each item, and an edge from the end of a mention of an
+// entity to the start of each other mention. The first items, as many as fit.
+function tokenGraph(items, trace) {
+  const nodes = [], edges = [], mentions = new Map();
+  let drawn = 0;
+  for (const item of items) {
+    const words = item.split(/\s+/).filter(Boolean);
+    if (drawn && nodes.length + words.length > WORDS) break;
+    drawn += 1;
+    const first = nodes.length;
+    words.slice(0, WORDS).forEach((word, at) => {
+      nodes.push({ id: `word ${first + at}`, label: word, size: 12, kind: "kept", about: item });
+      if (at) edges.push({ ends: [`word ${first + at - 1}`, `word ${first + at}`], width: 1, about: "the next word" });
+    });
+    const known = words.slice(0, WORDS).map(bare);
+    for (const name of trace.entities || []) {
+      const parts = name.split(/\s+/).map(bare);
+      for (let at = 0; at + parts.length <= known.length; at += 1) {
+        if (!parts.every((part, place) => part && part === known[at + place])) continue;
+        mentions.set(name, [...(mentions.get(name) || []), [first + at, first + at + parts.length - 1]]);
+      }
+    }
+  }
+  for (const [name, places] of mentions) {
+    for (const [start, end] of places) for (let at = start; at <= end; at += 1) nodes[at].kind = "entity";
+    for (const [, end] of places) {
+      for (const [start] of places) if (start > end) edges.push({ ends: [`word ${end}`, `word ${start}`], width: 2.5, about: name });
+    }
+  }
+  const label = `Token graph of ${drawn} of ${plural(items.length, "item")}: ${nodes.length} words, ${mentions.size} entities`;
+  return [
+    el("p", { class: "note" }, `Words stand for tokens. A chain for each evidence item, the first ${drawn} of ${items.length}; thick edges join mentions of one entity.`),
+    graphView(nodes, edges, label, (data, isEdge) => [foreign(data.about)]),
+  ];
+}
+
+const bare = (word) => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "");

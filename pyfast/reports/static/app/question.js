@@ -3,7 +3,7 @@
 function questionView(question, run) {
   return el("article", {},
     el("h1", {}, foreign(question.question || question.id)),
-    run === null ? null : runTabs(run, "question", question.id),
+    run === null ? null : runTabs(run, "question", "", question.id),
     answerView(question),
     goldPath(question),
     pictureOf(question),

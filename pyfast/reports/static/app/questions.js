@@ -19,7 +19,8 @@ const RIGHT = {
 
 async function questionList(run, query) {
   const list = await loadList(run);
-  const chosen = { q: "", state: "", type: "", reason: "", right: "", gold: "", order: "place", page: "0", ...Object.fromEntries(query) };
+  const chosen = { q: "", system: "", state: "", type: "", reason: "", right: "", gold: "", order: "place", page: "0", ...Object.fromEntries(query) };
+  if (!store.manifest.runs.some((one) => one.system === chosen.system)) chosen.system = "";
   const results = el("div", { "aria-live": "polite" });
   const render = () => {
     const { columns } = list;
@@ -34,12 +35,16 @@ async function questionList(run, query) {
     chosen[name] = value;
     if (name !== "page") chosen.page = "0";
     const kept = Object.entries(chosen).filter(([key, one]) => one && !(key === "order" && one === "place") && !(key === "page" && one === "0"));
-    history.replaceState(null, "", `${address("questions", run)}?${new URLSearchParams(kept)}`);
+    const { runs } = store.manifest;
+    const shownRun = !chosen.system || runs[run].system === chosen.system ? run : runs.findIndex((one) => one.system === chosen.system);
+    const place = `${address("questions", shownRun)}?${new URLSearchParams(kept)}`;
+    if (name === "system") { location.hash = place; return; } // other runs, and perhaps another list
+    history.replaceState(null, "", place);
     render();
   };
   refreshed = async () => { await loadList(run); render(); };
   render();
-  return el("div", {}, el("h1", {}, "Questions"), runTabs(run, "questions"), controls(list.columns, chosen, change), results);
+  return el("div", {}, el("h1", {}, "Questions"), runTabs(run, "questions", chosen.system), controls(list.columns, chosen, change), results);
 }
 
 function filtered(columns, chosen) {
@@ -74,11 +79,13 @@ function controls(columns, chosen, change) {
     ? el("label", {}, label, el("select", { on: { change: (event) => change(name, event.target.value) } },
       options.map(([value, text]) => el("option", { value, selected: chosen[name] === value }, text))))
     : null;
+  const systems = [...new Set(store.manifest.runs.map((one) => one.system))];
   const any = (options) => [["", "any"], ...options.map((value) => [value, value])];
   const scored = (columns.figures || []).some((figures) => figures.length);
   return el("form", { class: "controls", role: "search", on: { submit: (event) => event.preventDefault() } },
     el("label", { class: "wide" }, "Search question, answer or id",
       el("input", { type: "search", value: chosen.q, on: { input: (event) => change("q", event.target.value) } })),
+    choice("system", "System", systems.length > 1 ? any(systems) : []),
     choice("state", "State", any(values("state"))),
     choice("type", "Type", values("type").length > 1 ? any(values("type")) : []),
     choice("reason", "Reason", values("reason").length ? any(values("reason")) : []),
@@ -106,8 +113,10 @@ function pages(count, page, go) {
     ` page ${number(page + 1)} of ${number(last + 1)} `, button("Next", page + 1, page === last));
 }
 
-function runTabs(run, ...place) {
+// The runs of a system, or of all; `id` of a question.
+function runTabs(run, view, system = "", id = null) {
   const { runs } = store.manifest;
-  return runs.length < 2 ? null : el("nav", { class: "tabs", "aria-label": "Runs" }, runs.map((one, at) =>
-    el("a", { href: address(place[0], at, ...place.slice(1)), "aria-current": at === run ? "page" : null }, foreign(one.name))));
+  const query = system ? `?${new URLSearchParams({ system })}` : "";
+  return runs.length < 2 ? null : el("nav", { class: "tabs", "aria-label": "Runs" }, runs.map((one, at) => (system && one.system !== system ? null :
+    el("a", { href: address(view, at, ...(id === null ? [] : [id])) + query, "aria-current": at === run ? "page" : null }, foreign(one.name)))));
 }
