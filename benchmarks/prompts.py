@@ -69,14 +69,17 @@ def report_triples(records: list[Record], asked: list[dict[str, Any]]) -> None:
         answers = [answer.lower() for answer in question["answers"]]
         count, names = json.loads(record.answer or "[0, []]")
         written, supported = written + count, supported + len(names)
-        if any(answer in item.text.lower() for answer in answers for item in record.evidence):
+        if any(answer in item.snippet.lower() for answer in answers for item in record.evidence):
             readable += 1
             named += any(answer in name.lower() for answer in answers for pair in names for name in pair)
     print(f"triples: {written}, supported: {supported}")
     print(f"a supported triple names the answer: {named} of {readable} questions whose passages contain it")
 
 
-ALONE = {"plan": (plan, PLAN, report_plan), "extract_triples": (extract_triples, EXTRACT_TRIPLES, report_triples)}
+ALONE: dict[str, tuple[Any, Any, Any]] = {
+    "plan": (plan, PLAN, report_plan),
+    "extract_triples": (extract_triples, EXTRACT_TRIPLES, report_triples),
+}
 
 
 def main() -> None:
