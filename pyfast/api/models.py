@@ -34,7 +34,7 @@ class OpenedModels:
     """Models that the caller gave as objects. They stay loaded"""
 
     def full(self, response_cache: Path | None = None) -> dict[Role, FullLLM]:
-        """The models by role, in the form that the engine needs.
+        """Wrap the models in the form that the engine needs. Roles that share a model also share its wrapper.
 
         Args:
             response_cache: A folder for reusable replies. None: no cache.

@@ -70,18 +70,18 @@ class Linear:
     spans: tuple[tuple[Span, ...], ...]
     """The known names in each line"""
     entities: tuple[str, ...]
-    """All entities that the items name, in order, each once"""
+    """All entities that the items name, without duplicates, in the order of their first mention"""
 
 
 def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     """Find the known names in texts.
 
     Args:
-        index: The index. `known_entities` takes the known names from its corpus.
+        index: The index. The known names come from its corpus, see `known_entities`.
         items: Lists of texts. A text with tabs is a table row, with a tab between two cells.
 
     Returns:
-        For each list, its known names and the cells of its table rows, each once.
+        For each list, its known names and the cells of its table rows, without duplicates.
     """
     known = known_entities(index)
     matches = []
@@ -99,7 +99,7 @@ def linearise(index: Index, items: Sequence[ScoredSegments]) -> list[Linear]:
     """Write segments as lines of text, and find the known entities in the lines.
 
     Args:
-        index: The index. `known_entities` takes the known names from its corpus.
+        index: The index. The known names come from its corpus, see `known_entities`.
         items: Lists of segments.
 
     Returns:

@@ -53,7 +53,10 @@ def query_of(history: History, question: str) -> str:
 
 
 def parts(history: History, question: str) -> Parts:
-    """P_prefix and P_suffix (section 4.5), in pyfast's words. Text of users and models counts as plain text."""
+    """Write the parts of the prompt before the evidence and after it (graph_convqa's paper, section 4.5).
+
+    Control tokens in the texts of users and models count as plain text.
+    """
     turns = "".join(f"Question: {plain(asked)}\nAnswer: {plain(answer)}\n" for asked, answer in history)
     return Parts(_FACTS, f"{_TALK}{turns}Question: {plain(question)}\nAnswer:")
 

@@ -16,7 +16,7 @@ _GRAPH = "\ue000"  # of Unicode's private use: where the graph's nodes go; only 
 
 
 def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
-    """The tokens of P_prefix and P_suffix, including the tokens of the chat template around them."""
+    """Return the tokens of the prompt before the graph and after it, including those of the chat template."""
     text = chat(tokenizer, dialogue(f"{around.before}{_GRAPH}{around.after}", SYSTEM))
     before, _, after = text.partition(_GRAPH)
     return tokenizer.encode(before, add_special_tokens=False), tokenizer.encode(after, add_special_tokens=False)

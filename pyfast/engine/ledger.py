@@ -61,7 +61,7 @@ class StageTotals:
     completion_tokens: int = 0
 
     def merge(self, other: StageTotals) -> None:
-        """Add the stage of other questions."""
+        """Add the totals of other questions in this stage."""
         for name in (
             "calls",
             "questions",
@@ -75,7 +75,7 @@ class StageTotals:
         self.role = other.role
 
     def add(self, stage: Stage) -> None:
-        """Add one question's stage."""
+        """Add the times and tokens that one question spent in this stage."""
         self.calls += len(stage.batches)
         self.questions += 1
         self.queued_us += stage.queued_us

@@ -210,7 +210,7 @@ class RunFolder:
         self._broken: BaseException | None = None
 
     def batches(self) -> JournalledBatches:
-        """The run's batches at a provider."""
+        """The run's batch jobs at an LLM provider, as the journal records them."""
         return JournalledBatches(lambda: self.journal, self._writer)
 
     def note_outage(self, waiting: Waiting | None) -> None:

@@ -39,7 +39,9 @@ class Prices(BaseModel):
     models: Mapping[str, Price]
 
     def price(self, spec: str) -> Price:
-        """The price of the model that a text such as `openai:MODEL@URL` names, by the whole text or by MODEL.
+        """Find the price of the model that a text such as `openai:MODEL@URL` names.
+
+        The list is searched for the whole text, then for MODEL.
 
         Raises:
             InputError: The list has no such model.

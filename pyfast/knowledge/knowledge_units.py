@@ -68,10 +68,11 @@ def knowledge_units(
 ) -> list[list[KnowledgeUnit]]:
     """Search the knowledge graph for knowledge units (MTQA, step 2).
 
-    Detailed keywords match entities, and general keywords match relation keys. The matched entities and their
-    neighbours have facts. The score of a fact is its cosine to all keywords, times the match of the entity or key,
-    times `DECAY` at the second hop. An entity without triples leads to the texts that describe it. A key leads to
-    the texts that have it as a theme.
+    Detailed keywords match entities, and general keywords match relation keys. The search takes the facts about
+    the matched entities (the first hop) and about their neighbours (the second hop), and the facts of the keys.
+    The score of a fact is a product of two cosines: of the fact with all keywords, and of the entity or key with
+    its keyword. At the second hop the score is also multiplied by `DECAY`. An entity without triples leads to the
+    texts that describe it. A key leads to the texts that have it as a theme.
 
     Args:
         items: The keywords of each search.

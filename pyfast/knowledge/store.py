@@ -300,7 +300,10 @@ class Knowledge:
         return [names[place] for place in places]
 
     def marks(self, kind: str) -> Int64:
-        """int64[texts, columns]: equal marks mean equal texts, also in two stores of one process."""
+        """Return fingerprints of the texts, int64[texts, columns].
+
+        Equal texts have equal rows, also in another store of the same process.
+        """
         if kind != "facts":
             return _marks(self._names(kind))[:, None]
         facts, entities = self.facts, np.append(_marks(self.entities), 0)

@@ -138,9 +138,10 @@ def supported_mentions(entities: Iterable[_Entity], segments: Sequence[tuple[int
 
 
 def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bool) -> list[Theme]:
-    """Each theme of a text, with the first segment that names it, or else with the first segment.
+    """Find the first segment of a text that names each theme.
 
-    `only`: the themes belong to this text alone. Otherwise, themes that the text does not name are left out.
+    If no segment names a theme, the result depends on `only`. True: the theme gets the first segment, because the
+    themes were extracted from this text alone. False: the theme is left out.
     """
     texts = [(segment, _Text(text)) for segment, text in segments]
     themes: dict[str, Theme] = {}

@@ -186,7 +186,8 @@ class Stream:
         """The structural neighbours of segments, without deleted segments and without segments that the cursor has
         selected.
 
-        The kinds are these. Segments of other levels have no neighbours of the kind:
+        The kinds of neighbours are listed below. If a kind is for one level only, such as table cells, segments of
+        other levels have no neighbours of this kind.
 
         - `children`: the segments directly below it; `parent`: the segment directly above it.
         - `row`: for a table cell, the other cells of its row.
@@ -195,15 +196,16 @@ class Stream:
           same head.
 
         Args:
-            segments: int64[n]. Or a ragged (offsets, segments): a list gets the neighbours of all its segments.
+            segments: int64[n]: single segments. Or a ragged (offsets, segments): lists of segments. The neighbours
+                of a list are the neighbours of all segments in it.
             kind: The kind of neighbours.
             cursors: The cursors of n questions. None: nothing is selected.
             limit: The maximum number of neighbours for a list.
             threads: See `pyfast.ops`.
 
         Returns:
-            (offsets int64[n + 1], segments int64): for single segments ascending, for lists in the order of the
-            list, each once.
+            (offsets int64[n + 1], segments int64). The neighbours of a single segment are in ascending order.
+            Those of a list are in the order of the list, without duplicates.
 
         Raises:
             ArrayError: An argument is malformed, or the stream is on a GPU.

@@ -61,7 +61,10 @@ def index_of(run: Path) -> Index | None:
 
 
 def place_of(run: Path, recorded: str) -> Path:
-    """Find the place of something that a run recorded as a path."""
+    """Return the path at which a file or folder that a run recorded is now.
+
+    If nothing is at the recorded path, the path is tried relative to the folder that contains the run.
+    """
     beside = run.resolve().parent / recorded
     return beside if beside.exists() and not Path(recorded).exists() else Path(recorded)
 

@@ -17,7 +17,8 @@ def reciprocal_ranks(lists: Sequence[Int32]) -> Pool:
     """The passages of several lists, by the sum of their reciprocal ranks.
 
     Args:
-        lists: [n] passages each, best first, without duplicates. A list adds nothing to a passage that it lacks.
+        lists: [n] passages each, best first, without duplicates. A list without a passage adds nothing
+            to the passage's sum.
 
     Returns:
         Every passage once, best first. If sums are equal, the order of the lists decides, the first list first.

@@ -147,7 +147,7 @@ def _strongest_edges(
 
 
 def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> list[list[int]]:
-    """For each pair of rows, the terms with the largest shares of their edge, as `ops.shared_terms`."""
+    """For each pair of rows, find the terms that add most to the weight of the edge between them."""
     pair, at = _entries(X, first)
     other, at_other = _entries(X, second)
     pair, at = np.concatenate([pair, other]), np.concatenate([at, at_other])

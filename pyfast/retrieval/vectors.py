@@ -157,8 +157,9 @@ def places_among(marks: Int64, known: Int64) -> Int32:
 def make_codes(matrix: Float32) -> Any:
     """Make product-quantisation codes of many vectors. A query is compared with all codes.
 
-    The codes have a seed: equal vectors give equal codes. faiss's inverted files would skip most vectors, but the
-    vector of a question is far from the vectors of its facts: the nearest lists miss a third of them.
+    The training of the codes uses a fixed seed, so the same vectors always give the same codes. faiss's inverted
+    files would be faster, because they skip most vectors. But they miss a third of the facts of a question: the
+    vector of a question is far from the vectors of its facts.
     """
     faiss = _faiss()
     dimensions = matrix.shape[1]

@@ -87,7 +87,10 @@ class Service:
         return [*self.systems, *(f"{name}@{index}" for index in self.indexes for name in self.systems)]
 
     def engine(self, index: str | None) -> tuple[str, Engine]:
-        """An index's name and its engine. None: the first index and its engine. Raises `ApiError` 404."""
+        """Return the name and the engine of an index. If `index` is None, it is the first index.
+
+        Raises `ApiError` 404 if there is no such index.
+        """
         name = next(iter(self._engines)) if index is None else index
         if name not in self._engines:
             raise ApiError(404, f"there is no index {name!r}", "index_not_found", param="index")

@@ -43,7 +43,7 @@ class Candidate:
 
 
 Positives = Mapping[int, float]
-"""P*: the weight of each positive segment, by position.
+"""The weight of each positive segment, by position (the set P* of HSEQ's paper).
 
 It is 1 for a segment with an answer or of a gold document, and less for word overlap
 """
@@ -79,15 +79,15 @@ def candidate_passages(index: Index, questions: Sequence[str], prior: int) -> li
 def weak_positives(
     gold: Gold, passages: Iterable[Candidate], max_positives: int, lexical_weight: float
 ) -> Positives:
-    """Find P*, the positive segments of each question, at most `max_positives`.
+    """Find the positive segments of a question, at most `max_positives` (the set P* of HSEQ's paper, A.2).
 
     A passage that is a whole gold document is positive. Of a longer gold document, such as a table, the passages
     with an answer are positive. If no gold document is named, or more than five, all passages with an answer are
     positive.
 
-    If no passage is positive by these rules, the passage with the greatest Jaccard overlap with the question is.
-    Its weight is `lexical_weight`. It comes from the gold documents, if there are any. With weight 0, no passage
-    is positive.
+    If no passage is positive by these rules, pyfast takes the passage whose words overlap most with the question's
+    (Jaccard). It is from the gold documents, if there are any. Its weight is `lexical_weight`. With weight 0, no
+    passage is positive.
     """
     candidates = list(passages)
     near = partial(jaccard, words(gold.question))

@@ -146,7 +146,10 @@ class Settings(system.Abstaining):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Equation 1: F(q, D) = H(q, kappa(M*))."""
+    """Answer a question (HSEQ's paper, equation 1).
+
+    The policy selects segments, they become an evidence package, and the head answers from it.
+    """
     if ctx.remaining().steps < 1 + _CONCLUSION:
         return Answer(None, trace={"ended": "budget"})
     source, guidance = await guide(question.text, ctx, settings)

@@ -16,18 +16,18 @@ from pyfast.retrieval import Index, ScoredSegments, segment_ids
 
 @dataclass(slots=True)
 class Column:
-    """One column of the matrix under construction."""
+    """A column of the matrix of thought, while it is being filled."""
 
     units: list[KnowledgeUnit] = field(default_factory=list)
-    """KU, the knowledge units before its nodes"""
+    """The knowledge units that the nodes read"""
     thoughts: list[list[str]] = field(default_factory=list)
-    """The paragraphs of each node (Tn)"""
+    """The paragraphs of each thought node"""
     seen: list[int] = field(default_factory=list)
-    """How many paragraphs each node saw of the node above it"""
+    """For each node, the number of paragraphs that it saw of the node above it"""
     correcting: list[KnowledgeUnit] = field(default_factory=list)
-    """KU', the knowledge units before its summary"""
+    """The knowledge units that the summary node reads"""
     summary: list[str] = field(default_factory=list)
-    """The paragraphs of the summary (Sn)"""
+    """The paragraphs of the summary node"""
     answer: str = ""
     shown: dict[KnowledgeUnit, None] = field(default_factory=dict)
     """The knowledge units that were in prompts"""
@@ -36,7 +36,10 @@ class Column:
 
 
 def communicated(thought: Sequence[str], weight: float) -> list[str]:
-    """Equation 8's αTn: the last ⌈α · paragraphs⌉ paragraphs of a node, where its conclusion is."""
+    """Return the part of a node that the next node sees (MTQA's paper, equation 8).
+
+    It is the last ⌈weight · paragraphs⌉ paragraphs, where the conclusion is.
+    """
     count = ceil(round(weight * len(thought), 9))  # 0.3 * 10 is 3.0000000000000004 at times
     return list(thought[len(thought) - count :])
 
