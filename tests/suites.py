@@ -139,8 +139,12 @@ SUITES: Mapping[str, Suite] = {
     ),
     # Files of hostile shapes, up to gigabytes.
     "shapes": Suite(
-        120,
-        (*PACKAGES, "pyfast/corpus/", "pyfast/retrieval/", "tests/corpus/test_hostile_shapes.py"),
+        240,
+        (
+            *(*PACKAGES, "pyfast/corpus/", "pyfast/retrieval/", "tests/corpus/test_hostile_shapes.py"),
+            *("tests/retrieval/test_building.py", "tests/retrieval/test_damage.py"),
+            "tests/retrieval/damaged_index.py",
+        ),
     ),
     # LangChain, LlamaIndex, Haystack and DSPy, in an environment that the suite makes.
     "integrations": Suite(

@@ -247,8 +247,23 @@ class Corpus:
         columns, *others = self._files
         for file in (*columns.values(), *others):
             file.check_all()
+        self._validate(self._parts[2])
+        self._validate_documents()
         if fault := storage.fault_of(self._parts):
             raise self._damaged(fault)
+
+    def _validate_documents(self) -> None:
+        if self._files and not self._documents_are_sound:
+            self._files[1].check_all()
+            self._validate(self._parts[1])
+            self._documents_are_sound = True
+
+    def _validate(self, batch: pa.RecordBatch) -> None:
+        """Check a batch before Arrow computes with it, because Arrow does not check it."""
+        try:
+            batch.validate(full=True)
+        except pa.ArrowException as error:
+            raise self._damaged(" ".join(str(error).split())) from error
 
     def __len__(self) -> int:
         """The number of segments."""
@@ -485,13 +500,7 @@ class Corpus:
         """A table of the documents, with the columns of `schema.DOCUMENTS`. The whole table is checked, because
         Arrow does not check it.
         """
-        if self._files and not self._documents_are_sound:
-            self._files[1].check_all()
-            try:
-                self._parts[1].validate(full=True)
-            except pa.ArrowException as error:
-                raise self._damaged(" ".join(str(error).split())) from error
-            self._documents_are_sound = True
+        self._validate_documents()
         return self._parts[1]
 
     @classmethod

@@ -17,7 +17,7 @@ from pyfast import ops
 from pyfast.blocks import MappedFolder, map_folder, write_checksums
 from pyfast.corpus import Corpus, Document, encode
 from pyfast.corpus.storage import FOLDER as CORPUS
-from pyfast.errors import IndexFormatError
+from pyfast.errors import ArrayError, IndexFormatError
 from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval.analysis import Analysis
 from pyfast.retrieval.bm25 import FOLDER as BM25_FOLDER
@@ -83,8 +83,18 @@ class Part:
         """Which passages belong to documents that are not deleted."""
         if live.all():
             return np.ones(len(self.passages), bool)
-        kept: Mask = live[np.asarray(self.corpus.source)[np.asarray(self.passages)]]
+        passages, source = np.asarray(self.passages), np.asarray(self.corpus.source)
+        if len(passages) and (passages.min() < 0 or passages.max() >= len(source)):
+            raise self._damaged("a passage is not in its corpus")
+        documents = source[passages]
+        if len(documents) and (documents.min() < 0 or documents.max() >= len(live)):
+            raise self._damaged("a passage is in no document")
+        kept: Mask = live[documents]
         return kept
+
+    def _damaged(self, fault: str) -> IndexFormatError:
+        where = self.files.folder if self.files else "a part"
+        return IndexFormatError(f"{where}: damaged: {fault}; build the index again")
 
     def check_columns(self, columns: Int32) -> None:
         """Check some columns of the term counts. Raises `IndexFormatError`."""
@@ -127,9 +137,13 @@ class Part:
         if self.files is None:
             return
         self.files.check_all()
-        self.corpus.check_all()
-        if fault := fault_of(self):
-            raise IndexFormatError(f"{self.files.folder}: damaged: {fault}; build the index again")
+        try:
+            self.corpus.check_all()
+            fault = fault_of(self)
+        except (ArrayError, IndexError, OverflowError, ValueError) as error:  # a check that the values stop
+            fault = " ".join(str(error).split())
+        if fault:
+            raise self._damaged(fault)
 
 
 def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analysis = WORDS) -> Part:
