@@ -160,6 +160,8 @@ SUITES: Mapping[str, Suite] = {
             "docs/howto/integrations.md",
         ),
     ),
+    # Reports in a real browser, with what an environment of the suite's own drives it by.
+    "browser": Suite(270, ("pyfast/reports/", "tests/environments.py", "tests/reports/")),
     # vLLM's engines: how they start, end and die, and what they say beside transformers. A test has both cores.
     "vllm": Suite(
         480,
@@ -175,8 +177,6 @@ SUITES: Mapping[str, Suite] = {
     "retrievers": Suite(2400),
     # Runs by workers of a Ray cluster that are killed, in an environment that the suite makes.
     "ray": Suite(600),
-    # Reports in a real browser, with what an environment of the suite's own drives it by.
-    "browser": Suite(300),
     # Outages of real minutes, kills of every system.
     "storms": Suite(3600),
 }
