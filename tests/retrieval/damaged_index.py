@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import random
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from pyfast.errors import PyfastError
 from pyfast.retrieval import Index, RerankConfig, cite, evidence_of, narrate, rerank_pools
 from pyfast.retrieval.manifest import _entry, _sealed
 
+_ADDRESSES = 8 << 30
+"""The process gets no more memory than this. So a wrong size raises an error and does not fill the machine"""
 QUERIES = ["the moon of saturn", "which rocket flew to the moon", "a book about the planets"]
 
 
@@ -128,6 +131,7 @@ def _damage_batch(path: Path, chance: random.Random) -> None:
 
 def main() -> None:
     what, folder, seed, count, seconds = sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:6])
+    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
     expected = use(folder)
     damage = {"flips": flip, "values": change_values}[what]
     before = blake2b(b"".join(p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file())).digest()
