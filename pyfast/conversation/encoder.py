@@ -22,7 +22,7 @@ _TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of an encoder, as in the paper's table 4."""
+    """The size of an encoder and its options (graph_convqa's paper, table 4)."""
 
     hidden: int
     """The LLM's hidden size. Nodes are its token embeddings, and the results replace them"""
@@ -92,7 +92,7 @@ class _Layer(torch.nn.Module):
 
 
 def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
-    """Write the weights (safetensors) and the shape (JSON). `model` is the digest of the LLM."""
+    """Write the weights of an encoder (safetensors) and its shape (JSON). `model` is a digest of the LLM."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in encoder.state_dict().items()}, folder / WEIGHTS)
     (folder / SHAPE).write_text(
@@ -114,7 +114,7 @@ def load_encoder(folder: Path) -> GraphEncoder:
 
 
 def token_table(folder: Path) -> torch.Tensor:
-    """[vocabulary, hidden] float32: the token embeddings of a model folder. Raises `ModelNotFoundError`."""
+    """Read the token embeddings of a model folder, float32 [vocabulary, hidden]. Raises `ModelNotFoundError`."""
     for file, name in _tensors(folder):
         if name.endswith(_TABLES):
             return torch.as_tensor(file.get_tensor(name), dtype=torch.float32)

@@ -15,7 +15,7 @@ from pyfast.retrieval import Index, ScoredSegments
 SHORTEST = 3  # characters: shorter names ("A", "6") stand in every text for something else
 
 Span = tuple[int, int, int]
-"""The first character, the position after the last one, the number of the entity"""
+"""(position of the first character, position after the last one, number of the entity)"""
 
 
 class Entities:
@@ -31,7 +31,7 @@ class Entities:
         self._automaton = AhoCorasick(self.names)
 
     def spans(self, text: str) -> list[Span]:
-        """The spans of names, whole words only.
+        """Find the spans of names in a text. Only whole words count.
 
         If names overlap, the first counts. If they start together, the longest does.
         """
@@ -48,13 +48,13 @@ class Entities:
 
 
 def _is_edge(text: str, place: int) -> bool:
-    """Whether the place is a word boundary."""
+    """Return whether a word begins or ends at this position."""
     return not (0 < place < len(text) and text[place - 1].isalnum() and text[place].isalnum())
 
 
 @lru_cache(maxsize=4)
 def known_entities(index: Index) -> Entities:
-    """The heads and tails of the corpus's triples, and the titles of its documents."""
+    """Collect the known names: heads and tails of the corpus's triples, and titles of documents."""
     corpus = index.corpus
     graphs = (corpus.triples(i) for i in np.flatnonzero(corpus.level == Level.SUBGRAPH).tolist())
     ends = (name for triples in graphs for triple in triples for name in (triple.head, triple.tail))

@@ -18,7 +18,7 @@ from pyfast.retrieval.embeddings import DEFAULT, Embedder
 
 Memory = Literal["on", "off", "random"]
 SHARE = 1 / 3
-"""The share of the evidence that memory may replace: the paper's "e.g., one third\""""
+"""The share of the evidence that memory may replace. A third is the example of graph_convqa's paper"""
 _MOST_KEPT = 100_000  # vectors of items, 1.5 kB each: the turns of a conversation ask for the same ones again
 
 
@@ -66,12 +66,12 @@ def apply_memory(
 
 
 def replaceable(items: int, share: float) -> int:
-    """How many of `items` memory may replace: the share, rounded down."""
+    """Return how many of `items` pieces of evidence memory may replace: their share, rounded down."""
     return math.floor(items * share + 1e-9)  # a third of 9 is 3
 
 
 def _earlier(item: MemoryQuery, places: int) -> Int64:
-    """M_t: each item once, in the order of the turns, without the items that E_t keeps."""
+    """List the distinct evidence of earlier turns, in their order, without the items that this turn keeps."""
     if not places:
         return np.empty(0, np.int64)
     kept = item.evidence.segments[: len(item.evidence) - places]
@@ -80,7 +80,7 @@ def _earlier(item: MemoryQuery, places: int) -> Int64:
 
 
 def _nearness(index: Index, queries: Sequence[str], earlier: Sequence[Int64], model: str) -> list[Float32]:
-    """The cosine of each query with the items of its memory; each distinct text is embedded once."""
+    """Compute the cosine of each query with each item of its memory. A text that repeats is embedded once."""
     asked = [query for query, segments in zip(queries, earlier, strict=True) if len(segments)]
     known = _vectors(index, model)
     if len(known) > _MOST_KEPT:
@@ -99,7 +99,7 @@ def _nearness(index: Index, queries: Sequence[str], earlier: Sequence[Int64], mo
 
 @lru_cache(maxsize=4)
 def embedder(model: str) -> Embedder:
-    """The embedding model with that name. It is loaded once."""
+    """Return the embedding model with this name. It is loaded only once."""
     return Embedder(model)
 
 

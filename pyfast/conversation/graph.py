@@ -13,11 +13,11 @@ from pyfast.ops.arrays import Int32, Int64
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One item of evidence in the LLM's tokens."""
+    """An item of evidence as a chain of the LLM's tokens."""
 
     tokens: tuple[int, ...]
     mentions: tuple[tuple[int, int, int], ...] = ()
-    """(first token, last token, number of the entity)"""
+    """(first token, last token, number of the entity) for each mention of an entity"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
 
 
 def _csr(sources: Sequence[Int64], destinations: Sequence[Int64], nodes: int) -> tuple[Int64, Int32]:
-    """The edges as CSR by destination, each edge once."""
+    """Convert the edges to CSR, grouped by destination and without duplicates."""
     nothing = np.empty(0, np.int64)
     edges = np.unique(np.concatenate([nothing, *destinations]) * nodes + np.concatenate([nothing, *sources]))
     indptr = np.searchsorted(edges, np.arange(nodes + 1) * nodes)

@@ -22,7 +22,7 @@ _TOKENS_FOR_INSTRUCTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """A prompt as text, and its numbers of turns and facts."""
+    """A prompt as text, with the numbers of turns and facts in it."""
 
     messages: tuple[Message, ...]
     items: int
@@ -33,14 +33,14 @@ class TextPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The user's message before and after the facts."""
+    """The text of the user's message before the facts, and the text after them."""
 
     before: str
     after: str
 
 
 def query_of(history: History, question: str) -> str:
-    """Write the query for the evidence of a turn: Q_t = q1 a1 ... qt (section 3).
+    """Write the query for the evidence of a turn: all earlier questions and answers, then the question.
 
     Args:
         history: The (question, answer) pairs of the earlier turns.

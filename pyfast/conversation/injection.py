@@ -45,7 +45,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Framed:
-    """A prompt in tokens, with the place for the graph."""
+    """A prompt in tokens: the part before the graph, the graph, and the part after it."""
 
     prefix: tuple[int, ...]
     graph: TokenGraph
@@ -73,7 +73,7 @@ def open_trained(folder: str, device: str = "cpu") -> Trained:
 
 
 def check_llm(folder: str, device: str, weights: str) -> None:
-    """Raise `InputError` if the encoder was trained with another LLM. `weights` None: not checked."""
+    """Raise `InputError` if the encoder was trained with another LLM. If `weights` is None, nothing is checked."""
     own = open_trained(folder, device).encoder.shape.model
     if own and weights not in ("", own):
         raise InputError(
@@ -83,7 +83,7 @@ def check_llm(folder: str, device: str, weights: str) -> None:
 
 
 def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Framed:
-    """The prompt with at most `max_tokens` tokens. At most `max_nodes` of them are nodes of the graph.
+    """Build the prompt of a turn, with at most `max_tokens` tokens and at most `max_nodes` nodes of the graph.
 
     The conversation gets at most half of the tokens. Its oldest turns are left out first, and then the
     lowest-ranked items of evidence.
@@ -100,7 +100,7 @@ def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Frame
 
 
 def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torch.Tensor:
-    """The embeddings of the whole prompt, [tokens, hidden]. Gradients reach the encoder's weights."""
+    """Compute the embeddings of a whole prompt, [tokens, hidden]. Gradients reach the encoder's weights."""
     prefix, nodes, suffix = (
         torch.nn.functional.embedding(torch.as_tensor(tokens, dtype=torch.int64, device=table.device), table)
         for tokens in (framed.prefix, framed.graph.tokens, framed.suffix)
@@ -109,13 +109,13 @@ def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torc
 
 
 def build_graph(turns: Sequence[Turn], folder: str, max_tokens: int, max_nodes: int) -> list[Framed]:
-    """`framed` for many turns, with the tokenizer of a trained model."""
+    """Build the prompts of many turns (see `framed`), with the tokenizer of a trained model."""
     tokenizer = open_trained(folder).tokenizer
     return [framed(tokenizer, turn, max_tokens, max_nodes) for turn in turns]
 
 
 def encode_graph(prompts: Sequence[Framed], folder: str, device: str = "cpu") -> list[npt.NDArray[np.float32]]:
-    """The embeddings of each prompt, [tokens, hidden].
+    """Compute the embeddings of each prompt, [tokens, hidden].
 
     The prompts are computed one by one, so that no embedding depends on a batch.
     """

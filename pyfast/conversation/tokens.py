@@ -1,4 +1,4 @@
-"""Text to the LLM's tokens: the chains of the evidence graph, and the prompt before and after it."""
+"""Convert text to the LLM's tokens: the chains of the evidence graph, and the prompt before and after it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
 
 
 def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
-    """The tokens of each line, with its line end, and which of them mention an entity."""
+    """Split each line into tokens, including the line end, and find the tokens that mention an entity."""
     if not linear.lines:
         return []
     lines = [f"{line}\n" for line in linear.lines]
@@ -37,6 +37,9 @@ def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
 
 
 def mentions(offsets: Sequence[tuple[int, int]], spans: Sequence[Span]) -> list[tuple[int, int, int]]:
-    """(first token, last token, entity) of each span. A span has all tokens that share a character with it."""
+    """Return (first token, last token, entity) for each span.
+
+    A token belongs to a span if the two share a character.
+    """
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
     return [(bisect_right(ends, start), bisect_left(starts, end) - 1, entity) for start, end, entity in spans]

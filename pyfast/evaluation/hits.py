@@ -1,4 +1,4 @@
-"""H@1, H@5 and MRR, as for ConvMix: the rank of the answer among the entities of its evidence."""
+"""Metrics of ConvMix, H@1, H@5 and MRR: the rank of the correct answer among the entities of the evidence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Hits:
 
 
 def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]) -> Hits:
-    """H@1, H@5 and the reciprocal rank (graph_convqa, section 5.2).
+    """Compute H@1, H@5 and the reciprocal rank (graph_convqa's paper, section 5.2).
 
     If the answer itself is correct, its rank is 1. Otherwise `entities`, the entities of the turn's evidence, are
     sorted by the Levenshtein distance of their names to the answer. The rank of the first correct entity then
@@ -56,7 +56,7 @@ def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]
 
 
 def by_distance(prediction: str, entities: Sequence[str]) -> list[str]:
-    """The entities, nearest to the answer first. Case does not matter."""
+    """Sort the entities by their distance to the answer, ignoring case."""
     from rapidfuzz import process
     from rapidfuzz.distance import Levenshtein
 

@@ -54,5 +54,5 @@ def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (li
 
 
 def name_of(source: Lines) -> str:
-    """A name for a source, for messages."""
+    """Return a name of the source for error messages."""
     return str(source) if isinstance(source, Path) else "gold"

@@ -209,7 +209,7 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
 
 
 def transcript(turns: Sequence[Turn]) -> str:
-    """The earlier turns, one on each line, with the answers of run `a` first."""
+    """Write the earlier turns, one on each line, with the answers of run `a` first."""
     return "".join(
         f"Earlier question: {quoted(turn.question)}, answered: {quoted(turn.a)}\n"
         if turn.a == turn.b
@@ -219,7 +219,7 @@ def transcript(turns: Sequence[Turn]) -> str:
 
 
 def quoted(answer: str | None) -> str:
-    """An answer as a JSON string on one line.
+    """Write an answer as a JSON string on one line.
 
     So a model cannot confuse it with another answer or with instructions.
     """
@@ -227,7 +227,7 @@ def quoted(answer: str | None) -> str:
 
 
 def agreed(forward: Winner, backward: Winner) -> Winner:
-    """The winner in both orders. If the verdict changes with the order, the result is a tie."""
+    """Return the winner if it is the same in both orders. Otherwise the result is a tie."""
     return forward if forward == backward else "tie"
 
 

@@ -154,12 +154,12 @@ def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, 
 
 
 def items(answer: str) -> list[str]:
-    """The normalised items of a list, separated by commas or semicolons."""
+    """Split a list at commas and semicolons, and normalise its items."""
     return [item for part in re.split(r"[;,]", answer) if (item := normalise(part))]
 
 
 def best(prediction: str | None, answers: Sequence[str], compare: Callable[[str, str], Overlap]) -> Overlap:
-    """The overlap with the alias that gives the best F1."""
+    """Return the overlap with the alias that gives the best F1."""
     if prediction is None:
         return NOTHING
     return max(

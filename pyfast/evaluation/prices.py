@@ -24,7 +24,7 @@ class Price(BaseModel):
     output: float = Field(ge=0, allow_inf_nan=False)
 
     def of(self, prompt_tokens: float, cached_tokens: float, completion_tokens: float) -> float:
-        """The money for these tokens. The cached tokens are part of the prompt tokens."""
+        """Compute the price of these tokens. The cached tokens are part of the prompt tokens."""
         cached = self.input if self.cached_input is None else self.cached_input
         paid = (prompt_tokens - cached_tokens) * self.input + cached_tokens * cached
         return (paid + completion_tokens * self.output) / _MILLION
@@ -83,5 +83,5 @@ def read_prices(path: str | Path) -> Prices:
 
 
 def listed(prices: str | Path | Prices | None) -> Prices | None:
-    """A price list that was given as such or as its file. Raises `InputError` as `read_prices` does."""
+    """Return a price list that is given as an object or as its file. Raises what `read_prices` raises."""
     return read_prices(prices) if isinstance(prices, str | Path) else prices

@@ -24,7 +24,7 @@ from pyfast.errors import InputError
 from pyfast.evaluation.gold import Gold
 
 Share = tuple[float, float]
-"""Numerator and denominator"""
+"""A value as (numerator, denominator)"""
 Values = Mapping[str, float | Share]
 
 

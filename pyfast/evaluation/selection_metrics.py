@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 Float64 = npt.NDArray[np.float64]
 Counts = tuple[int, int, int]
-"""The counts of one question: picked and wanted, picked, wanted"""
+"""The counts of one question: (gold segments that were picked, picked segments, gold segments)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Selection:
 
 
 def counts(picked: Collection[Hashable], wanted: Collection[Hashable]) -> Counts:
-    """The counts of one question. A repeated id counts once."""
+    """Count picked and gold segments of one question. A repeated id counts once."""
     return len(set(picked) & set(wanted)), len(set(picked)), len(set(wanted))
 
 

@@ -204,7 +204,7 @@ def _cell(
 
 
 def _together(of_seeds: Sequence[Sequence[Scored]]) -> Sequence[Scored]:
-    """Each question once, with its shares added up over the seeds."""
+    """Add up the shares of each question over the seeds."""
     if len(of_seeds) == 1:
         return of_seeds[0]
     others = [{one.id: one for one in some} for some in of_seeds[1:]]
@@ -220,7 +220,7 @@ def _sum(same: Sequence[Scored]) -> Scored:
 
 
 def _as(like: Sequence[Scored], scored: Sequence[Scored]) -> Sequence[Scored]:
-    """The questions in the order of others."""
+    """Sort questions into the order of other questions."""
     by_id = {one.id: one for one in scored}
     return [by_id[one.id] for one in like]
 

@@ -19,7 +19,7 @@ HIGHER_IS_BETTER = ("request_throughput", "request_goodput")
 
 
 def figures(samples: Sequence[Sample], objective: float | None) -> dict[str, Any]:
-    """The figures of one repeat.
+    """Compute the figures of one repeat of a load.
 
     Args:
         samples: The questions of the repeat. A failed question has no latency, but counts in the duration.
@@ -64,7 +64,7 @@ def _latency(name: str, values: np.ndarray[Any, np.dtype[np.float64]]) -> dict[s
 
 
 def summary(repeats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The median, the smallest and the largest value of each figure over the repeats."""
+    """Compute the median, the smallest and the largest value of each figure over the repeats."""
     names = [name for name, value in repeats[0].items() if isinstance(value, int | float)]
     values = {name: [repeat[name] for repeat in repeats] for name in names}
     return {

@@ -30,7 +30,7 @@ class Sample:
     latency: float
     """The seconds from `arrival` to the answer"""
     stages: Mapping[str, float]
-    """Seconds by stage. They add up to the latency if a system does one thing at a time"""
+    """The seconds of each stage. They add up to the latency if the system does one thing at a time"""
     state: str
     llm_calls: int
     prompt_tokens: int
@@ -43,7 +43,7 @@ Ask = Callable[[Question, float], Awaitable[Sample]]
 
 
 def asker(engine: Engine, system: str | System, settings: Mapping[str, Any] | None) -> Ask:
-    """The function that asks the engine and measures one question."""
+    """Make a function that asks the engine one question and measures it."""
 
     async def ask(question: Question, due: float) -> Sample:
         clock = asyncio.get_running_loop().time

@@ -86,7 +86,7 @@ def _mean(values: Sequence[float], digits: int = 1) -> str:
 
 
 def _record(cell: Cell) -> dict[str, Any]:
-    """A cell as one flat record."""
+    """Convert a cell to one flat record."""
     figures = {
         f"{name}{suffix}": value
         for name, figure in cell.figures.items()

@@ -12,7 +12,7 @@ from pyfast.corpus.rendering import fold
 from pyfast.retrieval import Index
 
 TOKENS = 1200
-"""The size in MTQA's paper"""
+"""The size of a chunk in tokens, as in MTQA's paper"""
 _CHARACTERS_PER_TOKEN = 4  # of English, on average: a chunk's size need not be exact
 _TITLE = 4  # a title is at most one part in so many of its chunk, even if a document has a long one
 

@@ -23,7 +23,7 @@ _log = logging.getLogger("pyfast")
 
 
 def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], Float32]:
-    """`embedder.encode` with a file as cache. New vectors are appended, and known ones are read from the file.
+    """Return `embedder.encode` with a file as cache: known vectors are read from it, and new ones are appended.
 
     A row is a text's hash, its vector, and a checksum of both and of the model. Rows after a torn, damaged or
     foreign row are computed again. One process at a time.
@@ -85,6 +85,6 @@ def _whole(path: Path, dtype: np.dtype[Any], model: bytes) -> Any:
 
 
 def _checked(row: bytes, model: bytes) -> bytes:
-    """A row with its checksum."""
+    """Return a row of the cache with its checksum appended."""
     contents = row[:-_CHECK]
     return contents + blake2b(contents, digest_size=_CHECK, key=model).digest()

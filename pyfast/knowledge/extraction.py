@@ -131,7 +131,7 @@ def extraction_job(
     concurrency: int,
     failures: int | None = None,
 ) -> Job:
-    """The run that asks the LLM for the graph of each chunk."""
+    """Make the run that asks the LLM for the graph of each chunk."""
     return Job(
         folder=extraction.folder,
         questions=extraction.chunks,

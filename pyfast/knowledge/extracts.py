@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RULE_BASED, BY_LLM, LEARNED, MERGED = "rule_based", "llm", "learned", "merged"
-"""Values of `Extract.method`: by rules, by an LLM, by a run that answered questions, from another index"""
+"""The values of `Extract.method`: rules, an LLM, a run that answered questions, or another index made it"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ _A_FEW = 5  # of a fact that gave an answer which is none of its values, such as
 
 @dataclass(frozen=True, slots=True)
 class RetrievedFact:
-    """A fact in words: triples that share an end and the relation."""
+    """A fact in words: triples with the same relation that share a head or a tail."""
 
     triples: tuple[tuple[str, str, str], ...]
     places: tuple[int, ...] = ()
@@ -98,7 +98,7 @@ class _New:
     place: int
     cosine: float
     is_named: bool
-    """Whether the sub-question names the head or a tail of the fact"""
+    """Whether the sub-question names the head or a tail of the statement"""
 
 
 def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> list[list[_New]]:

@@ -25,13 +25,13 @@ class Facts:
     """
 
     offsets: Int64
-    """[facts + 1] where each fact starts in `triples`"""
+    """[facts + 1]: the position in `triples` at which each fact starts"""
     triples: Int32
     """the numbers of the triples, fact by fact"""
     by_tail: npt.NDArray[np.bool_]
     """[facts] whether the triples of a fact share the tail, and not the head"""
     about_offsets: Int64
-    """[entities + 1] where each entity starts in `about`"""
+    """[entities + 1]: the position in `about` at which the facts of each entity start"""
     about: Int32
     """The facts about each entity. Together they have all triples of the entity"""
 
@@ -39,11 +39,11 @@ class Facts:
         return len(self.by_tail)
 
     def of(self, fact: int) -> Int32:
-        """The triples of a fact."""
+        """Return the numbers of a fact's triples."""
         return self.triples[self.offsets[fact] : self.offsets[fact + 1]]
 
     def with_any_of(self, triples: Int32) -> Int64:
-        """The facts with at least one of these triples, ascending."""
+        """Find the facts with at least one of these triples, in ascending order."""
         held = np.flatnonzero(np.isin(self.triples, triples))
         facts: Int64 = np.unique(np.searchsorted(self.offsets, held, side="right") - 1)
         return facts

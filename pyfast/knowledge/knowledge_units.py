@@ -14,7 +14,7 @@ from pyfast.knowledge.store import Knowledge
 from pyfast.ops.arrays import Float32, Int32
 
 DECAY = 0.8
-"""The factor for facts at the second hop"""
+"""The factor by which the search multiplies the score of a fact at the second hop"""
 MAX_NEIGHBOURS = 1000  # whose facts are looked at; those with the fewest facts first, for hubs say little
 MAX_TRIPLES = 100  # of one fact or relation key
 
@@ -37,7 +37,7 @@ class KnowledgeUnit:
     """the segment in the index"""
     triples: tuple[tuple[str, str, str], ...]
     score: float
-    """The score of the best fact that led to it"""
+    """The score of the best fact that led to this source text"""
     descriptions: tuple[str, ...] = ()
     """A sentence about each triple. Empty if none was extracted"""
     entities: tuple[tuple[str, str, str], ...] = ()
@@ -95,7 +95,7 @@ def knowledge_units(
 
 
 def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: int) -> list[dict[int, float]]:
-    """The matches of each search's keywords, with scores. One vector search for all."""
+    """Find the matches of each search's keywords, with scores, in one vector search."""
     texts = list(dict.fromkeys(word for words in keywords for word in words))
     row = {text: i for i, text in enumerate(texts)}
     places, cosines = store.search(what, store.encode(texts), k)
@@ -111,7 +111,7 @@ def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: 
 
 
 def _facts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
-    """The facts, best first; ties by place."""
+    """Find the facts of a search, best first. If scores are equal, the lower number comes first."""
     facts = store.facts
     of_key = {key: store.triples_of_key(key, query, MAX_TRIPLES) for key in keys}
     near = _neighbours(store, names, {key: (match, of_key[key]) for key, match in keys.items()})
@@ -129,7 +129,7 @@ def _facts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict
 
 
 def _texts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
-    """The texts of matched entities that are in no fact, and of matched themes; best first."""
+    """Find the texts of matched themes and of matched entities without facts, best first."""
     about = store.facts.about_offsets
     alone = [entity for entity in names if about[entity] == about[entity + 1]]
     cosines = store.cosines(alone, query, "entities").tolist()

@@ -31,7 +31,7 @@ class Learned:
     _matrix: Float32 = field(default_factory=lambda: np.empty((0, 0), np.float32))
     """[room, dimensions]: the vector of each statement, from `encode_statements`"""
     _by_words: dict[str, list[int]] = field(default_factory=dict)
-    """The places of the statements, by the words of their heads and tails"""
+    """The positions of the statements, by the words of their heads and tails"""
 
     def add(self, statement: Statement, vector: Float32) -> bool:
         """Add a statement. Returns whether it is new."""
@@ -56,7 +56,7 @@ class Learned:
         return Vectors(self._matrix[:count])
 
     def named_in(self, text: str) -> list[int]:
-        """The statements whose head or tail a text names, ascending."""
+        """Find the positions of the statements whose head or tail a text names, in ascending order."""
         return named_in(text, self._by_words)
 
 

@@ -12,12 +12,12 @@ _IN_WORD = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\U0010
 
 
 def tidy(name: str) -> str:
-    """A name on one line, with single spaces."""
+    """Put a name on one line, with single spaces."""
     return " ".join(name.split())
 
 
 def name_key(name: str) -> str:
-    """The key of a name: without case, with one encoding of accents, without spaces at the ends."""
+    """Return the form of a name for comparison: without case, one encoding of accents, no spaces at the ends."""
     return tidy(unicodedata.normalize("NFKC", name)).casefold()
 
 
@@ -66,5 +66,5 @@ def escape_name(name: str) -> str:
 
 
 def relation_name(name: str) -> str:
-    """A relation in words: `starred_actors` becomes `starred actors`."""
+    """Write a relation in words: `starred_actors` becomes `starred actors`."""
     return tidy(name.replace("_", " "))

@@ -84,7 +84,7 @@ class Knowledge:
 
     @cached_property
     def fact_of(self) -> Int32:
-        """[triples] For each triple, the fact of its head and relation."""
+        """[triples]: for each triple, the number of the fact with its head and relation."""
         sizes = np.diff(self.facts.offsets)[~self.facts.by_tail]  # these come first, and hold each triple once
         made = np.empty(len(self), np.int32)
         made[self.facts.triples[: len(self)]] = np.repeat(np.arange(len(sizes)), sizes)
@@ -168,7 +168,7 @@ class Knowledge:
         return self.embedder.encode(texts)
 
     def entity(self, name: str) -> int | None:
-        """The entity with this name, or with a name that differs only in case or spaces."""
+        """Find the entity with this name, or with a name that differs only in case or spaces."""
         row = self._database.execute(
             "SELECT id FROM entities WHERE name = ? OR key = ? ORDER BY name != ?, id LIMIT 1",
             (name, name_key(name), name),
@@ -176,11 +176,11 @@ class Knowledge:
         return None if row is None else int(np.searchsorted(self._entity_ids, row[0]))
 
     def triple(self, triple: int) -> tuple[str, str, str]:
-        """Head, relation and tail, in words."""
+        """Return head, relation and tail of a triple, in words."""
         return next(self.triples(np.array([triple])))
 
     def triples(self, places: Int32) -> Iterator[tuple[str, str, str]]:
-        """Head, relation and tail of each triple, in words."""
+        """Return head, relation and tail of each triple, in words."""
         named, relations = self.entities, self.relations
         ids = (column[places].tolist() for column in (self.head, self.relation, self.tail))
         return ((named[head], relations[relation], named[tail]) for head, relation, tail in zip(*ids, strict=True))
@@ -293,7 +293,7 @@ class Knowledge:
         return self.texts_at(kind, range(len(self.facts))) if kind == "facts" else self._names(kind)
 
     def texts_at(self, kind: str, places: Iterable[int]) -> list[str]:
-        """The texts at these positions of the list."""
+        """Return the texts at these positions of `texts`."""
         if kind == "facts":
             return [self._fact_text(place) for place in places]
         names = self._names(kind)

@@ -51,7 +51,7 @@ def on_gpu(backend: Backend, *given: Any) -> bool:
 
 
 def meant_for_gpu(backend: Backend, *given: Any) -> bool:
-    """As `on_gpu`, but without checking that there is a GPU."""
+    """Return whether the op should run on the GPU, as `on_gpu` does, without checking that there is a GPU."""
     if backend == "auto":
         return any(type(value) is not np.ndarray and _is_device_array(value) for value in given)
     if backend not in ("cpu", "cuda"):
@@ -66,7 +66,7 @@ def require_gpu() -> None:
 
 
 def gpu_problem() -> str:
-    """Why no op can run on a GPU here, in one line; empty if ops can."""
+    """Return the reason why no op can run on a GPU here, in one line. Return an empty text if ops can."""
     if not hasattr(_native, "cuda"):
         return (
             "this pyfast was built without its GPU ops: "
@@ -127,7 +127,7 @@ class Gpu:
         return self.device if self.device is not None else self.library.cuda.Device()  # type: ignore[no-any-return]
 
     def stream(self) -> int:
-        """The library's current stream."""
+        """Return the library's current stream."""
         if self.torch:
             return int(self.library.cuda.current_stream(self.device).cuda_stream)
         return int(self.library.cuda.get_current_stream().ptr)
@@ -185,7 +185,7 @@ class Gpu:
         return (array.data_ptr(), array.numel()) if self.torch else (array.data.ptr, array.size)
 
     def numpy(self, array: Any) -> Any:
-        """A copy on the host. Waits for the stream."""
+        """Wait for the stream, and copy an array to the host."""
         return array.cpu().numpy() if self.torch else self.library.asnumpy(array)
 
     @contextmanager

@@ -75,7 +75,7 @@ class TermCounts:
 
     @classmethod
     def of(cls, counts: Csr) -> TermCounts:
-        """The counts of a SciPy array, documents x terms."""
+        """Make the counts from a SciPy array, documents x terms."""
         by_term = counts.tocsc()
         by_term.sum_duplicates()  # and sorts
         lengths = np.asarray(counts.sum(axis=1)).ravel()

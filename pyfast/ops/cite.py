@@ -92,7 +92,7 @@ def cite(segments: Segments, offsets: npt.ArrayLike, cited: npt.ArrayLike, score
 
 
 def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint64]:
-    """The ids of segments. They depend only on the uri, the level and the place in the document.
+    """Compute the ids of segments from the uri, the level and the position in the document.
 
     Args:
         segments: The columns of the corpus. `uris`, `content` and the columns that point into them are not read.

@@ -134,7 +134,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _adjacency(name: str, given: Any) -> csr_array:
-    """A copy, as CSR in order."""
+    """Copy a matrix as CSR with sorted indices."""
     is_sparse: bool = issparse(given)
     if not is_sparse or len(given.shape) != 2 or given.shape[0] != given.shape[1]:
         shape = getattr(given, "shape", type(given).__name__)
@@ -280,7 +280,7 @@ def shared_terms(
 
 
 def _row(indices: npt.NDArray[Any], weights: npt.NDArray[Any], entries: slice) -> tuple[Int32, Float32]:
-    """Term ids in order, and the weights of each added up."""
+    """Return the sorted term ids of a row, and the summed weight of each."""
     terms, place = np.unique(indices[entries], return_inverse=True)
     return terms.astype(np.int32), np.bincount(place, weights[entries], len(terms)).astype(np.float32)
 

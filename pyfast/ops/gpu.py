@@ -13,7 +13,7 @@ from pyfast.errors import ArrayError, DeviceError
 from pyfast.ops.backend import Gpu, Memory, call_gpu
 
 Bounds = tuple[int, int, int]
-"""(the most documents of a pool, the sum of their squares, the most stored entries of a pool)"""
+"""(the largest size of a pool, the sum of the squared sizes, the most stored entries of a pool)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def evidence_graph(
 
 
 def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: str) -> Any:
-    """The degree of each node."""
+    """Compute the weighted degree of each node."""
     if weight not in ("sum", "dot") or idf != "corpus":
         raise ArrayError("weight, idf: a GPU has the degrees of 'sum' and 'dot', and idf='corpus'")
     gpu = Gpu(doc_ids, pool_offsets)
@@ -177,7 +177,7 @@ def _degree_workspace(offsets: Any, known: Bounds) -> int:
 
 
 def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) -> Any:
-    """The score of each node."""
+    """Compute the GraphRank score of each node."""
     gpu = Gpu(semantic, structural, pool_offsets)
     with gpu.current():
         sem, struct = gpu.array("semantic", semantic, "float32"), gpu.array("structural", structural, "float32")
@@ -320,7 +320,7 @@ def refresh(
 def maxsim(
     queries: Any, query_offsets: Any, tokens: Any, token_offsets: Any, pairs: Any, scales: Any | None
 ) -> Any:
-    """The score of each pair."""
+    """Compute the late-interaction score of each pair."""
     gpu = Gpu(queries, tokens)
     with gpu.current():
         for name, value in (("queries", queries), ("tokens", tokens), ("pairs", pairs)):

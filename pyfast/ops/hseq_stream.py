@@ -28,7 +28,9 @@ class Cursors:
     """The places of n questions in a stream. Cursors are values: `Stream.refresh` returns new ones."""
 
     place: Int64
-    """[n] where each window begins: first in the question's prior, then in the order"""
+    """[n]: the position at which each window begins, counted through the question's prior and then
+    `Stream.order`
+    """
     selected: Lists
     priors: Lists
 
@@ -77,13 +79,13 @@ class Stream:
     parent: Int32 | Int64
     subtree_end: Int32 | Int64
     order: Int64
-    """the segments in the order rho"""
+    """the segments in the order in which questions see them"""
     starts: Int64
-    """[levels of the priority + 1] where in `order` each level starts, and the end"""
+    """[levels of the priority + 1]: the position in `order` at which each level starts, and the end of `order`"""
     tombstones: UInt8 = field(default_factory=lambda: np.empty(0, np.uint8))
     """[segments] 1 for deleted segments; empty if none is deleted"""
     live: UInt64 = field(default_factory=lambda: np.empty(0, np.uint64))
-    """as bits, by place in `order`: 1 for segments that are not deleted"""
+    """one bit for each position in `order`: 1 for segments that are not deleted"""
 
     def __len__(self) -> int:
         """The number of segments, deleted ones too."""
@@ -95,7 +97,7 @@ class Stream:
         Args:
             count: The number of cursors.
             priors: (offsets int64[n + 1], segments): one cursor for each list, in place of `count`. A cursor first
-                gets its list, each segment once, and then the rest of the order.
+                gets the segments of its list, without duplicates, and then the other segments of the stream.
 
         Raises:
             ArrayError: `count` or `priors` is malformed.
@@ -189,10 +191,11 @@ class Stream:
         The kinds of neighbours are listed below. If a kind is for one level only, such as table cells, segments of
         other levels have no neighbours of this kind.
 
-        - `children`: the segments directly below it; `parent`: the segment directly above it.
-        - `row`: for a table cell, the other cells of its row.
-        - `column`: for the k-th cell of a row, the k-th cell of each other row of its table.
-        - `relation`: for a triplet, the other triplets of its subgraph. In a pyfast corpus these triplets have the
+        - `children`: the segments directly below the segment.
+        - `parent`: the segment directly above the segment.
+        - `row`: for a table cell, the other cells of the row.
+        - `column`: for the k-th cell of a row, the k-th cell of each other row of the table.
+        - `relation`: for a triplet, the other triplets of the subgraph. In a pyfast corpus these triplets have the
           same head.
 
         Args:
@@ -281,7 +284,7 @@ def hseq_stream(
 ) -> Stream:
     """Make the stream of a corpus: its segments in the order in which questions see them (HSEQ).
 
-    The order rho has the segments whose level is in `priority`: first the segments of the first level, then the
+    The order has the segments whose level is in `priority`: first the segments of the first level, then the
     segments of the next level. Within a level they are in the order of the sequence. Segments of other levels are
     in no window, unless a cursor's prior has them.
 
@@ -371,7 +374,7 @@ def _lists(name: str, value: Ragged) -> Lists:
 
 
 def _nothing(lists: int) -> Lists:
-    """So many empty lists."""
+    """Make this number of empty lists."""
     return np.zeros(lists + 1, np.int64), np.empty(0, np.int64)
 
 

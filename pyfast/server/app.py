@@ -133,7 +133,7 @@ def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
 
     @app.get("/v1/models/{model}", response_model=Model, tags=["server"])
     async def model(model: str) -> Response:
-        """One of them."""
+        """Describe one system."""
         if model not in service.models:
             raise ApiError(404, f"there is no model {model!r}", "model_not_found", param="model")
         return _json(_model(service, model))

@@ -179,7 +179,7 @@ def _is_local(host: str) -> bool:
 
 @contextlib.contextmanager
 def listening(host: str, port: int, seconds: float) -> Iterator[socket.socket]:
-    """A bound socket.
+    """Open the socket at which the server listens.
 
     If the operating system supports it, a client that reads nothing for `seconds` is disconnected.
 

@@ -19,7 +19,7 @@ class TextPart(_Request):
 
 
 class ChatMessage(_Request):
-    """One turn."""
+    """A message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: StrictStr | list[TextPart] | None = None
@@ -90,7 +90,7 @@ class AnswerMessage(BaseModel):
 
 
 class Choice(BaseModel):
-    """The one choice."""
+    """The answer as the only item of `choices`."""
 
     index: int
     message: AnswerMessage

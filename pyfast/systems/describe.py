@@ -55,9 +55,9 @@ class SettingDescription:
 
     name: str
     type: str
-    """In plain words, such as `on/off` or `one of: a, b`"""
+    """The type of the values in plain words, such as `on/off` or `one of: a, b`"""
     default: str
-    """Empty if the setting must be given"""
+    """The default value. Empty if the setting must be given"""
     range: str
     """The bounds, such as `1 to 20`. Empty if there are none"""
     meaning: str
@@ -201,7 +201,7 @@ def _refused(name: str, table: Sequence[Inert]) -> str:
 
 
 def _in_words(annotation: Any) -> str:
-    """A type in plain words; an unknown type by its own name."""
+    """Describe a type in plain words. An unknown type keeps its own name."""
     if annotation in _PLAIN_TYPES:
         return _PLAIN_TYPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)

@@ -32,7 +32,7 @@ MOST_TOKENS = 32  # of an answer: a name, a number, a date
 
 
 class Settings(system.Settings):
-    """The paper's model. Switches choose its variants."""
+    """The parameters of graph_convqa's paper. Some settings choose its variants."""
 
     renamed: ClassVar[Mapping[str, str]] = {"units": "passages"}
     inert: ClassVar[tuple[Inert, ...]] = (
@@ -123,7 +123,7 @@ class Settings(system.Settings):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """The paper's pipeline, section by section."""
+    """Answer a turn: find evidence, add evidence of earlier turns, build the graph, ask the LLM."""
     # Evidence retrieval (4.1) and memory (4.2)
     history = history_of(ctx.past, settings)
     query = query_of(history, question.text)
@@ -166,7 +166,7 @@ def history_of(past: Past, settings: Settings) -> History:
 async def with_graph(
     question: str, history: History, linear: Linear, ctx: Context, settings: Settings, trace: dict[str, object]
 ) -> Request:
-    """The prompt with graph nodes in place of the facts. `trace` records evidence that did not fit."""
+    """Make the prompt with graph nodes in place of the facts. `trace` records evidence that did not fit."""
     from pyfast.conversation.injection import Turn, build_graph, check_llm, encode_graph
 
     budget, device = ctx.context_window_of("answer") - MOST_TOKENS, ctx.device_of("answer")
@@ -180,7 +180,7 @@ async def with_graph(
 
 
 def as_text(question: str, history: History, linear: Linear, ctx: Context, trace: dict[str, object]) -> Request:
-    """The same prompt as text, without a graph."""
+    """Make the prompt with the evidence as text, without a graph."""
     prompt = text_prompt(history, question, linear.lines, ctx.context_window_of("answer") - MOST_TOKENS)
     trace |= {"items_dropped": len(linear.lines) - prompt.items, "turns_dropped": len(history) - prompt.turns}
     return Request(prompt.messages, MOST_TOKENS)

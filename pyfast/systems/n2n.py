@@ -31,7 +31,7 @@ _PLACE = re.compile(r"\{entity([12])\}")
 
 
 class Settings(system.Abstaining):
-    """The paper's hyperparameters. Switches choose its ablations."""
+    """The parameters of N2N-GQA's paper. Some settings switch parts off, for its ablations."""
 
     renamed: ClassVar[Mapping[str, str]] = {
         "rank": "ranking",
@@ -179,7 +179,7 @@ class Plan:
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """The paper's pipeline, section by section."""
+    """Answer a question: plan hops, search and rank at each hop, answer from the final graph."""
     plan = await make_plan(question.text, ctx, settings)
     if plan.degraded is not None:
         ctx.fell_back(PLAN, plan.degraded)
@@ -240,7 +240,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
-    """Structured query planning.
+    """Let the LLM plan the hops of a question ("Structured Query Planning" in N2N-GQA's paper).
 
     If a hop of the plan is broken, the earlier hops stay, or else the question itself.
     """
@@ -266,7 +266,7 @@ async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
 
 
 def fill(template: str, entities: list[str]) -> str:
-    """The query of a hop, with the entities of earlier hops in place of `{entity1}` and `{entity2}`."""
+    """Fill the entities of earlier hops into the query of a hop, for `{entity1}` and `{entity2}`."""
     known = {str(number): entity for number, entity in enumerate(entities, start=1)}
     return _PLACE.sub(lambda place: known.get(place[1], place[0]), template)
 
@@ -274,7 +274,7 @@ def fill(template: str, entities: list[str]) -> str:
 async def reranked(
     pool: Pool, query: str, ctx: Context, settings: Settings, min_nodes: int, max_nodes: int, edges: bool = False
 ) -> Pool:
-    """The evidence graph, GraphRank and pruning. Without the graph: the first passages of the list."""
+    """Rank a pool by its evidence graph, and prune it. With `graph=off`, keep the first passages of the pool."""
     if not settings.graph:
         return (await ctx.call(rerank_lists, (pool, query)) if ctx.index.rerankers else pool).head(max_nodes)
     how = RerankConfig(
@@ -290,7 +290,7 @@ async def reranked(
 
 
 def reasoning_path(path: list[dict[str, Any]]) -> str:
-    """The steps of the plan for the final prompt. Empty for a single hop. The last step has no entity."""
+    """Write the steps of the plan for the final prompt. The text is empty if there is only one hop."""
     if len(path) < 2:
         return ""
     lines = [

@@ -71,7 +71,7 @@ class LongFields(BaseModel):
 
 
 class LongReasonedFields(BaseModel):
-    """Reasoning, then such an answer."""
+    """Reasoning, then an answer to an open question."""
 
     reasoning: str = Field(max_length=800)
     paragraphs: list[_Paragraph] = Field(min_length=1, max_length=_PARAGRAPHS)
@@ -284,7 +284,9 @@ _MAY_ABSTAIN = re.compile(rf"\bIf [^.]*, the answer is '{INSUFFICIENT}'\.")
 
 
 def unless_known(prompt: Prompt[M], abstain: bool) -> Prompt[M]:
-    """The prompt. Without `abstain`, it asks for the likeliest answer if the evidence has none."""
+    """Return the prompt. If `abstain` is off, the prompt asks for the likeliest answer when the evidence has
+    none.
+    """
     return prompt if abstain else _guessing(prompt)
 
 

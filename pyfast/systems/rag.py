@@ -16,7 +16,7 @@ class Settings(system.Answering):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Retrieve, answer."""
+    """Answer a question from the passages of one search, with one call of the LLM."""
     pool = await ctx.retrieve(question.text, settings.k)
     ctx.so_far(lambda: Answer(None, ctx.evidence(pool)))
     if settings.long_answer:

@@ -99,7 +99,7 @@ class System:
 
     name: str
     answer: Callable[..., Coroutine[Any, Any, Answer]]
-    """answer(question, context, settings)"""
+    """The coroutine `answer(question, context, settings)`, which answers a question"""
     settings: type[Settings]
     prompts: tuple[Prompt[Any], ...]
     needs_index: bool = True

@@ -1,4 +1,4 @@
-"""HSEQ: one policy over text, tables and knowledge graphs. Each part of the paper's section 3 has a file."""
+"""HSEQ: one policy over text, tables and knowledge graphs. Each part of section 3 of HSEQ's paper has a file."""
 
 from pyfast.systems.hseq.system import SYSTEM
 

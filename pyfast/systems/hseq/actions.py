@@ -16,7 +16,7 @@ Strategy = Literal["guided_topk", "children", "parent", "row", "column", "relati
 
 
 class Args(BaseModel):
-    """The picked labels, and the expansion."""
+    """The labels of the picked segments, and the expansion to neighbours."""
 
     segment_ids: list[int]
     strategy: Strategy
@@ -24,7 +24,7 @@ class Args(BaseModel):
 
 
 class Action(BaseModel):
-    """One step (A.3.2).
+    """The action of the policy in one step (HSEQ, A.3.2).
 
     It picks segments, can expand to their neighbours, and tells whether the evidence is sufficient.
     """
@@ -48,7 +48,7 @@ sufficiency: true only if all picked evidence, from now and before, is enough to
 
 @cache  # schemas are compiled by LLMs, once for each schema object
 def select_prompt(width: int, k: int) -> Prompt[Action]:
-    """The iterator's prompt for a window of `width` >= 1 candidates, of which at most `k` are picked.
+    """Make the iterator's prompt for a window of `width` candidates, at least 1. The LLM picks at most `k`.
 
     The schema allows only the labels 1 to `width`. It depends only on these two numbers, so a run has few schemas.
     """
@@ -66,7 +66,7 @@ def select_prompt(width: int, k: int) -> Prompt[Action]:
 
 
 def action_text(labels: Sequence[int], sufficient: bool, k: int, strategy: Strategy = "guided_topk") -> str:
-    """The action as the model should write it: JSON on one line."""
+    """Write an action as the model should write it: JSON on one line."""
     kind: Literal["select", "expand"] = "select" if strategy == "guided_topk" else "expand"
     args = Args(segment_ids=list(labels), strategy=strategy, top_k=k)
     return json.dumps(Action(type=kind, args=args, sufficiency=sufficient).model_dump())

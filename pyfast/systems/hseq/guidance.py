@@ -31,12 +31,12 @@ _PATTERNS = {
 
 
 def pattern(question: str) -> str:
-    """The coarse pattern of a question: binary, numeric, factoid or default."""
+    """Return the kind of a question: binary, numeric, factoid or default."""
     return next(name for name, words in _PATTERNS.items() if words.search(question))
 
 
 def template(question: str) -> str:
-    """Heuristic guidance, by the question's pattern."""
+    """Return a fixed guidance for the question's kind (see `pattern`)."""
     return f"{_START} {_TEMPLATES[pattern(question)]}"
 
 
@@ -75,10 +75,10 @@ GUIDE = Prompt(
 
 
 def guidance_text(fields: GuidanceFields) -> str:
-    """The plan on one line."""
+    """Write the guidance on one line."""
     return " ".join(f"{fields.first_look} {fields.expansion} {fields.stop}".split())
 
 
 def tightened(guidance: str, missing: str) -> str:
-    """g': the guidance of a refinement. It includes the verifier's complaint."""
+    """Extend the guidance for a refinement by the contradiction that the verifier found."""
     return " ".join(f"{guidance} Settle above all: {missing}".split())

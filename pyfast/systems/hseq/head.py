@@ -38,7 +38,7 @@ class VerdictFields(BaseModel):
 
 @cache  # schemas are compiled by LLMs, once for each schema object
 def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
-    """The head's prompt for a number of evidence items. It can cite only their labels.
+    """Make the head's prompt for a number of evidence items. The head can cite only their labels.
 
     The answer has a maximum length in characters.
     """
@@ -100,11 +100,13 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstai
 
 
 def affordable(ctx: Context, left: Remaining, characters: int) -> int | None:
-    """How many attempts the budget allows for a prompt of this length. None: all. 1: it may not allow all."""
+    """Return the number of attempts that the budget allows for a prompt of this length. None: all. 1: perhaps
+    not all.
+    """
     tokens = 2 * ctx.attempts * (TOKENS + characters)
     return 1 if left.tokens < tokens or min(left.calls, left.steps) < ctx.attempts else None
 
 
 def numbered(lines: Sequence[str]) -> str:
-    """The lines, each with its number."""
+    """Number the lines."""
     return "".join(f"[{label}] {text}\n" for label, text in enumerate(lines, start=1))

@@ -1,4 +1,4 @@
-"""HSEQ-I: algorithm 1, for any policy. All questions that wait at `move_on` share one call."""
+"""The iterator of HSEQ (algorithm 1), for any policy. All questions that wait at `move_on` share one call."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ STEP_COST = 3
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of a step: (a_t, s_t)."""
+    """The decision of the policy in one step."""
 
     labels: tuple[int, ...]
-    """The picked segments, best first. At most k count"""
+    """The labels of the picked segments, best first. Labels after the first `k` are ignored"""
     score: float
-    """How sufficient the evidence seems with them, 0 to 1"""
+    """How sufficient the evidence seems with the picked segments, from 0 to 1"""
     expand: Neighbors | None = None
     note: str | None = None
     """A note if something unusual happened"""
@@ -33,12 +33,12 @@ class Decision:
 
 
 Policy = Callable[[State], Awaitable[Decision]]
-"""The policy pi_theta, as a function"""
+"""The policy, as a function of the state"""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """W, k, T_max, T_min, the order rho, and the score that counts as sufficient (tau in A.3.5)."""
+    """The limits of the iteration (HSEQ's paper, A.3.5)."""
 
     width: int
     k: int
@@ -55,7 +55,7 @@ class Progress:
     guidance: str
     view: View
     selected: tuple[Candidate, ...] = ()
-    """M_t, in the order of picking"""
+    """The picked segments, in the order of picking"""
     next: Move | None = None
     """the move to the next window, which is not made yet"""
     steps: tuple[dict[str, Any], ...] = ()
@@ -94,7 +94,7 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
 
 
 def so_far(index: Index, progress: Progress) -> Answer:
-    """The record of a question that fails: the segments picked so far."""
+    """Return the answer to record if the question fails: no text, and the segments picked so far as evidence."""
     (package,) = canonicalize(index, [[it.position for it in progress.selected]])
     guidance = {"source": progress.source, "text": progress.guidance}
     return Answer(None, package.json(), {"guidance": guidance, "steps": progress.steps})
@@ -107,7 +107,7 @@ def state_of(progress: Progress) -> State:
 
 
 def step(progress: Progress, decision: Decision, k: int) -> Progress:
-    """M_t = u(M_{t-1}, a_t), and the move to the next window."""
+    """Carry out a decision: add the picked segments, and prepare the move to the next window."""
     view = progress.view
     picked = chosen(state_of(progress), decision.labels, k)
     done = picked if len(picked) == k else view.window

@@ -71,7 +71,7 @@ def decision_of(action: Action) -> Decision:
 
 
 def fitted(state: State, k: int, characters: int, budget: int) -> dict[str, str] | None:
-    """The prompt's fields within `budget` characters. Long segments are shortened. None: the fields cannot fit."""
+    """Fit the prompt's fields into `budget` characters, by shortening long segments. None: they cannot fit."""
     shown = len(state.window) + len(state.selected)
     each = (budget - len(state.question) - len(state.guidance)) // shown - _FRAME
     return prompt_fields(state, k, min(characters, each)) if each >= _SHORTEST else None

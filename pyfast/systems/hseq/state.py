@@ -13,7 +13,7 @@ _WORD = re.compile(r"\w{4,}")  # most of the shorter ones tell nothing
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state (q, g, M_t, C_t) of section 3.4."""
+    """The state that the policy sees: question, guidance, picked segments and window (HSEQ, section 3.4)."""
 
     question: str
     guidance: str
@@ -24,7 +24,7 @@ class State:
 
 
 def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
-    """The fields for `select_prompt(len(state.window), k)`, with `characters` of each segment."""
+    """Make the fields of the prompt of `select_prompt`, with at most `characters` of each segment."""
     words = list(dict.fromkeys(_WORD.findall(state.question.lower())))
     window, selected = (
         [f"{it.level.name.lower()}: {excerpt(it.text, words, characters)}\n" for it in candidates]
@@ -40,7 +40,7 @@ def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
 
 
 def excerpt(text: str, words: Sequence[str], characters: int) -> str:
-    """At most `characters` (4 or more) of a text.
+    """Shorten a text to at most `characters`, which is 4 or more.
 
     If the text is longer, the result can have two parts: its beginning (a third of the length), and the part where
     most of `words` first occur. The words are in lower case.
@@ -64,5 +64,5 @@ def excerpt(text: str, words: Sequence[str], characters: int) -> str:
 
 
 def chosen(state: State, labels: Iterable[int], k: int) -> tuple[Candidate, ...]:
-    """The candidates with these labels, without duplicates, at most `k`."""
+    """Return the candidates with these labels, at most `k`, without duplicates."""
     return tuple(state.window[label - 1] for label in list(dict.fromkeys(labels))[:k])

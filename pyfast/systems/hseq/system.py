@@ -1,4 +1,4 @@
-"""HSEQ: one policy over text, tables and knowledge graphs. Guidance, steps over a window, package, answer."""
+"""HSEQ: one policy over text, tables and knowledge graphs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _levels(given: Any) -> Any:
 
 
 class Settings(system.Abstaining):
-    """The paper's parameters (table 7, A.3.5). Switches choose its ablations (table 5)."""
+    """The parameters of HSEQ's paper (table 7, A.3.5). Some settings switch parts off, for the ablations."""
 
     renamed: ClassVar[Mapping[str, str]] = {"least_steps": "min_steps"}
     inert: ClassVar[tuple[Inert, ...]] = (
@@ -211,7 +211,7 @@ async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, s
 
 
 def policy_of(ctx: Context, settings: Settings) -> Policy:
-    """The policy pi."""
+    """Return the policy that the settings choose."""
     if settings.iterator == "llm":
         return llm_policy(ctx, settings.k, settings.characters, TOKENS)
     return lexical_policy(ctx, settings.k)
@@ -220,13 +220,15 @@ def policy_of(ctx: Context, settings: Settings) -> Policy:
 async def conclude(
     question: str, progress: Progress, ctx: Context, abstain: bool
 ) -> tuple[EvidencePackage, HeadFields | None]:
-    """Return kappa(M) and the head's answer. None if there is no evidence, or no budget for an answer."""
+    """Return the evidence package and the head's answer. None: there is no evidence, or no budget for an
+    answer.
+    """
     package = await ctx.call(canonicalize, tuple(it.position for it in progress.selected))
     return package, await ask_head(question, package, ctx, abstain) if package.segments else None
 
 
 async def contradiction(question: str, package: EvidencePackage, reply: HeadFields, ctx: Context) -> str | None:
-    """The verifier xi: the contradiction to resolve. None if there is none, or no budget for a refinement."""
+    """Let the verifier find a contradiction to resolve. None: there is none, or no budget for a refinement."""
     left = ctx.remaining()
     budget = ctx.text_budget(VERIFY, left.tokens - 3 * TOKENS) - len(question) - len(reply.answer)
     lines = cut_evenly(package.lines, budget, FRAME)

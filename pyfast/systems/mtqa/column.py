@@ -45,17 +45,17 @@ def communicated(thought: Sequence[str], weight: float) -> list[str]:
 
 
 def under(heading: str, texts: Sequence[str]) -> str:
-    """The texts under a heading. Empty if there are none."""
+    """Write texts under a heading. Return an empty text if there are none."""
     return "\n".join(("", heading, *texts, "")) if texts else ""
 
 
 def paragraphs(given: Iterable[str]) -> list[str]:
-    """Trimmed paragraphs. A text with empty lines is several paragraphs."""
+    """Trim paragraphs. A text with empty lines becomes several paragraphs."""
     return [part.strip() for text in given for part in text.split("\n\n") if part.strip()]
 
 
 def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
-    """The sources of all knowledge units. The sources of the last summary come first."""
+    """Collect the sources of all knowledge units, those of the last summary first."""
     best: dict[int, float] = {}
     for column in reversed(columns):
         for unit in (*column.correcting, *column.units):
@@ -64,7 +64,7 @@ def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
 
 
 def traced(column: Column, triples: bool, index: Index | None) -> dict[str, Any]:
-    """The column in JSON types, with the `triples` of its prompts, if any, and the segments of its units."""
+    """Describe a column in JSON types, with the triples of its prompts and the segments of its knowledge units."""
     lists = {"units": column.units, "correcting": column.correcting, "shown": column.shown}
     fields = {
         "thoughts": column.thoughts,

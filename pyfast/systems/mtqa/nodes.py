@@ -1,4 +1,4 @@
-"""The steps of a column: retrieval (equations 6 and 10), thoughts (equation 8) and the summary (11)."""
+"""The steps of a column of MTQA: retrieval (equations 6 and 10), thoughts (8) and summary (11)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from pyfast.token_budget import fit
 async def retrieve(
     question: Question, thoughts: Sequence[str], column: Column, ctx: Context, settings: Settings, session: Session
 ) -> list[KnowledgeUnit]:
-    """Step 2: keywords of the question and of the thoughts so far, then their knowledge units."""
+    """Retrieve knowledge units (step 2 of MTQA).
+
+    The LLM writes keywords for the question and the thoughts so far. A search finds the knowledge units.
+    """
     if not settings.retrieval:
         return []
     lines = "".join(f"\n{line}" for line in fit(thoughts, ctx.text_budget(KEYWORDS), first="cut"))
@@ -48,7 +51,7 @@ async def fill(
     ctx: Context,
     settings: Settings,
 ) -> None:
-    """Equations 7 and 8: the nodes of a column.
+    """Fill the thought nodes of a column (equations 7 and 8 of MTQA).
 
     A node that sees a part of the node above runs after it. All other nodes run in parallel.
 
@@ -75,7 +78,10 @@ async def think(
     ctx: Context,
     settings: Settings,
 ) -> list[str]:
-    """Equation 8: one node. If the reply is unusable, the node is empty, and the next node sees nothing of it."""
+    """Let the LLM write one thought node (equation 8 of MTQA).
+
+    If the reply is unusable, the node is empty, and the next node sees nothing of it.
+    """
     prompt = THOUGHT if settings.retrieval else THOUGHT_ALONE
     budget = ctx.text_budget(prompt)
     try:
@@ -97,7 +103,7 @@ async def think(
 async def summarise(
     question: Question, draft: Sequence[str], column: Column, ctx: Context, settings: Settings
 ) -> None:
-    """Equation 11: the summary of the column, checked with knowledge units.
+    """Let the LLM write the summary of a column and check it with knowledge units (equation 11 of MTQA).
 
     If the summary is unusable, the last usable node takes its place, and there is no short answer.
     """
@@ -135,7 +141,7 @@ def _knowledge(
 
 
 def narrated(units: Sequence[KnowledgeUnit], ctx: Context, settings: Settings) -> list[str]:
-    """Knowledge units as text: numbered source texts, each followed by its triples and described entities."""
+    """Write knowledge units as numbered source texts. The triples and described entities follow each text."""
     blocks = []
     for number, unit in enumerate(units, start=1):
         text = " " + ctx.index.text(unit.passage) if settings.source_text else ""

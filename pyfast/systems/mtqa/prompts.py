@@ -100,7 +100,7 @@ THOUGHT_ALONE = Prompt(
     max_tokens=THOUGHT.max_tokens,
     role="think",
 )
-"""Without knowledge: the table's "-RAG". The next one too"""
+"""The prompt of a thought without knowledge units ("-RAG" in table 3 of MTQA's paper)"""
 
 SUMMARY_ALONE = Prompt(
     name="summary_alone",

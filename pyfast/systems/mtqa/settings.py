@@ -18,7 +18,7 @@ def _as_text(given: Any) -> Any:
 
 
 class Settings(system.WithKnowledge):
-    """The paper's parameters. Switches choose its ablations. One row or one column is a chain of thought."""
+    """The parameters of MTQA's paper. Some settings switch parts off, for its ablations."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("source_text", "triples", "entities", "relations", "units"), "retrieval", (False,)),
@@ -124,6 +124,6 @@ class Settings(system.WithKnowledge):
         return self
 
     def matrix(self) -> Weights:
-        """Equation 9: how much each node sees of the node above it."""
+        """The weight of each node: how much the next node of its column sees of it (equation 9 of MTQA)."""
         weights = self.weights if self.communication else "const-0"
         return communication_weights(weights, self.rows, self.columns, self.weights_seed)

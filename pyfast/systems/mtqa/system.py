@@ -1,4 +1,4 @@
-"""MTQA: algorithm 1."""
+"""The system MTQA."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from pyfast.systems.prompts import final_text, long_text
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Algorithm 1: each column starts from the summary before it, each node from the node above it."""
+    """Answer a question (algorithm 1 of MTQA).
+
+    Each column starts from the summary of the column before it, each node from the node above it.
+    """
     weights = settings.matrix()
     columns: list[Column] = []
     draft: list[str] = []

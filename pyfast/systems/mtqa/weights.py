@@ -19,7 +19,7 @@ _DIGITS = 9  # beyond these is the rounding of sums such as 0.1 + 0.2
 
 
 def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) -> Weights:
-    """The weights for `rows` x `columns` nodes: a scheme of figure 3, or a matrix of numbers in JSON.
+    """Compute the weights of `rows` x `columns` nodes, by a scheme of figure 3 or from numbers in JSON.
 
     `const-C` is C everywhere. `vert-S` starts at S and grows by S with each row, `hor-S` with each column,
     `vert&hor-S` with both. No weight exceeds 1. `uniform` and `gaussian` are drawn from the seed; `gaussian` is
@@ -46,7 +46,7 @@ def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) 
 
 
 def _normalised(drawn: list[list[float]]) -> list[list[float]]:
-    """Draws from the normal distribution, min-max normalised (all equal: 1)."""
+    """Normalise numbers to [0, 1] by minimum and maximum. If all are equal, each becomes 1."""
     normal = NormalDist()
     values = [[normal.inv_cdf(value) for value in line] for line in drawn]
     flat = [value for line in values for value in line]

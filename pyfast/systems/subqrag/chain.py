@@ -1,4 +1,4 @@
-"""Section 2.2: a question becomes an ordered chain of self-contained sub-questions."""
+"""Split a question into an ordered chain of self-contained sub-questions (SubQRAG's paper, section 2.2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = 300  # characters of an earlier answer: a rewritten question holds no mo
 
 
 async def sub_questions(question: str, ctx: Context, settings: Settings) -> tuple[list[str], str | None]:
-    """Section 2.2.1: return (the ordered chain, the error of the model's reply)."""
+    """Split a question. Return (the sub-questions in order, the error of the model's reply)."""
     if not settings.decompose:
         return [question], None
     try:
@@ -58,7 +58,7 @@ async def on_its_own(
 
 
 async def _rewritten(text: str, chain: Sequence[str], known: Mapping[int, Sequence[str]], ctx: Context) -> str:
-    """`known`: the answers to earlier sub-questions, last those that `text` refers to, one to each."""
+    """Rewrite a sub-question with `known`, earlier answers: last those that `text` refers to, one to each."""
     if not known:
         return text
     budget = ctx.text_budget(REWRITE)

@@ -1,4 +1,4 @@
-"""Section 2.4: the graph memory (equation 5), and the trace of the path to the answer."""
+"""The graph memory (SubQRAG's paper, section 2.4, equation 5), and the trace of the path to the answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyfast.token_budget import fit, join, share
 
 
 def memory(steps: Iterable[Step], budget: int) -> list[str]:
-    """Equation 5's T_used in about `budget` characters. Each used fact has a line, with the parts that were used.
+    """Write the used facts in about `budget` characters, one on each line, with the parts that were used.
 
     An answer without a triple also has a line.
     """
@@ -42,7 +42,7 @@ def _answers(step: Step, budget: int | None) -> str:
 
 
 def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
-    """The segments that state the used triples, and the segments that gave answers, in the order of the path."""
+    """Collect the segments that state used triples or gave answers, in the order of the sub-questions."""
     ids: dict[int, None] = {}
     for step in steps:
         ids.update(dict.fromkeys(_used(step, session)))
@@ -51,7 +51,7 @@ def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
 
 
 def trace(steps: Sequence[Sequence[Step]], session: Session, **faults: str | int | None) -> dict[str, Any]:
-    """The trace: each sub-question with its answers and triples, and the learned triples.
+    """Make the trace: each sub-question with its answers and triples, and the learned triples.
 
     `faults`: errors of replies that could not be used, and numbers of omitted things.
     """

@@ -11,7 +11,7 @@ from pyfast.systems.combinations import Inert
 
 
 class Settings(system.WithKnowledge):
-    """The paper's parameters. Switches choose its ablations."""
+    """The parameters of SubQRAG's paper. Some settings switch parts off, for its ablations."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("rewrite", "branches"), "decompose", (False,)),

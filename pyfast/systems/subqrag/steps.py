@@ -1,4 +1,4 @@
-"""Section 2.3: answer a sub-question from the graph, or from documents.
+"""Answer a sub-question from the graph, or from documents (SubQRAG's paper, section 2.3).
 
 Triples of these documents join the graph.
 """
@@ -37,7 +37,7 @@ class Step:
     question: str
     answers: list[str] = field(default_factory=list)
     used: list[RetrievedFact] = field(default_factory=list)
-    """The used triples (equation 5's T_used)"""
+    """The triples that were used for answers"""
     read: list[int] = field(default_factory=list)
     """For answers from documents: the ids of the segments that contain them"""
     facts: list[int] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Step:
 
 
 async def resolve(text: str, ctx: Context, settings: Settings, session: Session, learned: Learned) -> Step:
-    """Section 2.3: answers and used triples from the graph (equation 3), else from documents."""
+    """Answer a sub-question from facts of the graph. If they do not suffice, answer it from documents."""
     step = Step(text)
     facts = await ctx.call(
         retrieve_facts, (text, learned, session.allowed), session.store, settings.k, settings.named
@@ -103,7 +103,7 @@ async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
 
 
 async def _extract(step: Step, pool: Pool, ctx: Context) -> None:
-    """Equation 4: the triples of the documents, in one call; each is supported by one of them."""
+    """Let the LLM extract triples from the documents in one call. Keep those that a document supports."""
     context = await ctx.narrative(pool, EXTRACT_TRIPLES)
     try:
         fields = await ctx.generate(EXTRACT_TRIPLES, context=context, question=step.question)

@@ -1,4 +1,4 @@
-"""SubQRAG: its stages in order."""
+"""The system SubQRAG."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pyfast.systems.together import together
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """The paper's four stages. The store carries out the first one, indexing."""
+    """Answer a question. The first of the paper's four stages, indexing, is `pyfast knowledge build`."""
     learned = session.shared if settings.shared_updates else Learned()
     chain, chain_degraded = await sub_questions(question.text, ctx, settings)
     if chain_degraded is not None:
