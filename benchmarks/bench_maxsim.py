@@ -1,8 +1,8 @@
 """maxsim: HotpotQA's questions against BM25's best 30, int8 at 384 dimensions, beside NumPy, torch and lateweave.
 
 Vectors are those of the late-interaction model of the extra `rerank`, encoded once and kept. The op reads codes
-out of a mapped file. Peers get the same vectors as float32, those of each question's candidates in one piece of
-memory. The notes also tell what rounding to int8 changes.
+out of a mapped file, made as an index makes them. Peers get the vectors as float32, not rounded, those of each
+question's candidates in one piece of memory.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from threadpoolctl import threadpool_limits
 from pyfast import _native, ops
 from pyfast.ops.arrays import ends
 from pyfast.retrieval import Index
+from pyfast.retrieval.late import rotated
 from pyfast.retrieval.onnx_models import open_model, packaged_model
+from pyfast.retrieval.token_store import coded
 
 lateweave = pytest.importorskip("lateweave", reason="the extra bench brings it")
 
-QUESTIONS, CANDIDATES, FIRST = 100, 30, 10
+QUESTIONS, CANDIDATES, FIRST = 200, 30, 10
 Array = npt.NDArray[Any]
 
 
@@ -48,22 +50,31 @@ class Work:
             cuts = np.cumsum(stored["sizes"])[:-1]
             unit = np.split(stored["vectors"].astype(np.float32), cuts)
         self.queries, self.documents = unit[:QUESTIONS], unit[QUESTIONS:]
-        tokens = np.concatenate(self.documents)
-        self.scales = (np.abs(tokens).max(axis=1) / 127).astype(np.float32)
-        codes = np.rint(tokens / self.scales[:, None]).astype(np.int8)
+        self.rotated = np.concatenate([rotated(each) for each in self.queries])
+        codes, self.scales = coded(np.concatenate([rotated(each) for each in self.documents]))
         np.save(folder / "maxsim-codes.npy", codes)
         self.codes = np.load(folder / "maxsim-codes.npy", mmap_mode="r")
         self.offsets = ends(self.documents)
-        self.unrounded = self.documents
-        self.documents = np.split(codes * self.scales[:, None], self.offsets[1:-1])
         self.pairs = np.array([(q, d) for q, row in enumerate(self.places) for d in row.tolist()])
         self.gathered = [[self.documents[d] for d in row.tolist()] for row in self.places]
         self.packed = [np.concatenate(each) for each in self.gathered]
 
     def op(self) -> Array:
-        query = np.concatenate(self.queries), ends(self.queries)
+        query = self.rotated, ends(self.queries)
         found = ops.maxsim(*query, self.codes, self.offsets, self.pairs, self.scales, threads=1)
         return found.reshape(self.places.shape)
+
+    def cut(self, dimensions: int) -> tuple[Array, Array]:
+        """The scores of the first dimensions alone, as an index keeps them in int8 and in float32."""
+        queries, documents = (
+            [each[:, :dimensions] / np.linalg.norm(each[:, :dimensions], axis=1, keepdims=True) for each in some]
+            for some in (self.queries, self.documents)
+        )
+        codes, scales = coded(np.concatenate([rotated(each) for each in documents]))
+        asked = np.concatenate([rotated(each) for each in queries])
+        rounded = ops.maxsim(asked, ends(queries), codes, self.offsets, self.pairs, scales)
+        given = np.concatenate(queries), ends(queries), np.concatenate(documents), self.offsets
+        return rounded.reshape(self.places.shape), ops.maxsim(*given, self.pairs).reshape(self.places.shape)
 
     def numpy(self, q: int) -> Array:
         products = self.queries[q] @ self.packed[q].T
@@ -110,14 +121,12 @@ def test_peers(work: Work, measure: Measure, peer: str) -> None:
         theirs = np.stack([run(q) for q in range(QUESTIONS)])
         same = same_first(ours, theirs)
         note = (
-            f"{NAME}, {_native.maxsim_level()}, beside {peer}: {same:.0%} of questions have the same first {FIRST}"
+            f"{NAME}, {_native.maxsim_level()}, beside {peer}: {same:.1%} of questions have the same first {FIRST}"
         )
         NOTES.append(f"{note}; the largest difference of a score is {np.abs(ours - theirs).max():.4f}")
-        assert same >= 0.99, note
+        assert same >= 0.98, note
         if peer == "numpy":
-            given = np.concatenate(work.queries), ends(work.queries), np.concatenate(work.unrounded), work.offsets
-            exact = ops.maxsim(*given, work.pairs).reshape(ours.shape)
-            NOTES.append(f"{NAME}, beside vectors that were not rounded to int8: {same_first(ours, exact):.0%}")
+            NOTES.append(f"{NAME.replace('384', '128')}, beside float32: {same_first(*work.cut(128)):.1%}")
 
     torch.set_num_threads(1)
     with threadpool_limits(1):

@@ -115,7 +115,9 @@ def encoder_of(parameters: Mapping[str, Any], kind: str, model: str = "") -> Enc
     encoder = open_encoder(kind, model or described["model"])
     if encoder.fingerprint != described["fingerprint"]:
         named = model or described["model"] or "the default"
-        raise InputError(f"the {kind} vectors of the index are of another model than {named}")
+        raise InputError(
+            f"the {kind} vectors of the index are of another model than {named}: build the index again with it"
+        )
     return encoder
 
 

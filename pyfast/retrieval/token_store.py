@@ -148,9 +148,16 @@ class TokenStore:
 
 
 def coded(vectors: Float32) -> tuple[npt.NDArray[np.int8], Float32]:
-    """(codes int8[tokens, dimensions], scales float32[tokens]) of vectors."""
-    scales = (np.abs(vectors).max(axis=1, initial=0.0) / _LARGEST).astype(np.float32)
-    return np.rint(vectors / np.where(scales > 0, scales, 1)[:, None]).astype(np.int8), scales
+    """(codes int8[tokens, dimensions], scales float32[tokens]) of vectors.
+
+    The largest number of a vector becomes ±127. The scale is then the one whose products with the codes are
+    nearest to the vector.
+    """
+    steps = np.abs(vectors).max(axis=1, initial=0.0) / _LARGEST
+    rounded = np.rint(vectors / np.where(steps > 0, steps, 1)[:, None])
+    squares = np.einsum("td,td->t", rounded, rounded)
+    scales = np.einsum("td,td->t", vectors, rounded) / np.where(squares > 0, squares, 1)
+    return rounded.astype(np.int8), scales.astype(np.float32)
 
 
 def encode_tokens(encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], dimensions: int) -> TokenStore:
