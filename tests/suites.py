@@ -46,11 +46,13 @@ COMMON = ("conftest.py", "tests/conftest.py")
 PACKAGES = ("pyproject.toml",)  # what is installed beside pyfast: no concern of code that CMake builds alone
 CORE = ("CMakeLists.txt", "csrc/cpu/", "csrc/include/", "tests/native/")
 # Headers that kernels include; their problems come from tests/ops.
-HEADERS = ("api", "cuda/", "error", "evidence_graph", "gatv2", "graphs", "hseq_stream", "pagerank", "pools")
+HEADERS = (
+    *("api", "cuda/", "error", "evidence_graph", "gatv2", "graphs", "hseq_stream", "maxsim", "pagerank", "pools"),
+)
 KERNELS = (
     *("csrc/cuda", *(f"csrc/include/pyfast/{name}" for name in HEADERS), "tests/cuda/"),
     *(f"tests/ops/{name}.py" for name in ("conftest", "gatv2_problems", "graph_problems", "pool_problems")),
-    *("tests/ops/real_pools.py", "tests/ops/test_hseq_stream.py"),
+    *("tests/ops/real_pools.py", "tests/ops/test_hseq_stream.py", "tests/ops/test_maxsim.py"),
 )
 PROCESSES = ("pyfast/api/", "pyfast/cli.py", "pyfast/commands/", "pyfast/engine/", "tests/processes.py")
 
@@ -146,7 +148,7 @@ SUITES: Mapping[str, Suite] = {
             "tests/retrieval/damaged_index.py",
         ),
     ),
-    # LangChain, LlamaIndex, Haystack and DSPy, in an environment that the suite makes.
+    # LangChain, LlamaIndex, Haystack, DSPy and PyLate, in an environment that the suite makes.
     "integrations": Suite(
         120,
         (
@@ -157,7 +159,7 @@ SUITES: Mapping[str, Suite] = {
                 "tests/integrations/",
                 "tests/environments.py",
             ),
-            "docs/howto/integrations.md",
+            *("docs/howto/integrations.md", "pyfast/ops/maxsim.py", "pyfast/retrieval/late.py"),
         ),
     ),
     # Reports in a real browser, with what an environment of the suite's own drives it by.
@@ -174,7 +176,7 @@ SUITES: Mapping[str, Suite] = {
     # Latency under load: 20,000 requests against a simulation, at two loads. Nothing else may run beside it.
     "latency": Suite(900),
     # Each retriever through each system, on two sets of benchmark data.
-    "retrievers": Suite(2400),
+    "retrievers": Suite(900),
     # Runs by workers of a Ray cluster that are killed, in an environment that the suite makes.
     "ray": Suite(600),
     # Outages of real minutes, kills of every system.
