@@ -11,13 +11,21 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload([f"pyfast.{room}" for room in ("cli", "llm.openai", "systems", "evaluation")])
+_LOADED = [f"pyfast.{room}" for room in ("cli", "llm.openai", "systems", "evaluation")]
+_SERVER.set_forkserver_preload(_LOADED)
 PATIENCE_S = 120.0
+
+
+def load_first(*modules: str) -> None:
+    """Have the processes from now on begin with these modules loaded too."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # it loads modules only when it starts
+    _SERVER.set_forkserver_preload([*_LOADED, *modules])
 
 
 def _main(arguments: list[str], told: tuple[Path, Path], prepare: Callable[[], None] | None) -> None:

@@ -42,7 +42,7 @@ class SparseEmbedder:
             why = str(error).strip().split("\n")[0]
             raise InputError(f"{self.folder}: cannot be loaded as a sparse encoder: {why}") from None
 
-    @property
+    @cached_property
     def dimensions(self) -> int:
         """The number of terms of the model's vocabulary."""
         with self._turn:

