@@ -145,7 +145,8 @@ def of_arrays(columns: Columns) -> pa.RecordBatch:
 
 def join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Join batches of one schema into one. Batches of segments may have 32-bit or 64-bit byte positions."""
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
     if any(batch.schema.equals(WIDE_SEGMENTS) for batch in batches):
-        batches = [batch.cast(WIDE_SEGMENTS) if batch.schema.equals(SEGMENTS) else batch for batch in batches]
-    joined = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        tables = [table.cast(WIDE_SEGMENTS) for table in tables]
+    joined = pa.concat_tables(tables).combine_chunks().to_batches()
     return joined[0] if joined else batches[0]

@@ -152,7 +152,7 @@ def _sizes(*parts: Sized) -> str:
 
 
 def _check_sizes(folder: Path, batches: Sequence[pa.RecordBatch], buffer: memoryview) -> None:
-    if any(batch.schema.metadata[b"sizes"].decode() != _sizes(*batches, buffer) for batch in batches):
+    if any(batch.schema.metadata[b"sizes"] != _sizes(*batches, buffer).encode() for batch in batches):
         raise IndexFormatError(f"{folder}: its files do not go together: one is truncated or foreign")
 
 

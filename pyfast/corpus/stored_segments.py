@@ -29,9 +29,9 @@ def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.
     is_cell = segments.column("level").to_numpy() == Level.TABLE_CELL
     ends = segments.select(["byte_end"])
     place = pa.array(np.flatnonzero(~is_cell) + first, pa.int32())
-    if not is_cell.any():
-        return segments.append_column(schema.PLACE, place), ends.slice(0, 0)
-    return segments.filter(pa.array(~is_cell)).append_column(schema.PLACE, place), ends.filter(pa.array(is_cell))
+    stored = segments.filter(pa.array(~is_cell))
+    columns = pa.schema([*stored.schema, schema.PLACE])
+    return pa.RecordBatch.from_arrays([*stored.columns, place], schema=columns), ends.filter(pa.array(is_cell))
 
 
 def without_places(stored: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
