@@ -123,7 +123,7 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[[OnEvent, thre
         except RunError as error:
             if stop.is_set():
                 _stopped(folder)
-            if (folder / "run.toml").exists():
+            if any((folder / name).exists() for name in ("run.toml", "journal.sqlite")):
                 raise type(error)(f"{error}; the same command resumes {folder}") from None
             raise
     return result

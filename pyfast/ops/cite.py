@@ -49,7 +49,6 @@ _DTYPES: dict[str, type[np.generic]] = {
     **dict.fromkeys(("triplets", "ordinal", "relation_start", "tail_start", "uri_offsets"), np.int64),
     **dict.fromkeys(("uris", "content"), np.uint8),
 }
-_OF_IDS = ("level", "source", "triplets", "ordinal", "hashes")
 _INTEGERS = ("start", "end", "byte_start", "byte_end")
 
 
@@ -115,9 +114,13 @@ def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint
         raise ArrayError(f"segments: expected Segments, got {type(segments).__name__}")
     return call(
         _native.segment_ids,
-        **{name: array(f"segments.{name}", getattr(segments, name), _DTYPES[name]) for name in _OF_IDS},
+        level=array("segments.level", segments.level, np.uint8),
+        source=array("segments.source", segments.source, np.int32),
         start=integers("segments.start", segments.start),
         end=integers("segments.end", segments.end),
+        triplets=array("segments.triplets", segments.triplets, np.int64),
+        ordinal=array("segments.ordinal", segments.ordinal, np.int64),
+        hashes=array("segments.hashes", segments.hashes, np.uint64),
         which=array("which", which, np.int64),
     )
 
