@@ -73,6 +73,7 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     places = () if path is None else (recorded_value(path, "places", name) for name in ("gold", "questions"))
     place = next(filter(None, places), None)
     if not place or not Path(place).is_file():
-        raise InputError(f"{path or 'the run'}: its file of questions is missing: give the gold")
+        where = f" (--gold); from this folder, {place} does not exist" if place else ""
+        raise InputError(f"{path or 'the run'}: its file of questions is missing: give the gold{where}")
     beside = Path(place).with_name(GOLD)
     return beside if beside.is_file() else Path(place)

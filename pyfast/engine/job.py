@@ -258,7 +258,7 @@ async def _answered(
 
 def _of_outage(waiting: Waiting | None, done: int, total: int) -> Event:
     if waiting is None:
-        _LOG.info("the LLM answers again")
+        _LOG.info("no longer waiting for the LLM")  # it answers, or the run gives up and says so
         return Event("answering", done, total)
     _LOG.warning("%s answers nobody; waiting for it: %s", waiting.llm, waiting.reason)
     return Event("waiting", done, total, waiting=waiting)
