@@ -37,7 +37,7 @@ class Admission:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it was let in at that very moment
+            if turn.done() and not turn.cancelled():  # The call was admitted at the same moment.
                 self.leave()
             raise
 
@@ -49,7 +49,7 @@ class Admission:
                 self._sweep.extend(self._waiting)
                 self._waiting.clear()
             _, turn = self._sweep.popleft()
-            if not turn.done():  # else its coroutine was cancelled
+            if not turn.done():  # A future that is done belongs to a cancelled coroutine.
                 turn.set_result(None)
                 return
         self.running -= 1

@@ -74,7 +74,7 @@ def _load(database: sqlite3.Connection, llm: str) -> list[LoggedBatch]:
             "SELECT place, request FROM batch_calls WHERE batch = ? ORDER BY place", (key,)
         )
         for place, request in of_batch:
-            if stored[request]:  # equal requests have equal answers: it does not matter which of them is stored
+            if stored[request]:  # Equal requests have equal answers, so any of them may be stored.
                 stored[request] -= 1
             else:
                 calls[place] = request

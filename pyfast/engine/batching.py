@@ -48,7 +48,7 @@ class BatchPoint(Generic[T, R]):
             loop.call_soon(self._settle, loop, 0)
 
     def _settle(self, loop: asyncio.AbstractEventLoop, seen: int) -> None:
-        # The loop has run everything that was ready since the last look. Did anybody join meanwhile?
+        # The loop has run everything that was ready. If more callers joined meanwhile, wait for the next round.
         if seen < len(self._waiting) < self._limit:
             loop.call_soon(self._settle, loop, len(self._waiting))
             return
@@ -62,10 +62,10 @@ class BatchPoint(Generic[T, R]):
         started = perf_counter()
         try:
             outcomes = await loop.run_in_executor(self._executor, self._attempt, [item for item, *_ in batch])
-        except BaseException as error:  # the executor is shut down, or the loop is closing
+        except BaseException as error:  # The executor has shut down, or the loop is closing.
             outcomes = [RuntimeError(f"the batch could not run: {error!r}")] * len(batch)
             if not isinstance(error, Exception):
-                for _, future, _, _ in batch:  # nobody may wait for ever
+                for _, future, _, _ in batch:  # Without this, their callers would wait for ever.
                     future.cancel()
                 raise
         finally:
@@ -86,10 +86,10 @@ class BatchPoint(Generic[T, R]):
             return []
         try:
             results = self._work(items)
-            if len(results) != len(items):  # else some would wait for ever
+            if len(results) != len(items):  # With too few results, some callers would wait for ever.
                 raise RuntimeError(f"{len(results)} results for {len(items)} items")
             return results
-        except StopIteration as error:  # a future cannot carry it
+        except StopIteration as error:  # A future cannot hold a StopIteration.
             failure: Exception = RuntimeError(f"StopIteration: {error}")
         except Exception as error:
             failure = error

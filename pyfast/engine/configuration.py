@@ -29,7 +29,7 @@ CONFIGURATION = "run.toml"
 FORMAT = 3
 """The version of a run's format. A run.toml without one has version 1"""
 _FORMAT = "format"
-_PLACES = "places"  # where things were: may differ from one session to the next
+_PLACES = "places"  # Paths of index and model. They may differ between sessions of a run.
 
 
 def configuration(
@@ -71,7 +71,7 @@ def configuration(
         "llm": _of_llms(by_role(llm)),
         "budget": dict(budget),
         "code": {"version": __version__, "digest": code_digest()},
-        # A path need not be Unicode, a TOML file has to be.
+        # A path may hold bytes that are not UTF-8. A TOML file may not.
         _PLACES: {name: place.encode(errors="backslashreplace").decode() for name, place in places.items()},
     }
     if sampling:
@@ -144,7 +144,7 @@ def differences(recorded: Configuration, now: Configuration, unknown: Iterable[s
     """
     before, after = dict(_flat(recorded)), dict(_flat(now))
     names = sorted((before.keys() | after.keys()) - set(unknown))
-    if before.get("system.name") != after.get("system.name"):  # its settings and prompts say nothing more
+    if before.get("system.name") != after.get("system.name"):  # Settings of two systems cannot be compared.
         names = [name for name in names if not name.startswith(("system.set_", "prompts."))]
     return [
         f"{name} was {_shown(before.get(name, 'not set'))}, is {_shown(after.get(name, 'not set'))}"
@@ -214,7 +214,7 @@ def _prompt_digest(prompt: Prompt[Any]) -> str:
     return blake2b(texts.encode(), digest_size=8).hexdigest()
 
 
-# What no answer depends on: it stands above the systems, and what it decides is recorded by itself.
+# Code that no answer depends on. It is above the systems, and run.toml records what it decides.
 _ABOVE = {"api", "commands", "conformance", "distributed", "evaluation", "experiments", "integrations", "reports"}
 _ABOVE |= {"server", "training", "cli.py", "__main__.py", "__init__.py"}
 _PACKAGE = Path(__file__).resolve().parents[1]

@@ -56,7 +56,7 @@ Past = tuple[tuple[Question, Answer | None], ...]
 """The earlier turns of a conversation, in order, each with its answer. None: the turn failed"""
 
 _TOKENS_FOR_INSTRUCTIONS = 500
-_KEPT = 256  # indexes of a question's own documents
+_KEPT = 256  # the number of indexes, each over the documents of one question, that stay in memory
 
 
 class Runtime:
@@ -128,7 +128,7 @@ class Runtime:
                 self._within.pop(next(iter(self._within)))
         try:
             return await asyncio.shield(made)
-        except InputError as error:  # of this question, not of the run
+        except InputError as error:  # The question is wrong, not the run.
             raise AnswerError(str(error)) from None
 
     async def ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
@@ -138,7 +138,7 @@ class Runtime:
         """
         if clock is None:
             return await self._ask(request, role, stage, None)
-        clock.stop(1)  # its end is looked at where it is known whether anybody is answered
+        clock.stop(1)  # The code that sees the LLM's state decides when the time is over.
         try:
             return await self._ask(request, role, stage, clock)
         finally:
@@ -230,7 +230,7 @@ class Context:
         self.nothing_retrieved: set[str] = set()
         """What stands in the record if the question fails: see `so_far`"""
         self._clock: Clock | None = None
-        self._waiting = 0  # calls that an LLM collects
+        self._waiting = 0  # calls that wait for a batch of the LLM
 
     @contextlib.asynccontextmanager
     async def timed(self, seconds: float | None) -> AsyncIterator[None]:
@@ -321,7 +321,7 @@ class Context:
                 refused = error
                 if attempt < attempts:
                     request = prompt.again(request, completion, error)
-        assert refused is not None  # there is at least one attempt
+        assert refused is not None  # There is at least one attempt.
         raise refused
 
     async def complete(self, request: Request, name: str, role: Role = DEFAULT_ROLE) -> Completion:
@@ -369,18 +369,20 @@ class Context:
         if folder is None:
             outcome = await self._ask(request, role, stage, name)
         else:
-            digest = f"{role}:{request.digest().hex()}"  # another role may have another LLM
+            digest = f"{role}:{request.digest().hex()}"  # Another role may have another LLM.
             key = (digest, self._asked[digest])
             self._asked[digest] += 1
             kept = self._past.get(key)
             if kept is not None:
                 ledger.replayed += 1
                 outcome = kept
-                await asyncio.sleep(0)  # calls that were made at once are so again, within the same budget
+                # Calls that were made at the same time run at the same time again, so budgets end at the same
+                # calls.
+                await asyncio.sleep(0)
             else:
                 outcome = await self._ask(request, role, stage, name)
                 began = perf_counter()
-                # before anybody sees it
+                # The journal has the reply before any caller sees it.
                 together = await folder.store_completion(self._number, key, outcome, name, request.messages)
                 ledger.stage(JOURNALLING).add(0.0, perf_counter() - began, together)
         if isinstance(outcome, CallError):

@@ -15,7 +15,7 @@ from pyfast.engine.kept_prompts import DamagedError, KeptPrompts, LLMCall
 from pyfast.errors import InputError
 from pyfast.sqlite_files import fault
 
-_FRAMES = 128  # of kept prompts: about what the questions hold that a run has in progress at once
+_FRAMES = 128  # frames of kept prompts in memory: about as many as the questions in progress need
 _QUESTIONS = "SELECT number, id, ledger FROM questions WHERE number >= ? ORDER BY number"
 _COMPLETIONS = "SELECT question, entry FROM completions WHERE question >= ? ORDER BY question, rowid"
 

@@ -180,7 +180,7 @@ async def work_on(
             _LOG.warning("the journal was damaged; what can be read was taken from %s", folder.journal.salvaged)
         if done:
             _LOG.info("%d of %d questions are answered; going on", done, total)
-        folder.note_outage(None)  # that of a session that was killed
+        folder.note_outage(None)  # A killed session may have left this file.
         on_event(Event("started", done, total))
 
         def write(record: Record) -> None:
@@ -189,7 +189,8 @@ async def work_on(
             folder.write(record)
             on_event(Event("answered", written, total, record))
 
-        failed = folder.journal.counts(done).get("failed", 0)  # later ones fail again, from the journal
+        # Questions that fail later are replayed from the journal and counted then.
+        failed = folder.journal.counts(done).get("failed", 0)
 
         def waits(waiting: Waiting | None) -> None:
             folder.note_outage(waiting)
@@ -258,7 +259,7 @@ async def _answered(
 
 def _of_outage(waiting: Waiting | None, done: int, total: int) -> Event:
     if waiting is None:
-        _LOG.info("no longer waiting for the LLM")  # it answers, or the run gives up and says so
+        _LOG.info("no longer waiting for the LLM")  # The LLM answers again, or the run gives up and says so.
         return Event("answering", done, total)
     _LOG.warning("%s answers nobody; waiting for it: %s", waiting.llm, waiting.reason)
     return Event("waiting", done, total, waiting=waiting)

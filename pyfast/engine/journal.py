@@ -39,10 +39,9 @@ T = TypeVar("T")
 Key = tuple[str, int]
 """The role and the digest of a request (hexadecimal), and how often the question had made this request before"""
 
-# `entry` and `ledger` are JSON, so that a whole group goes in with one statement: SQLite would give the
-# interpreter's lock away and take it back for each row, and wait for every thread that holds it meanwhile.
-# `line` and `trace` are the digests of the question's lines in answers.jsonl and traces.jsonl.zst; NULL where they
-# are not known.
+# `entry` and `ledger` are JSON, so that one statement inserts a whole group. With a statement for each row, SQLite
+# would release and take the interpreter's lock for each row, and wait each time. `line` and `trace` are the
+# digests of the question's lines in answers.jsonl and traces.jsonl.zst, or NULL if they are not known.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (digest TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS completions (question INTEGER NOT NULL, entry TEXT NOT NULL);
@@ -63,7 +62,7 @@ _COLUMNS = {
     "batches": 4,
     "batch_calls": 3,
 }
-# That the tables are there as they are made today, and can be written.
+# These statements fail if a table has another shape or cannot be written.
 _TRIED = """
 DELETE FROM sessions WHERE 0;
 INSERT INTO questions SELECT 0, '', '', NULL, '', NULL, NULL WHERE 0;
@@ -74,7 +73,7 @@ INSERT INTO frames SELECT 0, '' WHERE 0;
 INSERT INTO batches SELECT '', '', '', 0 WHERE 0;
 INSERT INTO batch_calls SELECT '', 0, '' WHERE 0;
 """
-# No room, no right, no file handle: what is in the file may be as good as ever.
+# Errors of the machine: no space, no permission, no file handle. The journal itself may be intact.
 _OF_THE_MACHINE = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -89,8 +88,8 @@ _LOST = f"entry ->> 3 = '{TransportError.__name__}'"
 _ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerError, TransportError)}
 _ENTRIES = "SELECT entry FROM completions WHERE question = ? ORDER BY rowid"
 _KEEP = "INSERT INTO completions SELECT value ->> 0, value FROM json_each(?)"
-# A question that ended before the process was killed, and again from its journal: the first time tells what it
-# cost, the second what stands in the answers.
+# A question can end twice: before a kill, and when it is replayed. The first ending has the cost. The second has
+# what stands in the answers.
 _FINISH = """
 INSERT INTO questions
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4, value ->> 5, value ->> 6 FROM json_each(?)
@@ -118,7 +117,7 @@ def completion_row(number: int, key: Key, outcome: Outcome) -> bytes:
         fields: tuple[object, ...] = (type(outcome).__name__, str(outcome))
     else:
         tokens = (outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens)
-        reasoning = (outcome.reasoning_tokens,) if outcome.reasoning_tokens else ()  # of most there are none
+        reasoning = (outcome.reasoning_tokens,) if outcome.reasoning_tokens else ()  # Most replies have none.
         fields = (None, outcome.text, outcome.finish_reason, *tokens, *reasoning)
     try:
         entry = orjson.dumps((number, *key, *fields))
@@ -195,7 +194,7 @@ class Journal:
         self, completions: Sequence[bytes], questions: Sequence[bytes], asked: Mapping[str, Asked] | None = None
     ) -> None:
         """Write rows, and the requests of completions if prompts are kept: all or none of them."""
-        # A statement alone is a transaction.
+        # A single statement is a transaction of its own.
         together = self._transaction() if asked or (completions and questions) else contextlib.nullcontext()
         with self._explained(), together:
             if asked:
@@ -207,7 +206,7 @@ class Journal:
     def outcomes(self, number: int) -> dict[Key, Outcome]:
         """The LLM's replies to a question so far."""
         with self._explained():
-            if not self._indexed:  # only a run that goes on looks for them
+            if not self._indexed:  # Only a resumed run reads completions by question.
                 self._database.execute("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
                 self._indexed = True
             rows = self._database.execute("SELECT entry FROM completions WHERE question = ?", (number,))
@@ -218,7 +217,8 @@ class Journal:
         """The questions that failed. With the flag, only those with a call that failed in transit."""
         with self._explained():
             rows = self._database.execute("SELECT number FROM questions WHERE state = 'failed'").fetchall()
-            if only_of_transport and rows:  # most runs have none, and need not look through all completions
+            # Most runs have no failed question, so they need not search all completions.
+            if only_of_transport and rows:
                 numbers = orjson.dumps([number for (number,) in rows]).decode()
                 lost = f"SELECT DISTINCT question FROM completions WHERE {_LOST}"
                 rows = self._database.execute(
@@ -240,7 +240,7 @@ class Journal:
             gone = f"{of_failed} OR {about_to}"
         numbers = (orjson.dumps(failed).decode(),)
         with self._explained(), self._transaction():
-            if not only_of_transport:  # nor may they be taken from a batch again
+            if not only_of_transport:  # A Batch API's result for these calls must not be used again.
                 asked = f"SELECT {REQUEST_OF_ENTRY} FROM completions WHERE {gone}"
                 self._database.execute(f"DELETE FROM batch_calls WHERE request IN ({asked})", numbers)
             self._database.execute(f"DELETE FROM completions WHERE {gone}", numbers)
@@ -311,7 +311,7 @@ class Journal:
             for statement in TAKE_PROMPTS:
                 database.execute(statement)
 
-        open_to_read(other).close()  # it refuses what acts
+        open_to_read(other).close()  # Refuse a file with triggers or views, which could run code of their own.
         with self._explained():
             self._database.create_function("moved", 3, _moved, deterministic=True)
             self._database.execute("ATTACH ? AS other", (f"{other.resolve().as_uri()}?mode=ro",))
@@ -334,7 +334,7 @@ class Journal:
         """Copy the rows that can still be read from a damaged journal, unless it belongs to another run."""
         try:
             database = _reader(damaged, damaged=True)
-        except sqlite3.DatabaseError:  # nothing
+        except sqlite3.DatabaseError:  # Nothing can be read.
             return
         with contextlib.closing(database) as old:
             for table, places in _COLUMNS.items():
@@ -342,13 +342,14 @@ class Journal:
                 rows: list[tuple[object, ...]] = []
                 with contextlib.suppress(sqlite3.DatabaseError, UnicodeDecodeError):
                     for row in old.execute(f"SELECT * FROM {table}"):
-                        rows.append(row + (None,) * (places - len(row)))  # older ones have fewer columns
+                        rows.append(row + (None,) * (places - len(row)))  # Older journals have fewer columns.
                 if table == "run":
                     if run and rows and rows != [(run,)]:
                         return
                     continue
                 for row in rows:
-                    with contextlib.suppress(sqlite3.IntegrityError, sqlite3.ProgrammingError):  # of another shape
+                    # The row has another shape.
+                    with contextlib.suppress(sqlite3.IntegrityError, sqlite3.ProgrammingError):
                         self._database.execute(into, row)
         for table, column in _JSON.items():
             self._database.execute(f"DELETE FROM {table} WHERE NOT json_valid({column})")
@@ -360,7 +361,7 @@ class Journal:
             yield
             self._database.execute("COMMIT")
         except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
+            with contextlib.suppress(sqlite3.Error):  # SQLite may have rolled back already.
                 self._database.execute("ROLLBACK")
             raise
 
@@ -387,7 +388,7 @@ def _whole(path: Path, tables: Sequence[str]) -> bool:
         if error.sqlite_errorcode & 0xFF in _OF_THE_MACHINE:
             raise
         return False
-    except UnicodeDecodeError:  # SQLite's message quotes the damage
+    except UnicodeDecodeError:  # SQLite quotes the damaged bytes in its message.
         return False
 
 

@@ -37,7 +37,8 @@ SELECT id + (SELECT coalesce(max(id), 0) FROM main.frames), content FROM other.f
     "INSERT OR IGNORE INTO main.prompts SELECT * FROM other.prompts",
 )
 """The statements that copy the prompts of another journal, attached as `other`, in this order"""
-_LARGEST = 256 << 20  # bytes of a frame, unpacked: what a file says of itself is not believed
+# the maximum number of bytes of an unpacked frame; the size that the file claims may be false
+_LARGEST = 256 << 20
 _LEVEL = 3
 _FRAMES = 16
 
@@ -97,7 +98,7 @@ class KeptPrompts:
         """Read from an open journal, holding up to `frames` frames unpacked."""
         self._database = database
         there = database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'prompts'")
-        self._any = there.fetchone() is not None  # journals of earlier releases have none
+        self._any = there.fetchone() is not None  # Journals of earlier releases have no such table.
         self._frame = lru_cache(frames)(self._unpacked)
 
     def of(self, request: str) -> Asked | None:
@@ -135,7 +136,7 @@ class KeptPrompts:
         row = self._database.execute("SELECT content FROM frames WHERE id = ?", (number,)).fetchone()
         try:
             content = zstandard.ZstdDecompressor().stream_reader(row[0]).read(_LARGEST) if row else b"[]"
-            # Whatever stands there: what is no message has not the digest of one.
+            # A damaged frame may hold anything. The caller compares digests, so only true messages pass.
             messages = [Message(*map(str, each)) for each in orjson.loads(content)]  # type: ignore[arg-type]
             return dict(enumerate(messages))
         except (zstandard.ZstdError, ValueError, TypeError) as error:

@@ -95,5 +95,5 @@ class Models:
             self._on_change(next(reversed(self._waiting.values()), None))
 
         outages = Outages(llm, patience_s, heard, stop, lost, self.clocks, name)
-        # Twice what the LLM runs at once, so that none of its places is ever empty between two calls.
+        # Twice the number of calls that the LLM runs at once keeps all of its slots busy.
         return Model(llm, outages, Admission(2 * llm.slots), collecting(llm))

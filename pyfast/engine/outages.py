@@ -67,7 +67,7 @@ class Clock:
     def stop(self, by: int) -> None:
         """Add this many reasons to stand still. A negative number removes them."""
         self.stops += by
-        with contextlib.suppress(RuntimeError):  # it has run down, or its question has ended
+        with contextlib.suppress(RuntimeError):  # The time is over, or the question has ended.
             self.timeout.reschedule(None if self.stops else self.ends)
 
 
@@ -153,13 +153,14 @@ class Outages:
         self._stop = stop or asyncio.Event()
         self.stopped = False
         """Whether the waiting was ended by `stop`"""
-        self._took = 0.0  # seconds that calls take, the longest of late
-        self._answered = -math.inf  # when a call was, for the last time
-        self._failed = 0  # calls that failed on their way since then
-        self._waited = 0.0  # seconds in outages since then: a server that only probes can reach is out
+        self._took = 0.0  # seconds that a call takes: the longest of the last calls
+        self._answered = -math.inf  # the loop's time of the last reply
+        self._failed = 0  # failed calls since the last reply
+        # seconds in outages since the last reply: a server that answers only probes counts as down
+        self._waited = 0.0
         self._looking: asyncio.Task[_Met] | None = None
         self._latest = OutageError("")
-        self._passed = asyncio.Event()  # a call in progress was answered
+        self._passed = asyncio.Event()  # set when the LLM answers a call during an outage
         self._clocks = clocks or Clocks()
         self._name = name
 
@@ -219,14 +220,15 @@ class Outages:
             except TimeoutError as error:
                 if timeout is not None and timeout.expired():
                     fault, allowed = OutageError(f"the LLM gave no answer within {limit or 0:g} s", "slow"), 1
-                else:  # the LLM's own patience, and not ours
+                else:  # The LLM's own time limit ended the call.
                     fault = OutageError(
                         f"the LLM gave no answer in time: {str(error) or type(error).__name__}", "slow"
                     )
                     allowed = _FAULTS[fault.kind]
             if allowed == 1 and is_last and clock is not None and clock.ends > loop.time():
-                continue  # an outage that others met has moved its end meanwhile
-            others = fault.kind != "slow" and self._answered > (began + loop.time()) / 2  # and of late
+                continue  # The clock stood still during an outage, so the question has time left.
+            # Other calls got replies recently.
+            others = fault.kind != "slow" and self._answered > (began + loop.time()) / 2
             met = "others" if others else await self._met(fault, began)
             felled += met == "outage" and fault.kind == "down" and alone and self._begun == number
             if felled >= _FELLED:
@@ -246,7 +248,7 @@ class Outages:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # The LLM's own: it would end the caller silently.
+            # The LLM cancelled the call itself. Passed on, the error would end the caller silently.
             raise CallError("the LLM cancelled the call") from None
 
     def _raise(self, fault: OutageError, allowed: int, is_last: bool) -> NoReturn:
@@ -262,7 +264,7 @@ class Outages:
         """Whether the LLM answers other calls. If not, wait until it does."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look(fault, began))
-            # It may be that nobody waits for it any more.
+            # Read the exception, because the waiting callers may be gone.
             self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._looking)
 
@@ -275,7 +277,7 @@ class Outages:
         self._passed.clear()
         self._clocks.stop()
         try:
-            # Others were answered meanwhile: it may be busy, and the probe behind them in its queue.
+            # Other calls got replies meanwhile. The server may be busy, and the probe waits in its queue.
             busy_s = 2 * self._took if fault.kind == "slow" and before > began else 0.0
             if await self._is_answered(busy_s=busy_s):
                 met = "others" if loop.time() - looked < _AT_ONCE_S or before > began else "late"
@@ -289,7 +291,7 @@ class Outages:
                 await self._wait(began_to_wait + self._patience_s - self._waited)
                 self._waited += loop.time() - began_to_wait
             except LLMUnavailableError:
-                self._waited = 0.0  # the next caller tries again
+                self._waited = 0.0  # The next call starts a new wait.
                 raise
             finally:
                 self._tell(None)
@@ -313,7 +315,8 @@ class Outages:
                 await _first(wait, ends)
             finally:
                 await _cancel(ends)
-            self._passed.clear()  # it may have started before the outage: a reason to probe, and no more
+            # That call may have started before the outage, so its reply is only a reason for a probe.
+            self._passed.clear()
             if await self._is_answered(self._stop):
                 return
             if self._stop.is_set():
@@ -348,7 +351,7 @@ class Outages:
         except LLMUnavailableError:
             raise
         except Exception:
-            return True  # an answer of its kind
+            return True  # The server gave an error of its own, so it works.
         finally:
             await _cancel([*stopped, *works])
 

@@ -31,7 +31,7 @@ class Profile:
         return f"profile {self.name} ({window}): at most {self.passages:,} passages in a prompt{answers}"
 
 
-# (the largest window, the name, passages). A window cuts longer lists itself, and short rows must still fill it.
+# (largest window, name, passages). Longer lists are cut to the window. Many short rows fit into it.
 _PROFILES = ((4_096, "small", 25), (32_768, "medium", 50))
 _LARGE = ("large", 10_000)
 

@@ -19,7 +19,7 @@ from pyfast.llm.roles import read_role
 M = TypeVar("M", bound=BaseModel)
 
 _PLACE = re.compile(r"\$([a-z_]+|\{[a-z_]+\})")
-_SHOWN = 1000  # characters of a refused answer that are shown to the model again
+_SHOWN = 1000  # the maximum number of characters of a refused reply that the model sees again
 _REASONING_TOKENS = 4096
 """Additional tokens for the next attempt of a model that was cut off while it reasoned. A model with
 `reasoning_tokens` has them from its first attempt
@@ -44,7 +44,7 @@ class Sampling:
         return replace(request, temperature=request.temperature or self.temperature, seed=seed)
 
 
-_SEEDS = 1_000_003  # between two seeds of runs: more than the calls of one question have
+_SEEDS = 1_000_003  # the step between the seeds of two runs: larger than the number of calls of a question
 GREEDY = Sampling()
 
 

@@ -131,7 +131,7 @@ def read_prompts(path: Path) -> PromptOverrides:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # TOML's own error, and that of UTF-8
+    except (ValueError, RecursionError) as error:  # TOML's own error, or one of UTF-8
         raise InputError(f"{path}: not TOML: {' '.join(str(error).split())}") from None
     return PromptOverrides({name: _text(path, name, table) for name, table in tables.items()}, path)
 

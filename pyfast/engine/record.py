@@ -94,7 +94,7 @@ class Usage:
 
 _USAGE = tuple(field.name for field in fields(Usage))
 _STATES = get_args(State)
-_NAMES = ("segment", "id", "uri")  # what of a piece of evidence stands in answers.jsonl
+_NAMES = ("segment", "id", "uri")  # the fields of a piece of evidence that answers.jsonl has
 
 
 def digest(line: bytes) -> str:
@@ -192,7 +192,7 @@ class Record:
                     evidence_json=orjson.dumps(fields["evidence"]),
                     trace_json=orjson.dumps(fields.get("trace", {})),
                     usage=usage,
-                    beside=None if "trace" in fields else beside,  # before format 3 it stood in the answers
+                    beside=None if "trace" in fields else beside,  # Before format 3, answers.jsonl had the trace.
                 )
         except (ValueError, KeyError, TypeError):
             pass
@@ -217,6 +217,7 @@ def _named(evidence: bytes) -> list[dict[str, Any]]:
         return []
     items = orjson.loads(evidence)
     try:
-        return [{"segment": one["segment"], "uri": one["uri"]} for one in items]  # of most systems, and quick
+        # Most systems' evidence has both fields. This is the quick way.
+        return [{"segment": one["segment"], "uri": one["uri"]} for one in items]
     except KeyError:
         return [{name: one[name] for name in _NAMES if name in one} for one in items]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-_LONGEST = 100_000  # characters that are looked through, from the end
-_TRIES = 64  # braces at which an object may begin: text of nothing but these takes no longer
+_LONGEST = 100_000  # the number of characters, counted from the end, that are searched for JSON
+_TRIES = 64  # the maximum number of braces that are tried as the start of an object, so that no text takes long
 
 _DECODER = json.JSONDecoder()
 

@@ -35,7 +35,7 @@ Ask = Callable[[Question, Context], Awaitable[Answer]]
 
 _LOG = logging.getLogger("pyfast")
 
-_AHEAD = 4096  # answers that may wait for an earlier one
+_AHEAD = 4096  # the maximum number of answers that wait for an earlier one
 
 
 @dataclass(slots=True)
@@ -135,7 +135,8 @@ async def answer_all(
     summary = Summary()
     started = perf_counter()
     conversations = _conversations(enumerate(questions, start=first))
-    finished: dict[int, tuple[Record, bool]] = {}  # and whether it ends a conversation
+    # for each finished question: its record, and whether it ends a conversation
+    finished: dict[int, tuple[Record, bool]] = {}
     written = first
     ahead = asyncio.Semaphore(max(_AHEAD, 4 * concurrency))
     halted: RunError | None = None
@@ -180,20 +181,20 @@ async def answer_all(
                 past: Past = ()
                 for place, (number, question) in enumerate(turns, start=1):
                     if place > 1 and not may_admit():
-                        ahead.release()  # for who waits; no record of this conversation will do it
+                        ahead.release()  # Nothing else of this conversation will be written, so its place is free.
                         return
                     context = Context(runtime, question, number, past, replaced, system=system)
                     record, answer = await answer_question(question, ask, context, budget.seconds)
                     past = (*past, (question, answer))
                     finish(number, record, context, place == len(turns))
-                    await asyncio.sleep(0)  # an LLM that answers at once must not keep a signal from being heard
+                    await asyncio.sleep(0)  # Let the loop handle signals, even if the LLM answers at once.
 
         try:
             runtime.progress = await models.join_run(NoLog() if folder is None else folder.batches())
             async with within(budget.run_seconds), asyncio.TaskGroup() as group:
                 for _ in range(concurrency):
                     group.create_task(work())
-        except ExceptionGroup as errors:  # the others were cancelled by the first
+        except ExceptionGroup as errors:  # The first error cancelled the other coroutines.
             if not models.stopped:
                 raise errors.exceptions[0] from None
         except TimeoutError:
@@ -288,7 +289,7 @@ async def _answered(
             else:
                 evidence = _checked(evidence)
         trace = orjson.dumps(_with_notes(answer.trace, context))
-        (answer.text or "").encode()  # what is not Unicode fails here, and not when it is written
+        (answer.text or "").encode()  # Text that is not Unicode fails here, not when it is written.
         state: State = "answered" if answer.text is not None else "abstained"
         usage = usage_of(context.ledger)
         return Record(question.id, state, answer.text, None, evidence, trace, usage), answer
@@ -296,7 +297,7 @@ async def _answered(
         raise
     except TimeoutError:
         reason = f"not done within the question's {seconds:g} s" if seconds else "TimeoutError"
-    except Exception as error:  # a poison question fails alone, and says how
+    except Exception as error:  # Such a question fails alone, with its reason.
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, PyfastError):
             _LOG.debug("question %s failed", question.id, exc_info=error)

@@ -60,7 +60,7 @@ JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
 BLOCKS = "blocks"
 """The folder of the blocks that workers of a cluster have answered, until they are merged (`pyfast.distributed`)
 """
-OUTAGE = "outage.json"  # there while the run waits for its LLM
+OUTAGE = "outage.json"  # This file exists while the run waits for its LLM.
 _LOG = logging.getLogger("pyfast")
 
 
@@ -125,7 +125,7 @@ def set_aside(path: Path) -> Path | None:
     """
     if not (path / CONFIGURATION).exists():
         return None
-    path = path.resolve()  # "." has no name
+    path = path.resolve()  # A relative path such as "." has no name.
     with locked(path):
         aside = free_name(path, "old")
         path.rename(aside)
@@ -182,7 +182,7 @@ class RunFolder:
             check_run(path, described, GROWN if extends else ())
             if extends and (path / JOURNAL).exists():
                 admit_run(path / JOURNAL, configuration_digest(described))
-            if not _has_begun(path):  # perhaps the journal of another configuration, in which nothing was asked
+            if not _has_begun(path):  # The journal may belong to another configuration in which no call was made.
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
             is_new = not (path / CONFIGURATION).exists()
@@ -191,7 +191,8 @@ class RunFolder:
             self.journal = self._open_journal(checked=self._done is None)
             opened.callback(lambda: self.journal.close())
             self.journal.start_session()
-            write_configuration(path / CONFIGURATION, described)  # from now on others read the folder
+            # From here on, other processes can read the folder.
+            write_configuration(path / CONFIGURATION, described)
             self._traces = TraceWriter(path / TRACES)
             opened.callback(self._traces.close)
             _make_private(path, is_new)
@@ -216,7 +217,7 @@ class RunFolder:
     def note_outage(self, waiting: Waiting | None) -> None:
         """Tell readers of the folder that the run waits for an LLM. None: the run continues."""
         path = self._path / OUTAGE
-        with contextlib.suppress(OSError):  # nothing depends on it
+        with contextlib.suppress(OSError):  # The file only informs readers, so an error does not matter.
             if waiting is None:
                 path.unlink(missing_ok=True)
             else:
@@ -230,11 +231,11 @@ class RunFolder:
                 return 0
             self._done = None
             self.journal.close()
-            self.journal = self._open_journal()  # completions are read again: the file has to be whole
+            self.journal = self._open_journal()  # The completions are read again, so the journal is checked.
         if failed:
             self._answers.seek(0)
             end = sum(len(line) for line in islice(self._answers, min(failed)))
-            self._answers.truncate(end)  # the answers behind come again from the journal
+            self._answers.truncate(end)  # The journal gives the later answers again.
         self.journal.forget(failed, only_of_transport)
         return len(failed)
 
@@ -387,7 +388,7 @@ class RunFolder:
                 asyncio.get_running_loop().call_soon(self._start)
 
     def _start(self) -> None:
-        if not self._armed or self._writing is not None:  # `flush` was here
+        if not self._armed or self._writing is not None:  # `flush` has written the group already.
             return
         self._armed = False
         loop = asyncio.get_running_loop()
@@ -401,7 +402,7 @@ class RunFolder:
         self._writing = None
         self._broken = written.exception()
         for stored in self._gathered.waiting + (self._group.waiting if self._broken else []):
-            if stored.done():  # its coroutine was cancelled
+            if stored.done():  # The coroutine was cancelled.
                 continue
             if self._broken is None:
                 stored.set_result(None)
@@ -417,7 +418,7 @@ class RunFolder:
             if group.completions or group.ended:
                 self.journal.commit(group.completions, group.ended, group.asked)
             try:
-                self._traces.write(group.traces)  # first: an answer has its trace beside it
+                self._traces.write(group.traces)  # Traces come first, so that each written answer has its trace.
                 self._answers.write(b"".join(group.lines))
                 self._answers.flush()
             except OSError as error:
@@ -450,7 +451,7 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
     refuse_links(path)
     file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(file, "r+b", buffering=1 << 20) as answers:
-        for patience in (0.1, 0.1, None):  # `pyfast status` holds it for an instant
+        for patience in (0.1, 0.1, None):  # `pyfast status` holds the lock for a moment.
             try:
                 fcntl.flock(answers, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
@@ -465,7 +466,8 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
 
 def _make_private(path: Path, is_new: bool) -> None:
     """Make a new run readable by its owner only. An existing folder keeps its permissions."""
-    with contextlib.suppress(OSError):  # another's folder, or a file system without modes
+    # The folder may belong to another user, or the file system has no permissions.
+    with contextlib.suppress(OSError):
         for file in (path / CONFIGURATION, path / ANSWERS, path / TRACES, *path.glob(f"{JOURNAL}*")):
             if file.is_file() and not file.is_symlink():
                 file.chmod(0o600)

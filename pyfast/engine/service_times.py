@@ -66,7 +66,7 @@ def service_times(run: Path) -> ServiceTimes:
     gaps = np.diff(np.sort(ends))
     edge = int(_EDGE * len(gaps)) if len(gaps) >= _FEW else 0
     gaps = gaps[edge : len(gaps) - edge]
-    gaps = gaps[gaps <= max(seconds)]  # a longer one is a pause: nobody worked on a question
+    gaps = gaps[gaps <= max(seconds)]  # A longer gap is a pause: no question was in progress.
     rate = len(gaps) / max(float(gaps.sum()), 1e-9)
     shares = {name: part / sum(seconds) for name, part in parts.items()}
     shares["engine"] = max(1.0 - sum(shares.values()), 0.0)

@@ -161,11 +161,11 @@ def _add_up(ledgers: sqlite3.Cursor, journal: Path) -> tuple[UsageTotals, dict[s
             for name, count in ledger.get("left_out", {}).items():
                 used.left_out[str(name)] += count
             for name, stage in ledger["stages"].items():
-                if isinstance(stage, dict):  # before format 3
+                if isinstance(stage, dict):  # A format before 3.
                     sizes = stage["batches"]
                     stage = len(sizes), stage["queued_us"], stage["running_us"], sum(sizes)
                 calls, queued, running, batches, *of_prompt = stage
-                role, *used_by_it = of_prompt or [""]  # no role before prompts had one, nor tokens
+                role, *used_by_it = of_prompt or [""]  # Older ledgers have no role and no tokens.
                 tokens_in, tokens_out = used_by_it or (0, 0)
                 total = stages.get(name)
                 if total is None:
@@ -191,7 +191,9 @@ def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
         with contextlib.suppress(ValueError, TypeError):
             fields = orjson.loads(
                 f"[{','.join(some)}]"
-            )  # some together: there may be hundreds of thousands, and no more than wake the collector
+                # Parse a group at once: there can be hundreds of thousands, and larger groups wake the garbage
+                # collector.
+            )
             if len(fields) == len(some):
                 yield from fields
                 continue
@@ -232,7 +234,7 @@ def _read_progress(folder: Path) -> Status | None:
         return None
     except (OSError, ValueError, TypeError, LookupError) as error:
         raise InputError(f"{folder / PROGRESS}: damaged: {type(error).__name__}; resume the run") from None
-    # Locks of files may not reach the machine that reads.
+    # Another machine may not see the lock of the run.
     if is_running(folder) or fresh:
         return status
     return replace(status, running=False, seconds_left=None, waiting=None)
@@ -284,7 +286,7 @@ def read_status(folder: Path) -> Status:
     seconds_left = None
     if running and session is not None and all(isinstance(value, int | float) for value in session):
         took, of_session = time.time() - session[0], ended - session[1]
-        if took > 0 and of_session > 0:  # else the clock was set back, and the speed is not known
+        if took > 0 and of_session > 0:  # Otherwise the clock was set back, and the speed is unknown.
             seconds_left = (total - ended) * took / of_session
     return Status(
         questions=total,
@@ -343,7 +345,8 @@ def used_by(folder: Path) -> dict[str, Used]:
 def _used(ledger: Mapping[str, Any]) -> Used:
     by_role: dict[str, tuple[int, int]] = {}
     for stage in ledger["stages"].values():
-        if isinstance(stage, list) and len(stage) == 7:  # of a prompt: its role, tokens in and out
+        # A stage of a prompt has its role and its tokens, in and out.
+        if isinstance(stage, list) and len(stage) == 7:
             role, into, out = stage[4:]
             before = by_role.get(str(role), (0, 0))
             by_role[str(role)] = before[0] + int(into), before[1] + int(out)

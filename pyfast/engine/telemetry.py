@@ -40,7 +40,7 @@ Attributes = dict[str, Any]
 
 def tracing() -> Tracing | None:
     """The `Tracing` object, which makes spans. None if this process has no tracer provider of OpenTelemetry."""
-    api = sys.modules.get("opentelemetry.trace")  # who has not imported it has set no provider
+    api = sys.modules.get("opentelemetry.trace")  # A process that has not imported it has set no provider.
     if api is None or isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
         return None
     return Tracing(api)

@@ -24,12 +24,12 @@ from pyfast.jsonl import read_lines
 TRACES = "traces.jsonl.zst"
 LINES = 128
 """The number of lines in a frame. The last frame can have fewer"""
-_LEVEL = 1  # higher ones take more of the machine than they give: a tenth less at level 3
-_HEADER_MOST, _BLOCK_HEADER, _CHECKSUM = 18, 3, 4  # bytes, as RFC 8878 has them
+_LEVEL = 1  # Higher levels take more time than they save: level 3 makes files a tenth smaller.
+_HEADER_MOST, _BLOCK_HEADER, _CHECKSUM = 18, 3, 4  # sizes in bytes, from RFC 8878
 _LARGEST_FRAME = (
     256 << 20
-)  # bytes, unpacked: two megabytes a line; a file of some kilobytes may say it has terabytes
-_REPEATED = 1  # the kind of block that holds one byte, said again and again
+)  # the maximum number of bytes of an unpacked frame: two megabytes a line; a small file may claim terabytes
+_REPEATED = 1  # the kind of block that repeats one byte
 
 
 class TraceWriter:
@@ -149,13 +149,13 @@ def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     Raises `InputError` as `read_lines` does, and if the traces do not belong to the answers.
     """
     beside = answers.with_name(TRACES)
-    if not beside.exists():  # of an older format: the traces stand in the answers
+    if not beside.exists():  # A format before 3: the answers hold the traces.
         yield from read_lines(answers)
         return
     missing = object()
     for fields, line in zip_longest(read_lines(answers), read_traces(beside), fillvalue=missing):
         if not isinstance(fields, tuple):
-            return  # answers are written behind their traces
+            return  # A trace may exist before its answer.
         place, record = fields
         if not isinstance(line, bytes):
             raise InputError(f"{beside}: damaged: it has nothing for {place}")
@@ -186,7 +186,7 @@ def _frames(path: Path) -> array[int]:
             file.seek(place)
             try:
                 place += zstandard.frame_header_size(file.read(_HEADER_MOST))
-            except zstandard.ZstdError:  # cut off in the header, or no frame at all
+            except zstandard.ZstdError:  # The frame is cut off in its header, or this is no frame.
                 break
             last = False
             while not last and place + _BLOCK_HEADER <= end:

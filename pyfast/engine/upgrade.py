@@ -23,7 +23,7 @@ from pyfast.engine.traces import LINES, TRACES, TraceWriter
 from pyfast.errors import InputError
 from pyfast.files import written_aside
 
-# The settings that had another name in format 1; mtqa's `units` are knowledge units, and still called so.
+# Settings that had another name in format 1. `units` of mtqa keeps its name.
 _SETTINGS = {
     "rank": "ranking",
     "hop_least": "hop_min",
@@ -47,7 +47,7 @@ def upgrade_run(folder: Path) -> bool:
         return False
     with locked(folder):
         version, described = read_with_format(path)
-        if version == FORMAT:  # upgraded by another process meanwhile
+        if version == FORMAT:  # Another process has upgraded the run meanwhile.
             return False
         if version == 1:
             described = _from_1(described)
@@ -78,7 +78,7 @@ def _move_traces(folder: Path, run: str) -> None:
 
 def _records(lines: Iterable[bytes], path: Path) -> Iterator[Record]:
     for number, line in enumerate(lines, start=1):
-        if line.endswith(b"\n"):  # else it is torn
+        if line.endswith(b"\n"):  # A line without an end was cut off by a kill.
             try:
                 yield Record.read(line)
             except InputError as error:
@@ -113,6 +113,6 @@ def _parameters(written: str) -> str:
     """An index's parameters, as `configuration` writes them."""
     try:
         parameters = {"bm25" if name == "lexical" else name: value for name, value in json.loads(written).items()}
-    except (ValueError, TypeError, AttributeError):  # nobody's but a hand's: nothing depends on it
+    except (ValueError, TypeError, AttributeError):  # Someone has edited the file. No answer depends on it.
         return written
     return json.dumps(parameters, sort_keys=True)
