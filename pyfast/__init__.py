@@ -79,7 +79,7 @@ __all__ = [
     "view",
 ]
 
-if not TYPE_CHECKING:  # to a type checker a name that is not above is none
+if not TYPE_CHECKING:  # A type checker reads only the imports above.
     _PLACES = {
         "pyfast.api.answering": ("answer",),
         "pyfast.api.changing": (

@@ -7,7 +7,7 @@ import sys
 
 def main() -> None:
     """The entry point. It loads `pyfast.cli` late, because that takes half a second."""
-    # An exception would come out of the import in progress, and some of that would go on without it.
+    # An exception would be raised inside an import, and some code there would go on without the module.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     from pyfast.errors import MissingPackageError

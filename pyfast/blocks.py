@@ -20,7 +20,7 @@ _SHIFT = 18
 CHECKSUMS = "checksums.bin"
 """The file with the checksums (XXH3, 64 bits) of all other files of a folder, in the order of their names"""
 
-# NumPy reads headers with `ast`, which in CPython 3.11 fails now and then if two threads use it at once.
+# NumPy reads headers with `ast`. In CPython 3.11, that sometimes fails if two threads use it at once.
 _HEADERS = threading.Lock()
 
 Int64 = npt.NDArray[np.int64]
@@ -52,13 +52,14 @@ class MappedFile:
             raise IndexFormatError(f"{path}: missing; build the index again")
         if path.stat().st_size != size:
             raise IndexFormatError(f"{path}: damaged (size); build the index again")
-        # A plain array: every slice of a `memmap` costs several times as much.
+        # A plain array: a slice of a `memmap` takes several times as long.
         self._hold(np.asarray(np.memmap(path, np.uint8, "r") if size else [], np.uint8))
         self._bytes, self._sums = self.data.data, sums
 
     def _hold(self, data: npt.NDArray[np.uint8]) -> None:
         self.data = data
-        self._left = -(-len(data) // BLOCK)  # blocks that were not compared yet; two threads may count one twice
+        # the number of blocks that are not checked yet; two threads may count one block twice
+        self._left = -(-len(data) // BLOCK)
         self._sound = bytearray(self._left)
         self._is_sound = np.frombuffer(self._sound, np.uint8)
         self._base = _address(data)
@@ -199,7 +200,7 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Any:
         if self._file.is_whole:
             return self.raw[key]
-        size = self.raw.strides[0] if self.raw.ndim else 0  # of a row
+        size = self.raw.strides[0] if self.raw.ndim else 0  # bytes of a row
         if isinstance(key, int | np.integer):
             at = self._place + (int(key) % len(self.raw) if len(self.raw) else 0) * size
             self._file.check(at, at + size)

@@ -47,7 +47,7 @@ from pyfast.extras import explained
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
-# What typer raises for a command line that it cannot read: click's class, or that of typer's own copy of click.
+# The class that typer raises for an invalid command line: click's class, or the one in typer's own copy of click.
 _UsageError: Any = typer.BadParameter.__base__
 
 
@@ -56,15 +56,17 @@ def main() -> None:
 
     The exit status is then 1, or 2 if the command line itself is wrong.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a path need not be UTF-8
+    if isinstance(sys.stdout, io.TextIOWrapper):  # A path may hold bytes that are not UTF-8.
         sys.stdout.reconfigure(errors="backslashreplace")
     log = logging.getLogger("pyfast")
     log.setLevel(logging.INFO)
     log.addHandler(OnStderr())
-    if not sys.stderr.isatty():  # it stands in run.toml too; in a file or a pipe stderr is for what went wrong
+    if not sys.stderr.isatty():  # run.toml has it too. In a file or a pipe, stderr is for errors.
         logging.getLogger("pyfast.profile").setLevel(logging.WARNING)
-    sys.path.append(os.getcwd())  # behind all packages: a plug-in named MODULE:NAME may lie where one works
-    # Asked to end, from the keyboard or by another process, it ends in the same way.
+    # The current folder comes last, so that MODULE:NAME finds a user's module and no module hides an installed
+    # one.
+    sys.path.append(os.getcwd())
+    # SIGTERM ends a command in the same way as Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         with explained():
@@ -76,7 +78,7 @@ def main() -> None:
         print("pyfast: stopped", file=sys.stderr)
         sys.exit(130)
     except _UsageError as error:
-        if message := error.format_message():  # none where the help was shown
+        if message := error.format_message():  # There is no message if the command printed its help.
             print(f"pyfast: {message} (see `pyfast --help`)", file=sys.stderr)
         sys.exit(2)
 

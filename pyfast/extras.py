@@ -16,7 +16,7 @@ EXTRAS = {
     ),
     "embedded": ("xllamacpp",),
     "formats": ("bs4", "docx", "lxml", "markdownify", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),
-    # A module of several extras is named for the last of them.
+    # Messages name the last extra of a module.
     "dense": ("faiss", "safetensors", "sentence_transformers", "tokenizers"),
     "rerank": ("onnxruntime", "tokenizers"),
     "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),

@@ -75,7 +75,7 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
         raise InputError(f"{folder}: another process is building it")
     try:
         continues = unfinished is not None and (aside / unfinished).is_file()
-        for rest in () if continues else aside.iterdir():  # of a process that was killed
+        for rest in () if continues else aside.iterdir():  # A killed process may have left these files.
             shutil.rmtree(rest) if rest.is_dir() and not rest.is_symlink() else rest.unlink()
         yield aside
         if folder.exists():
@@ -112,7 +112,8 @@ def _only_here(folder: Path) -> int | None:
             file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(folder.stat(), os.fstat(file)):  # else it was renamed or removed meanwhile
+                # Otherwise the folder was renamed or removed meanwhile.
+                if os.path.samestat(folder.stat(), os.fstat(file)):
                     return file
             except BlockingIOError:
                 os.close(file)
@@ -137,7 +138,7 @@ def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
             except BlockingIOError:
                 on_waiting()
                 fcntl.flock(file, fcntl.LOCK_EX)
-            if os.path.samestat(folder.stat(), os.fstat(file)):  # else it was replaced meanwhile
+            if os.path.samestat(folder.stat(), os.fstat(file)):  # Otherwise the folder was replaced meanwhile.
                 yield
                 return
         finally:
@@ -158,7 +159,7 @@ def refuse_links(folder: Path) -> None:
 
 
 def _aside(path: Path, suffix: str) -> Path:
-    # By chance and not by the process's number: two containers may share a folder, and have the same numbers.
+    # The suffix is random. Process ids are not unique: two containers may share the folder.
     return path.with_name(f"{path.name}.{suffix}-{secrets.token_hex(4)}")
 
 

@@ -53,7 +53,7 @@ ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | str | Pat
 _LOG = logging.getLogger("pyfast")
 QUESTIONS = "questions.jsonl"
 MINUTES = PATIENCE_S / 60
-_LOOK_S = 0.05  # between two looks at a caller's `stop`
+_LOOK_S = 0.05  # seconds between two checks of a caller's `stop`
 
 
 def answer(
@@ -249,7 +249,7 @@ def job_of(
     started the run, and the function only reads the folder. Raises `InputError`, as `answer` does. If workers of a
     cluster have started the run, it raises `InputError` unless `by_workers` is set.
     """
-    # What is given is checked before anything is made.
+    # Check all arguments before anything is created.
     configured = configure(
         system, settings, index, prompts, follow_ups, None if run is None or restart else Path(run)
     )
@@ -269,7 +269,8 @@ def job_of(
     check_roles(configured.system.name, configured.roles, used.by_role)
     models = used.full(None if response_cache is None else Path(response_cache))
     if folder is not None:
-        _ = [model.fingerprint for model in models.values()]  # refused before an old run is put aside
+        # A model without a fingerprint is refused here, before an old run gets another name.
+        _ = [model.fingerprint for model in models.values()]
     session = configured.open(None if restart else folder)
     job = Job(
         folder=folder,

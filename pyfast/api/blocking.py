@@ -17,13 +17,14 @@ from typing import Any, TypeVar
 from pyfast.errors import InputError
 
 T = TypeVar("T")
-_PATIENCE_S = 5.0  # for what is interrupted to come to its end
-# Between two looks for signals: the kernel may give one to any thread, Python handles it in this one, and a thread
-# that waits for good would never come to it.
+_PATIENCE_S = 5.0  # seconds for interrupted work to end
+# seconds between two checks for signals. The kernel may deliver a signal to any thread, but Python handles it in
+# this one. While it waits without a timeout, it would not see the signal.
 _LOOK_S = 0.1
 
 _lock = threading.Lock()
-_running: tuple[int, asyncio.AbstractEventLoop, threading.Thread] | None = None  # and the process it belongs to
+# the process, its event loop and its thread
+_running: tuple[int, asyncio.AbstractEventLoop, threading.Thread] | None = None
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
@@ -53,7 +54,8 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
             pass
         return future.result()
     except BaseException:
-        if not ended.is_set():  # interrupted here, and not there: it ends in order, and gives back what it holds
+        # The caller was interrupted, the work was not. So the work ends in order, and releases what it holds.
+        if not ended.is_set():
             loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
             ended.wait(_PATIENCE_S)
         raise

@@ -23,7 +23,7 @@ from pyfast.retrieval.rerank import order_pools
 from pyfast.retrieval.score_cache import FILE
 
 Ranking = Literal["list", "graph_rank", "bridge_rank"]
-_AT_ONCE = 64  # questions
+_AT_ONCE = 64  # questions in a batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def sources_of(
             isinstance(given, Sequence) and all(isinstance(it, str | Path) for it in given)
         )
         yield list(sources) if are_paths else sources, kept
-    finally:  # also where nothing was left to index: they are why
+    finally:  # Report them even if nothing was left to index: then they are the reason.
         for it in unread:
             if on_unread is None:
                 _LOG.warning("left out %s", it)
@@ -190,7 +190,8 @@ def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
     """The index that a caller gave. A folder is opened. A resumed run gets the commit with which it started."""
     folder = Path(given) if isinstance(given, str | Path) else given.folder
     commit = None if run is None else recorded_value(run, "index", "commit")
-    if commit not in commit_numbers(folder):  # of a new run; or erased: what differs is then shown
+    # The commit is not there: the run is new, or the commit was erased. Then the difference is shown.
+    if commit not in commit_numbers(folder):
         commit = None
     if isinstance(given, Index):
         return given if commit is None else given.at(commit)

@@ -260,5 +260,5 @@ def reset_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Kn
         >>> graph = reset_knowledge("IDX")
     """
     here = index_of(index)
-    open_store(here)  # there is one to go back with
+    open_store(here)  # Raises an error if there is no store.
     return reset(here, Embedder(embedder))

@@ -18,7 +18,7 @@ from pyfast.errors import InputError
 from pyfast.llm import DEFAULT_ROLE, LLM, CachedLLM, FullLLM, Role, open_llm, with_defaults
 from pyfast.llm.roles import read_role
 
-_CLOSING_S = 5.0  # a model that takes longer to stop is left to the end of the process
+_CLOSING_S = 5.0  # seconds; a model that takes longer ends with the process
 
 
 GivenLLM = LLM | str | Mapping[str, LLM | str] | Mapping[Role, LLM]
@@ -168,7 +168,7 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
                     f"{full.spec}: another event loop of this process is using it (pyfast.answer has one of its"
                     " own): wait until it is done, or open the model once more"
                 )
-            # It only waits for its next user: its own loop closes it first.
+            # The model waits for its next user. The event loop that started it has to close it.
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_end(llm, full, use), use.loop))
         elif use.closing is not None:
             await asyncio.shield(use.closing)
@@ -177,7 +177,7 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
     key = id(llm)
     try:
         alive: Callable[[], LLM | None] = weakref.ref(llm, lambda _: _uses.pop(key, None))
-    except TypeError:  # an object that cannot be referred to weakly lives on
+    except TypeError:  # An object without weak references stays open.
         alive = partial(_itself, llm)
     use = _uses[key] = _Use(alive, loop, asyncio.ensure_future(full.start()))
     return use

@@ -43,7 +43,7 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
     if not terms:
         return [0.0] * len(texts)
     x = weigh(counts, terms)
-    x.indices = x.indices.astype(np.int32)  # as the op reads them
+    x.indices = x.indices.astype(np.int32)  # the dtype that the op reads
     asked = sorted(set(term_ids(query, {term: i for i, term in enumerate(terms)})))
     if scores is None:
         semantic = np.asarray(x[:, asked].sum(axis=1), np.float32).ravel()

@@ -74,7 +74,7 @@ class Run:
         except OSError as error:
             raise InputError(f"{self.path / ANSWERS}: cannot be read: {error.strerror}") from None
         state = file.st_ino, file.st_size, file.st_mtime_ns
-        if self._lines is None or self._lines[0] != state:  # another session, or process, has written more
+        if self._lines is None or self._lines[0] != state:  # Another session or process has written more.
             self._lines = state, _Lines(self.path / ANSWERS)
         return self._lines[1]
 
@@ -118,7 +118,7 @@ class _Lines(Sequence[Record]):
     def __init__(self, path: Path) -> None:
         self._path = path
         beside = path.with_name(TRACES)
-        self._traces = Traces(beside) if beside.exists() else None  # of an older run they stand in the answers
+        self._traces = Traces(beside) if beside.exists() else None  # Older runs have the traces in the answers.
         self._starts = array("Q", [0])
         with path.open("rb") as file:
             for line in file:

@@ -123,7 +123,7 @@ class Engine:
             await stack.enter_async_context(self._llm.started())
             executor = ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch")
             stack.callback(executor.shutdown, wait=False, cancel_futures=True)
-            self._free = asyncio.Semaphore(self._concurrency)  # of this loop
+            self._free = asyncio.Semaphore(self._concurrency)  # a semaphore of the running event loop
             models = Models(self._llm.full(), self._outage_s)
             stack.callback(models.close)
             if self._journal is not None:
@@ -443,4 +443,4 @@ async def _each(questions: ManyQuestions) -> AsyncIterator[QuestionLike]:
     else:
         for given in questions:
             yield given
-            await asyncio.sleep(0)  # a long list must not keep the loop from its other work
+            await asyncio.sleep(0)  # Let the event loop do other work during a long list.

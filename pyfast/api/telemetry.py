@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = {"http/protobuf": "http", "grpc": "grpc"}
-_QUEUE = 1 << 15  # a run makes thousands of spans while one request to the collector is on its way
+_QUEUE = 1 << 15  # A run makes thousands of spans while one request to the collector is in progress.
 _LOG = logging.getLogger("pyfast")
 
 
@@ -63,7 +63,7 @@ def export_spans() -> bool:
         out = _otlp()
     else:
         raise InputError(f"OTEL_TRACES_EXPORTER: expected otlp, console or none, got {exporter}")
-    # The variables OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES come before these.
+    # These two environment variables take precedence.
     named = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     provider = TracerProvider(resource=Resource.create({} if named else {"service.name": "pyfast"}))
     queue = None if "OTEL_BSP_MAX_QUEUE_SIZE" in os.environ else _QUEUE

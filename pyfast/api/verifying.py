@@ -123,7 +123,7 @@ def _run(folder: Path, within: str = "") -> Iterator[Check]:
     given = folder / QUESTIONS
     if given.is_file():
         yield check(QUESTIONS, lambda: _questions(given, described.get("questions", {}).get("digest")))
-    # The files first, for another process may be at work: what stands in them was in the journal before.
+    # Read the files first, because another process may be writing: it writes to the journal before the files.
     answers, torn = _lines(folder / ANSWERS)
     traces = _traces_digests(folder / TRACES)
     yield check(JOURNAL, lambda: _journal(folder, total))
@@ -163,7 +163,7 @@ def _journal(folder: Path, total: int) -> str:
 
 def _traces_digests(path: Path) -> list[str]:
     digests = []
-    with contextlib.suppress(OSError):  # then they are too few
+    with contextlib.suppress(OSError):  # With too few digests, the comparison reports the missing lines.
         for line in read_traces(path):
             digests.append(digest(line))
     return digests

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyfast import Index, Record
     from pyfast.engine import Event, OnEvent, OnStep, Step
 
-_SAID, _SNIPPET = 120, 300  # characters that are shown of what an LLM said, and of a piece of evidence
+_SAID, _SNIPPET = 120, 300  # the maximum number of characters shown of a reply, and of a piece of evidence
 
 
 def ask(

@@ -74,7 +74,7 @@ def _table(*heads: str) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Column, Table
 
-    whole = {"figure"}  # two names that are cut may look alike
+    whole = {"figure"}  # Two shortened names may look the same, so nothing is shortened.
     columns = (Column(head, no_wrap=head in whole, overflow="fold") for head in heads)
     return Table(*columns, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
 

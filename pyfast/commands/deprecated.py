@@ -29,7 +29,7 @@ def renamed_arguments(arguments: Sequence[str]) -> list[str]:
     rest = [*command, *arguments[2:]]
     options = OPTIONS.get(command) or OPTIONS.get(command[:1], {})
     for place, argument in enumerate(rest):
-        if argument == "--":  # what follows are no options
+        if argument == "--":  # No options follow.
             break
         name, equals, value = argument.partition("=")
         if name in options:

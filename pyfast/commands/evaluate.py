@@ -28,7 +28,7 @@ Metrics = Annotated[
 ]
 Prices = Annotated[Path | None, typer.Option(help="A price list, for the costs in money.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-NAMED = 5  # ids of questions that were not run
+NAMED = 5  # the maximum number of ids shown of questions that were not run
 
 
 def evaluate(

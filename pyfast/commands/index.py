@@ -123,7 +123,7 @@ def unread_listed() -> Iterator[Callable[[Unread], None]]:
     try:
         yield unread.append
     except InputError:
-        if len(unread) == 1:  # it is why, and all there is to say
+        if len(unread) == 1:  # Then the error itself says everything.
             raise InputError(str(unread.pop())) from None
         raise
     finally:

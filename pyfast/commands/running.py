@@ -211,11 +211,11 @@ def _interrupts(stop: threading.Event, is_answering: threading.Event, folder: Pa
 
     def ended(number: int, frame: FrameType | None) -> None:
         _say(f"pyfast: ended by {signal.Signals(number).name}; the same command resumes {folder}")
-        os._exit(128 + number)  # as a shell tells of a process that a signal has killed
+        os._exit(128 + number)  # Shells report a process that a signal has ended in this way.
 
     handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), interrupted)
     for number in (signal.SIGHUP, signal.SIGQUIT):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # A signal is ignored, for example, under nohup.
             handlers[number] = ended
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:

@@ -58,7 +58,8 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
     kind, _, rest = spec.partition(":")
     if kind in plugins.names("llms"):
         return _checked(spec, plugins.load("llms", kind)(rest, **options))
-    if "://" in spec:  # a server, under a name that nobody has; its URL may hold a password
+    # A server with an unknown prefix: the message leaves out its URL, which may hold a password.
+    if "://" in spec:
         raise InputError(f"unknown LLM {kind!r}; there are: {', '.join(plugins.names('llms'))}, or MODULE:NAME")
     opener = plugins.load("llms", spec)
     if not callable(opener):
@@ -67,7 +68,7 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
         return _checked(spec, opener)
     try:
         inspect.signature(opener).bind(**options)
-    except TypeError as error:  # an unknown option: Python's own message names it
+    except TypeError as error:  # An unknown option: Python's own message names it.
         raise InputError(f"option not known to the LLM {spec!r}: {error}") from None
     return _checked(spec, opener(**options))
 

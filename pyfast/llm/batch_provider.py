@@ -20,9 +20,9 @@ from pyfast.llm.openai import Again, Refused
 
 ENDPOINT = "/v1/chat/completions"
 KEY = "pyfast_key"
-LARGEST_FILE = 1 << 30  # bytes of results
+LARGEST_FILE = 1 << 30  # the maximum number of bytes of a file of results
 DUPLICATES = "a run that is killed could submit calls twice; --accept-duplicates runs nevertheless"
-_PAGE = 100  # batches
+_PAGE = 100  # batches in a page of the provider's list
 _ENDED = ("completed", "failed", "expired", "cancelled")
 _LONGEST_PAUSE_S = 60.0
 _log = logging.getLogger("pyfast")
@@ -126,7 +126,7 @@ class BatchProvider:
                     kept = batch.get("metadata")
                     return _id(batch.get("id")), isinstance(kept, dict) and kept.get(KEY) == key
                 except Again as again:
-                    # One that is too busy has not accepted it.
+                    # A server that was too busy has not accepted the batch.
                     id = None if again.error.kind == "busy" else await self.adopt(key, time.time())
                     if id is None:
                         raise

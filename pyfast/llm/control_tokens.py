@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-# What stands between < and >, or [ and ], in the templates of the families that are known; marks with bars are
-# told by their form alone. Names that are HTML's as well, such as <p> or <b>, are in no template.
+# The names in <...> and [...] of the known chat templates. Marks with bars, such as <|...|>, need no list. Names
+# that HTML has too, such as <p>, are not listed.
 _ANGLE = """
 s bos eos pad unk mask sep cls eod eop sop eot BOS EOS PAD UNK EOD SEP AI 用户 human bot user assistant system
 BOS_TOKEN EOS_TOKEN PAD_TOKEN UNK_TOKEN CLS SYS begin_of_sentence end_of_sentence beginning_of_sentence

@@ -16,8 +16,8 @@ CHARACTERS_PER_TOKEN = 32
 A longer prompt is not sent: no text has so many
 """
 
-# Sequences that a terminal obeys, whole; then every control character but tab and line break, and what turns the
-# direction of writing around.
+# Control sequences of terminals, then control characters except tab and line break, then characters that change
+# the direction of writing.
 _CONTROL = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
     "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]{0,2000}(?:\x07|\x1b\\\\|\x9c)"

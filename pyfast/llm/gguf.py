@@ -8,9 +8,10 @@ from typing import Any, BinaryIO
 
 _FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-_CONTROL, _ADDED = 3, 4  # types of tokens that llama.cpp looks for in a text before it cuts the rest of it up
+_CONTROL, _ADDED = 3, 4  # the types of tokens that llama.cpp finds in a text before it splits the rest
 _WANTED = (b"tokenizer.ggml.tokens", b"tokenizer.ggml.token_type")
-_LARGEST = 1 << 28  # bytes of a string, entries of an array: more is a damaged file
+# the maximum number of bytes of a string, and of entries of an array; more means a damaged file
+_LARGEST = 1 << 28
 
 
 def control_tokens(path: Path) -> list[str]:
@@ -33,7 +34,7 @@ def control_tokens(path: Path) -> list[str]:
             marked = [token for token, kind in zip(tokens, types, strict=True) if kind in (_CONTROL, _ADDED)]
             return [token.decode(errors="replace") for token in marked]
     except (OSError, struct.error, ValueError, LookupError, TypeError, AttributeError):
-        return []  # llama.cpp itself will say what is wrong with it
+        return []  # llama.cpp itself reports what is wrong with the file.
 
 
 def _string(file: BinaryIO) -> bytes:

@@ -17,11 +17,11 @@ from pyfast.errors import InputError
 from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema
 
-# The JSON text of one value, from the words at hand and a number that stands for the request.
+# A function that writes the JSON text of one value, from words of the prompt and a number of the request.
 Writer = Callable[[list[str], int], str]
 
-WORDS = 5  # in a made-up string: about what a search query has
-TAIL = 512  # characters of the prompt's end that an answer depends on, beside the prompt's length
+WORDS = 5  # the number of words in a made-up string: as many as a search query has
+TAIL = 512  # An answer depends on this many characters at the prompt's end, and on the prompt's length.
 
 
 class Instant:
@@ -92,7 +92,7 @@ class _Endless(Exception):
     """A definition that requires itself."""
 
 
-# A keyword that is not understood could make a wrong answer look right, so it is refused.
+# If a keyword were ignored, a wrong answer could look right. So these are refused.
 _UNSUPPORTED = ("pattern", "format", "multipleOf", "not", "uniqueItems", "minProperties", "if", "contains")
 
 
@@ -172,7 +172,7 @@ def _object(node: Schema, defs: Schema, inside: tuple[str, ...]) -> Writer:
             if name in node.get("required", ()):
                 raise
             continue
-        fields.append((orjson.dumps(name).decode() + ":", writer, place * 7))  # another number for each field
+        fields.append((orjson.dumps(name).decode() + ":", writer, place * 7))  # Each field gets another number.
 
     def write(words: list[str], number: int) -> str:
         return "{" + ",".join([name + writer(words, number + shift) for name, writer, shift in fields]) + "}"
@@ -193,7 +193,7 @@ def _array(node: Schema, defs: Schema, inside: tuple[str, ...]) -> Writer:
         if low:
             raise
         item = None
-    low = min(max(low, 1), high)  # an empty list gives a benchmark nothing to do
+    low = min(max(low, 1), high)  # An empty list would give a benchmark nothing to do.
 
     def write(words: list[str], number: int) -> str:
         texts = [writer(words, number + at) for at, writer in enumerate(fixed)]
@@ -236,7 +236,7 @@ def _integer(node: Schema) -> Writer:
     return lambda words, number: str(lowest + number % count)
 
 
-# An integer bound may be written 0.5: the nearest integer that changes nothing.
+# An integer's bound may be a fraction: round it inwards.
 _INWARD: dict[str, Callable[[float], int]] = {
     "minimum": math.ceil,
     "exclusiveMinimum": math.floor,
@@ -253,6 +253,6 @@ def _number(node: Schema) -> Writer:
     low, high = _bounds(node, 0)
     if low > high or (low == high and node.keys() & {"exclusiveMinimum", "exclusiveMaximum"}):
         raise InputError("the JSON schema has a number field that no number fits")
-    # 1/8 to 7/8 of the way: exact in binary, and inside exclusive bounds
+    # These fractions are exact in binary, and they stay inside exclusive bounds.
     values = [str(low + (high - low) * part / 8) for part in range(1, 8)]
     return lambda words, number: values[number % 7]

@@ -102,11 +102,11 @@ class LlamaCpp:
         self.context_window = context_window
         self._path = path
         self._threads = threads or len(usable_cores())
-        self._broken = breaker(())  # of the model's own control tokens, once it is loaded
+        self._broken = breaker(())  # replaced when the model is loaded, by one that knows its control tokens
         self._executor: ThreadPoolExecutor | None = None
         self._closing = threading.Event()
-        # The server is held here only: emptied by close(), by the garbage collector, or at the interpreter's
-        # exit, whichever comes first. llama.cpp's threads must be gone before the C++ statics they use.
+        # The only reference to the server. close(), the garbage collector or the interpreter's exit removes it.
+        # llama.cpp's threads must end before the C++ statics that they use.
         self._server: list[Any] = []
         weakref.finalize(self, self._server.clear)
 
@@ -147,7 +147,7 @@ class LlamaCpp:
         try:
             return await loop.run_in_executor(self._executor, self._stream, self._server[0], body, dropped)
         finally:
-            # Without effect on a finished call; on a cancelled one it makes llama.cpp stop at its next token.
+            # A finished call ignores this. For a cancelled call, llama.cpp stops at its next token.
             dropped.set()
 
     def _stream(self, server: Any, body: bytes, dropped: threading.Event) -> Completion:
@@ -164,7 +164,8 @@ class LlamaCpp:
         if not self._closing.is_set() and not dropped.is_set():
             try:
                 server.handle_chat_completions(body, on_chunk)
-            except (ValueError, RuntimeError) as error:  # what llama.cpp throws for a request it cannot read
+            # llama.cpp raises these for a request that it cannot read.
+            except (ValueError, RuntimeError) as error:
                 raise CallError(f"llama.cpp refuses the request: {one_line(error)}") from None
         if self._closing.is_set():
             raise LLMUnavailableError(f"{self.spec} was closed during the call")
@@ -205,10 +206,10 @@ def _load(path: Path, slots: int, context_window: int, threads: int) -> tuple[An
     params.n_ctx = slots * context_window
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.verbosity = 3 if os.environ.get(LOG_VARIABLE) else -1
-    params.cache_ram_mib = 256  # prompts of slots that moved on; the default is 8 GiB
+    params.cache_ram_mib = 256  # memory for prompts that left their slot; llama.cpp's default is 8 GiB
     params.n_threads_http = 1
     params.ui = False
-    # The runtime always opens a port on the loopback interface. Prompts are nobody else's business.
+    # The runtime always opens a port on the loopback interface. The key keeps other users from reading prompts.
     key = secrets.token_hex()
     params.api_keys = [key]
     try:

@@ -34,7 +34,7 @@ def usable_cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-# All files that a model consists of; a README beside them is none of its business.
+# All files of a model. Other files, such as a README, do not change the fingerprint.
 _PARTS = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors", "*.bin", "*.pt")
 
 

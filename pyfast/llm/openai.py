@@ -28,12 +28,12 @@ from pyfast.llm.rate_limit import RateLimit, limit_of
 from pyfast.llm.redaction import HIDDEN, api_key, check_no_secret, hider, keys_in, proxy_passwords
 from pyfast.llm.request_fallbacks import Fallbacks, apply_fallbacks, fallback_for, whole_format
 
-LARGEST_ANSWER = 8 << 20  # bytes; a server that sends more has lost its mind
-LONGEST_PAUSE = 60.0  # seconds that a call waits itself when Retry-After asks for them
-LONGEST_REFUSAL = 15.0  # seconds in which it sends everybody away, before that is an outage
+LARGEST_ANSWER = 8 << 20  # the maximum number of bytes of a reply
+LONGEST_PAUSE = 60.0  # A call waits at most this many seconds itself when Retry-After asks for it.
+LONGEST_REFUSAL = 15.0  # If the server refuses every call for this many seconds, that is an outage.
 LONGEST_RETRY_AFTER = 30 * 86400.0
 BYTES_PER_TOKEN = 4
-LONGEST_BACKOFF = 20.0  # seconds
+LONGEST_BACKOFF = 20.0  # the maximum number of seconds between two attempts
 PROBE_TIMEOUT_S = 10.0
 
 _REFUSALS = {
@@ -67,7 +67,7 @@ def parse_spec(spec: str) -> tuple[str, str]:
         base_url = f"{parts.scheme}://{parts.netloc}{path}"
         if not URL(base_url).host or parts.port == 0:
             raise unreadable
-    except ValueError as error:  # a port that is none, brackets around what is no address
+    except ValueError as error:  # The port is not a number, or the address in brackets is invalid.
         raise InputError(f"{unreadable} ({one_line(error)})") from None
     return match[1], base_url
 
@@ -102,7 +102,7 @@ def _proxy_for(base_url: URL) -> str | None:
     proxies = getproxies()
     url = proxies.get(base_url.scheme) or proxies.get("all") or ""
     proxy = url if "://" in url or not url else f"http://{url}"
-    return proxy if proxy.startswith(("http://", "https://")) else None  # aiohttp speaks no SOCKS
+    return proxy if proxy.startswith(("http://", "https://")) else None  # aiohttp has no SOCKS.
 
 
 class Again(Exception):
@@ -170,10 +170,11 @@ class OpenAI:
         self.context_window = context_window or 8192
         self._ask_context_window = context_window is None
         self._model = model
-        self._base_url = self._hidden(_shown(base_url))  # as messages have it
+        self._base_url = self._hidden(_shown(base_url))  # the URL for messages, without secrets
         self._models_url = URL(base_url + "/models")
         self._chat_url = URL(base_url + "/chat/completions")
-        self._embeds_url = URL(base_url + "/completions")  # vLLM's, which takes a prompt's embeddings too
+        # vLLM's endpoint that also accepts a prompt's embeddings
+        self._embeds_url = URL(base_url + "/completions")
         self._timeout_s = timeout_s
         self._attempts = attempts
         self._backoff_s = backoff_s
@@ -185,7 +186,7 @@ class OpenAI:
         self._rate = RateLimit()
         self._fallbacks: Fallbacks = frozenset()
         self._miscounted = False
-        self._answered = -math.inf  # when the server last gave a completion, on the event loop's clock
+        self._answered = -math.inf  # the event loop's time of the last completion
         self._proxy = _proxy_for(self._chat_url)
 
     @property
@@ -209,8 +210,8 @@ class OpenAI:
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # the slots bound it
-            # The clock of a call runs over all its attempts, so it is not aiohttp's.
+            connector=aiohttp.TCPConnector(limit=0),  # The slots limit the number of connections.
+            # The time of a call covers all its attempts. aiohttp would measure each attempt alone.
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=PROBE_TIMEOUT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
@@ -277,12 +278,13 @@ class OpenAI:
     async def _persist(self, body: bytes, url: URL, max_tokens: int) -> Completion:
         """Try until an attempt succeeds. Raises `Refused`, or the error of the call."""
         clock = asyncio.get_running_loop().time
-        # It starts with the slot: waiting for one is the caller's choice, not the server's fault.
+        # The time starts with the slot: the server does not cause the wait for one.
         began = clock()
         deadline = began + self._timeout_s
         last: OutageError | None = None
         failures = 0
-        tokens = len(body) // BYTES_PER_TOKEN + max_tokens  # the servers' own estimate, before they have counted
+        # Servers estimate the tokens of a request in this way before they count them.
+        tokens = len(body) // BYTES_PER_TOKEN + max_tokens
 
         async def attempt() -> Completion:
             nonlocal deadline, last, failures
@@ -309,7 +311,7 @@ class OpenAI:
         policy = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Again),
             stop=lambda state: failures >= self._attempts or late(state),
-            # Jittered, so that those who were sent away together do not come back together.
+            # Random waits, so that refused calls do not all return at the same moment.
             wait=tenacity.wait_random_exponential(multiplier=self._backoff_s, max=LONGEST_BACKOFF),
             reraise=True,
         )
@@ -357,7 +359,7 @@ class OpenAI:
         except aiohttp.ServerTimeoutError:
             raise Again(OutageError(f"{self._base_url} takes no more connections")) from None
         except (aiohttp.ClientError, OSError) as error:
-            if self._session is None:  # closed under the call
+            if self._session is None:  # The session was closed during the call.
                 raise LLMUnavailableError(f"the connection to {self._base_url} was closed") from None
             reason = one_line(self._hidden(str(error))) or type(error).__name__
             raise Again(OutageError(f"{self._base_url} cut the connection: {reason}")) from None
@@ -367,12 +369,13 @@ class OpenAI:
 
     def _completion(self, choice: Any, usage: object) -> Completion:
         """The completion in the server's reply, without the key."""
-        if "message" not in choice:  # of a prompt in embeddings
+        if "message" not in choice:  # A prompt of embeddings has its text here.
             text, refusal, reasoning = choice["text"], None, None
         else:
             message = choice["message"]
             text, refusal = message.get("content"), message.get("refusal")
-            reasoning = message.get("reasoning_content") or message.get("reasoning")  # vLLM's names, old and new
+            # vLLM's field, under its old and new names
+            reasoning = message.get("reasoning_content") or message.get("reasoning")
         if text is None and isinstance(refusal, str):
             raise AnswerError(f"the LLM refuses: {one_line(self._hidden(refusal))}")
         text, reason = (
@@ -402,9 +405,9 @@ class OpenAI:
         """The error of a reply, without the key."""
         answer = self._hidden(answer.decode(errors="replace")).encode()
         if status == 429 and error_field(answer, "code") == "insufficient_quota":
-            status = 402  # no rate limit: waiting does not help
+            status = 402  # This is no rate limit, so waiting does not help.
         if status in _REFUSALS:
-            # Not the server's own words: some repeat the key.
+            # The server's own text may repeat the key, so it is left out.
             return LLMUnavailableError(f"{self._base_url} answered {status}: {_REFUSALS[status]} ({self._model})")
         complaint = error_text(answer)
         if status < 400:
@@ -424,7 +427,7 @@ async def _read(response: aiohttp.ClientResponse, most: int = LARGEST_ANSWER) ->
         pieces.append(piece)
         size += len(piece)
         if size > most:
-            response.close()  # the rest is not read, so the connection cannot be used again
+            response.close()  # The rest of the body is unread, so the connection cannot be used again.
             raise CallError(f"the LLM's answer is larger than {most >> 20} MB")
     return b"".join(pieces)
 
@@ -447,7 +450,7 @@ def _context_window(models: object, model: str) -> int | None:
     """Tokens, from the model's entry: vLLM's `max_model_len`, llama.cpp's `n_ctx` or `n_ctx_train`."""
     entries = models.get("data") if isinstance(models, dict) else None
     known = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    # A server of one model often answers to any name.
+    # A server with one model often accepts any name.
     entry = next((entry for entry in known if entry.get("id") == model), known[0] if len(known) == 1 else {})
     meta = entry.get("meta")
     if not isinstance(meta, dict):

@@ -208,7 +208,7 @@ class OpenAIBatches(OpenAI):
                 self._remember(fallbacks)
                 return self._counted(completion, len(body), asked)
             if batch.is_adopted:
-                continue  # another session, another try
+                continue  # The next session tries again.
             fault = self._fault(line)
             if isinstance(fault, Refused):
                 wish = fallback_for(fault.complaint, self._body(asked, fallbacks), fallbacks)
@@ -264,7 +264,8 @@ class OpenAIBatches(OpenAI):
         """Make batches of the calls that wait, until none does."""
         while self._queue:
             await asyncio.sleep(_LOOK_S)
-            self._queue = [call for call in self._queue if not call.place.done()]  # the others were cancelled
+            # The calls that are done were cancelled.
+            self._queue = [call for call in self._queue if not call.place.done()]
             if self._queue and self._is_due():
                 calls = self._taken()
                 if len(calls) <= self._online_calls:
@@ -303,7 +304,7 @@ class OpenAIBatches(OpenAI):
         def ended(results: asyncio.Future[dict[int, Line]]) -> None:
             self._batches.discard(batch)
             if not results.cancelled():
-                results.exception()  # it may be that nobody waits for it any more
+                results.exception()  # Read the exception, because the waiting callers may be gone.
 
         batch.results.add_done_callback(ended)
 

@@ -13,7 +13,7 @@ from pyfast.llm.openai import LONGEST_BACKOFF, OpenAI
 from pyfast.llm.options import take_options
 from pyfast.llm.protocol import Completion, Request
 
-LONGEST_REST_S = 30.0  # that a server which failed gets no call
+LONGEST_REST_S = 30.0  # the maximum number of seconds without a call for a server that failed
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +63,7 @@ class OpenAIServers:
             raise InputError(f"weights: expected {len(specs)} numbers above 0, one for each server")
         if len({url for _, url in specs}) < len(specs):
             raise InputError("the same server is given twice")
-        options = {**options, "attempts": 1, "backoff_s": backoff_s}  # another server is the next attempt
+        options = {**options, "attempts": 1, "backoff_s": backoff_s}  # The next attempt goes to another server.
         self._servers = [
             _Server(take_options("openai", OpenAI, spec, model, url, **options), weight)
             for (spec, url), weight in zip(specs, weights, strict=True)
@@ -129,7 +129,7 @@ class OpenAIServers:
     async def _ask(self, server: _Server, request: Request) -> Completion:
         server.running += 1
         try:
-            await server.llm.start()  # does nothing for one that was reached before
+            await server.llm.start()  # A server that was reached before is not asked again.
             completion = await server.llm.complete(request)
         except LLMUnavailableError:
             self._failed(server)
@@ -141,6 +141,6 @@ class OpenAIServers:
 
     def _failed(self, server: _Server) -> None:
         now = asyncio.get_running_loop().time()
-        if now >= server.rests_until:  # calls that fail together are one failure
+        if now >= server.rests_until:  # Calls that fail together count as one failure.
             server.failures += 1
             server.rests_until = now + min(self._backoff_s * 2**server.failures, LONGEST_REST_S)

@@ -17,8 +17,8 @@ from pyfast.errors import CallError, InputError
 Schema = Mapping[str, Any]
 T = TypeVar("T")
 
-# hashlib gives the interpreter's lock away for more bytes than this, and then waits for it: with busy threads
-# beside it that takes ten times as long as the hashing.
+# For more bytes than this, hashlib releases the interpreter's lock and waits for it afterwards. With busy threads,
+# the wait takes ten times as long as the hash.
 AT_ONCE = 2047
 
 
@@ -207,7 +207,8 @@ def with_defaults(llm: LLM) -> FullLLM:
         >>> with_defaults(Parrot()).context_window
         8192
     """
-    known = {*dir(type(llm)), *getattr(llm, "__dict__", {})}  # not by `hasattr`: a fingerprint may take its time
+    # `hasattr` would compute a fingerprint, which can be slow.
+    known = {*dir(type(llm)), *getattr(llm, "__dict__", {})}
     full: Any = llm if known.issuperset(_MEMBERS) else _WithDefaults(llm)
     complete: FullLLM = full
     return complete
@@ -297,7 +298,7 @@ def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:
     def remembered(schema: Schema) -> T:
         entry = known.get(id(schema))
         if entry is None:
-            if len(known) >= 1024:  # a caller that makes a schema per call must not fill the memory
+            if len(known) >= 1024:  # A caller may make a new schema for each call. The limit bounds the memory.
                 known.clear()
             entry = known[id(schema)] = (schema, build(schema))
         return entry[1]

@@ -15,7 +15,8 @@ class RateLimit:
     def __init__(self) -> None:
         self._gate = asyncio.Lock()
         self._request_s = self._token_s = 0.0
-        # On the event loop's clock: when the next request may go, for what limits requests, tokens, or at all.
+        # Times of the event loop's clock: when the next request may go, for the limit of requests, for the limit
+        # of tokens, and after a refusal.
         self._requests = self._tokens = self._opens = 0.0
 
     def limit(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
@@ -36,11 +37,11 @@ class RateLimit:
         came = clock()
         if not self._request_s and not self._token_s and came >= self._opens:
             return 0.0
-        async with self._gate:  # one after the other, in the order in which they came
+        async with self._gate:  # one request at a time, in the order of arrival
             while (rest := max(self._opens, self._requests, self._tokens) - clock()) > 0:
                 check()
                 await asyncio.sleep(rest)
-            # A timer that was late is made up for, or a thousand requests a minute would be fewer.
+            # The sum makes up for late timers. Without it, a thousand requests a minute would become fewer.
             self._requests = max(self._requests, clock() - self._request_s) + self._request_s
             self._tokens = max(self._tokens, clock() - self._request_s) + self._token_s * tokens
         return clock() - came

@@ -14,10 +14,10 @@ from urllib.request import getproxies
 from pyfast.errors import InputError
 
 HIDDEN = "***"
-SHORTEST = 8  # characters: shorter ones, such as "EMPTY" for servers that want none, stand in texts by themselves
-_ROUNDS = 4  # of decoding: a server may have escaped what another had escaped
+SHORTEST = 8  # characters; shorter keys, such as "EMPTY", occur in ordinary texts
+_ROUNDS = 4  # rounds of decoding: a text may be escaped several times
 
-# Escapes of URLs, JSON, Python, HTML and mail; then what is not seen on a screen, which may stand inside a key.
+# Escapes of URLs, JSON, Python, HTML and mail; then invisible characters, which may split a key.
 _ESCAPE = re.compile(
     r"%[0-9A-Fa-f]{2}"
     r"|\\+(?:u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|x[0-9A-Fa-f]{2}|[0-3][0-7]{2}|[nrtbf/\"'\\])"
@@ -27,7 +27,7 @@ _ESCAPE = re.compile(
     r"|\s+|[\x00-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+"
 )
 _MAY_ESCAPE = re.compile(r"[%\\&=]|[^ -~]")
-# What the path of a URL may hold that is a key: one of a known form, a UUID, a long mixture of letters and digits.
+# Parts of a URL's path that look like a key: a known form, a UUID, or a long mixture of letters and digits.
 _KEY_IN_PATH = re.compile(
     r"(?:sk|pk|rk|hf|gsk|key|token|secret)[-_=][^/]+"
     r"|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
@@ -65,7 +65,7 @@ def hider(*secrets: str) -> Callable[[str], str]:
         return any(form in text for form in lower)
 
     def hidden(text: str) -> str:
-        bare = "".join(text.split())  # most of what would be decoded else
+        bare = "".join(text.split())  # White space may split a key, so the text is searched without it too.
         seen = is_in(text) or is_in(bare)
         for _ in range(_ROUNDS if _MAY_ESCAPE.search(bare) else 0):
             if seen or (further := _ESCAPE.sub(_meaning, bare)) == bare:
@@ -81,7 +81,7 @@ def _forms(secret: str) -> set[str]:
     """The secret in the encodings that change the whole text."""
     bare = re.sub(r"\s", "", secret)
     forms = {secret, bare, secret.encode().hex()}
-    for before, lost in ((0, 0), (1, 2), (2, 3)):  # where it begins in a group of three bytes
+    for before, lost in ((0, 0), (1, 2), (2, 3)):  # the key's position within a group of three bytes
         raw = b"\0" * before + secret.encode()
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             coded = encode(raw).rstrip(b"=").decode()

@@ -49,7 +49,8 @@ def strict_format(schema: Schema) -> orjson.Fragment:
     return response_format(strict(schema))
 
 
-# What every implementation of the strict mode takes. OpenAI's newest models take bounds and patterns too.
+# The keywords that each implementation of the strict mode accepts. OpenAI's newest models accept bounds and
+# patterns too.
 _TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties", "$ref"}
 
 
@@ -61,7 +62,7 @@ def strict(schema: Any) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     if "$ref" in schema:
-        return {"$ref": schema["$ref"]}  # the strict mode takes nothing beside it
+        return {"$ref": schema["$ref"]}  # In strict mode, `$ref` must stand alone.
     node = {key: value for key, value in schema.items() if key in _TAKEN}
     for key in ("properties", "$defs"):
         if isinstance(schema.get(key), Mapping):
@@ -98,11 +99,11 @@ def _any_json(body: Body, schema: Schema | None) -> None:
         body["messages"] = (replace(first, content=f"{first.content}\n\n{instruction}"), *rest)
 
 
-# A complaint may also name `max_tokens` because a request asks for too many, or `temperature` because it is too
-# high: only words like these say that the server does not take the field.
+# A server may also name `max_tokens` because the number is too large, or `temperature` because it is too high.
+# Only these words mean that it does not accept the field.
 _UNKNOWN = (
     "unsupported|not support|not permitted|not allowed|unrecogni[sz]ed|unknown|unexpected|deprecated|unavailable"
-    "|only the default|strictly positive"  # the last is old servers' word for a temperature of 0
+    "|only the default|strictly positive"  # Old servers write the last one for a temperature of 0.
 )
 _SCHEMA = "response_format|schema|grammar|structured"
 
@@ -121,7 +122,7 @@ Fallbacks = frozenset[Fallback]
 def apply_fallbacks(body: Body, schema: Schema | None, fallbacks: Fallbacks) -> None:
     """Apply the fallbacks that this server needs to the body."""
     if fallbacks:
-        for fallback in FALLBACKS:  # in this order: of those about one field the last counts
+        for fallback in FALLBACKS:  # The order matters: of two fallbacks for one field, the last one counts.
             if fallback in fallbacks and fallback.field in body:
                 fallback.make(body, schema)
 

@@ -20,7 +20,7 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
     system role, the system message comes before the user's text. Raises `InputError` if there is no template, or
     if it does not accept the messages.
     """
-    if not getattr(tokenizer, "chat_template", True):  # some have one of their own, in code
+    if not getattr(tokenizer, "chat_template", True):  # Some tokenizers have their template in code.
         raise InputError(f"{tokenizer.name_or_path}: its tokenizer has no chat template")
     broken = breaker_of(tokenizer)
     messages = [replace(each, content=broken(each.content)) for each in messages]
@@ -29,10 +29,10 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
         turns = [{"role": each.role, "content": each.content} for each in tried]
         try:
             text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **options)
-        except Exception as error:  # templates raise what they like
+        except Exception as error:  # A template may raise any exception.
             because = one_line(error)
             continue
-        # What the model itself said a template may shorten: some leave its reasoning out.
+        # The model's own earlier replies may be shortened: some templates leave out reasoning.
         if all(each.content.strip() in text for each in messages if each.role != "assistant"):
             return text
     raise InputError(f"{tokenizer.name_or_path}: its chat template refuses the prompt: {because}")
@@ -42,8 +42,9 @@ def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
     """The tokens of `chat`. Raises `InputError` as `chat` does, and for text that is not Unicode."""
     text = chat(tokenizer, messages, **options)
     try:
-        tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)  # the template has them
-    except Exception as error:  # tokenizers raise what they like
+        # The template has added the special tokens.
+        tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)
+    except Exception as error:  # A tokenizer may raise any exception.
         raise InputError(
             f"{tokenizer.name_or_path}: its tokenizer refuses the prompt: {one_line(error)}"
         ) from None

@@ -105,7 +105,8 @@ class Transformers:
                 max_new_tokens=request.max_tokens,
                 **(hot if request.temperature else {"do_sample": False, "temperature": None, "top_p": None}),
             )[0]
-        tokens = generated[size:] if "input_ids" in prompt else generated  # of embeddings nothing is repeated
+        # A prompt of embeddings is not repeated in the output.
+        tokens = generated[size:] if "input_ids" in prompt else generated
         ends = self._model.generation_config.eos_token_id
         ended = len(tokens) > 0 and int(tokens[-1]) in (ends if isinstance(ends, list) else [ends])
         text = self._tokenizer.decode(tokens, skip_special_tokens=True)

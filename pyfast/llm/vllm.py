@@ -32,7 +32,7 @@ def find_model(text: str) -> tuple[str, str | None]:
     Raises `ModelNotFoundError`, or `InputError` if a path is not a model.
     """
     package = importlib.util.find_spec("vllm")
-    if package is None or package.origin is None:  # without an origin it is any folder of that name
+    if package is None or package.origin is None:  # Without an origin, this is only a folder with that name.
         raise ModelNotFoundError(f"vLLM is not installed: {INSTALL}")
     path = Path(text).expanduser()
     if path.is_file():
@@ -122,7 +122,7 @@ class Vllm:
             "revision": revision,
             "tokenizer_revision": revision,
             "max_num_seqs": slots,
-            "max_model_len": context_window or -1,  # as much of the model's own as the memory holds
+            "max_model_len": context_window or -1,  # -1: as much of the model's window as the memory holds
             "dtype": dtype,
             "enforce_eager": eager,
             "gpu_memory_utilization": memory_fraction,
@@ -172,7 +172,8 @@ class Vllm:
         await self._shared.enter()
         window = self._shared.window
         if self._options["max_model_len"] != window:
-            # What fits the memory differs a little from start to start; a run resumes with the same window only.
+            # The window that fits into memory differs slightly between starts, but a run resumes only with the
+            # same window. Rounding keeps it the same.
             window = window - window % 1024 or window
         self.context_window = window
         self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")
@@ -218,7 +219,7 @@ class Vllm:
                 raise LLMUnavailableError(
                     f"the engine of {self.spec} has died; {LOG_VARIABLE}=1 shows its log"
                 ) from None
-            # While the engine lives, what it raises concerns this request: a schema that it cannot follow, say.
+            # The engine lives, so the error concerns this request: for example a schema that it cannot follow.
             raise CallError(f"vLLM refuses the request: {one_line(error.__cause__ or error)}") from None
         done = given[-1]
         (answer,) = done.outputs
@@ -274,7 +275,7 @@ def _sampling(request: Request) -> Any:
     form = None if request.schema is None else StructuredOutputsParams(json=_schema(request.schema))
     return SamplingParams(
         temperature=request.temperature,
-        # Greedy decoding needs no random numbers, and with a seed each request would get a generator of its own.
+        # Greedy decoding needs no random numbers. A seed would give each request a generator of its own.
         seed=request.seed if request.temperature else None,
         max_tokens=request.max_tokens,
         structured_outputs=form,

@@ -25,7 +25,8 @@ from pyfast.errors import InputError, LLMUnavailableError, ModelNotFoundError, f
 from pyfast.llm.chat import one_line
 from pyfast.llm.local import LOG_VARIABLE, usable_cores
 
-STARTER = "PYFAST_VLLM_STARTER"  # in the environment of the engines that pyfast starts: the process that did
+# an environment variable of the engines that pyfast starts: the process that started them
+STARTER = "PYFAST_VLLM_STARTER"
 FEW_CORES = 8
 _WATCHER = "pyfast-parent"
 
@@ -38,7 +39,8 @@ def start_engine(
     vLLM chooses `options` that are None. `extra` are further fields of its `AsyncEngineArgs`. Raises
     `LLMUnavailableError`, `ModelNotFoundError` or `InputError`, with one line.
     """
-    # Not returned: the thread's future would keep it alive to the interpreter's exit, where it complains.
+    # The engine is not returned through the thread's future, which would keep it alive until the interpreter
+    # exits.
     with (
         tempfile.TemporaryDirectory(prefix="pyfast-vllm-") as scratch,
         _surroundings(Path(scratch), batch_invariant),
@@ -66,18 +68,18 @@ def _engine(model: str, options: Mapping[str, Any], extra: Mapping[str, Any], ba
         )
     chosen = {name: value for name, value in options.items() if value is not None}
     if current_platform.is_cpu():
-        # Compiling takes minutes and wins a fifth; the default block shares prefixes only in steps of 128 tokens;
-        # and vLLM would take nine tenths of the machine's memory.
+        # Compiling takes minutes and saves a fifth of the time. The default block shares prefixes only in steps of
+        # 128 tokens. By default, vLLM takes nine tenths of the memory.
         chosen = {"enforce_eager": True, "block_size": 32, "kv_cache_memory_bytes": 4 << 30, **chosen}
         if chosen["dtype"] == "auto" and not torch.cpu.get_capabilities().get("avx512_bf16"):
-            chosen["dtype"] = "float32"  # bfloat16 by emulation takes ten times as long
+            chosen["dtype"] = "float32"  # CPUs emulate bfloat16, which takes ten times as long.
     if not Path(model).is_dir():
         _look_up(model, chosen.get("revision"))
     fixed = {
         "model": model,
         "enable_prefix_caching": True,
         "enable_prompt_embeds": True,
-        # llguidance, as in `llamacpp`: the same schemas, the same form of JSON.
+        # llguidance, as in `llamacpp`: the same schemas give the same form of JSON.
         "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
@@ -93,7 +95,7 @@ def _look_up(name: str, revision: str | None) -> None:
     """Ask the hub once for a model that is not here. vLLM would try for half a minute and fill the screen."""
     from huggingface_hub import HfApi, try_to_load_from_cache
 
-    plain = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)  # anything else, such as s3://, is vLLM's business
+    plain = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)  # vLLM itself reads other forms, such as s3://.
     if not plain or isinstance(try_to_load_from_cache(name, "config.json", revision=revision), str):
         return
     try:
@@ -111,16 +113,16 @@ def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
     """
     ours = {
         STARTER: str(os.getpid()),
-        # Forking a process that has threads, as this one does, can hang the child.
+        # This process has threads. A fork of it can hang.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
-        "VLLM_NO_USAGE_STATS": "1",  # vLLM would report to its makers
+        "VLLM_NO_USAGE_STATS": "1",  # vLLM would send usage statistics to its makers.
     }
     if batch_invariant:
         ours["VLLM_BATCH_INVARIANT"] = "1"
     if len(usable_cores()) < FEW_CORES:
-        # On a CPU, vLLM keeps one core for its scheduler and binds threads, which spin while they wait, to the
-        # others. Of two cores one would work; and a thread bound to a core where something else runs, as it does
-        # on a small machine, halves the speed of all.
+        # On a CPU, vLLM reserves one core for its scheduler and binds spinning threads to the others. With two
+        # cores, only one would work. A thread on a core that is busy with something else slows down all threads by
+        # half.
         ours |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_WAIT_POLICY": "passive"}
     if not os.environ.get(LOG_VARIABLE):
         ours |= {
@@ -132,9 +134,9 @@ def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
         }
     before = dict(os.environ)
     os.environ.update({name: value for name, value in ours.items() if name not in before})
-    # Ctrl-C goes to every process of the terminal's group, and vLLM's would end at once, under calls that are to
-    # be finished first. A blocked signal stays blocked in children; in this process only this thread blocks it.
-    # The tracker comes first, for Python unblocks the signal when it starts it.
+    # Ctrl-C reaches each process of the terminal's group, and vLLM's processes would end at once, before their
+    # calls. Children inherit a blocked signal. In this process, only this thread blocks it. The tracker must start
+    # first, because Python unblocks the signal when it starts the tracker.
     resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -149,8 +151,8 @@ def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
 def _quiet(scratch: Path) -> Path:
     """A logging configuration for all of vLLM's processes: errors go to a file, the rest is dropped."""
     handler = {"class": "logging.FileHandler", "filename": str(scratch / "errors.log"), "level": "ERROR"}
-    # vLLM's plugins come after its processes have met: one whose parent was killed before that would wait for it
-    # for five minutes. This configuration is read when vLLM is imported.
+    # vLLM loads plugins only after its processes have met. A process whose parent was killed before that would
+    # wait for five minutes. But vLLM reads this configuration when it is imported.
     early = {"()": f"{__name__}.{settle_early.__name__}"}
     logger = {"handlers": ["file"], "level": "ERROR", "propagate": False}
     configuration = {
@@ -183,7 +185,7 @@ def stop_engines(engines: list[Any]) -> None:
     """Shut down the engines in the list, and empty it."""
     while engines:
         engines.pop().shutdown()
-    gc.collect()  # they stand in cycles
+    gc.collect()  # The engine's objects refer to each other in cycles.
 
 
 def settle_in() -> None:

@@ -35,7 +35,7 @@ class SharedEngine:
         """The options of the engine. Models with equal options can share one engine"""
         self.adapters: dict[Path, int] = {}
         """The adapters that the engine serves beside the model without an adapter, with their ranks"""
-        # The engine is held here only: emptied by `leave`, by the garbage collector, or at the interpreter's exit.
+        # The only reference to the engine. `leave`, the garbage collector or the interpreter's exit removes it.
         self.engines: list[Any] = []
         self.numbers = itertools.count()
         """The numbers of the engine's requests"""
@@ -91,11 +91,12 @@ class SharedEngine:
         try:
             await asyncio.shield(loading)
         except asyncio.CancelledError:
-            while not loading.done():  # no thread can be cancelled, but it gives up when it loses its engine
+            # A thread cannot be cancelled, but this one gives up when it loses its engine.
+            while not loading.done():
                 for child in set(multiprocessing.active_children()) - others:
                     child.kill()
                 await asyncio.wait([loading], timeout=0.1)
-            loading.exception()  # seen
+            loading.exception()  # Read the exception, so that asyncio does not report it.
             await asyncio.to_thread(stop_engines, made)
             raise
         self.engines.append(made.pop())
