@@ -12,7 +12,8 @@ from pyfast.corpus.sections import Heading, headings
 from pyfast.corpus.text_buffer import Integers, append_text, lengths
 from pyfast.corpus.text_splitting import bounded, codes_of, paragraphs, sentence_breaks, sentences
 
-_SEPARATOR = "\n\n"  # kept between texts: a blank line, so that no paragraph or sentence reaches across it
+# The buffer has a blank line between texts, so that no paragraph or sentence spans two of them.
+_SEPARATOR = "\n\n"
 
 
 def encode_texts(
@@ -38,7 +39,7 @@ def encode_texts(
     }
     start, end = (np.concatenate([bounds[side] for bounds in levels.values()]) for side in (0, 1))
     level = np.repeat(np.array(list(levels), dtype=np.uint8), [bounds[0].size for bounds in levels.values()])
-    order = np.argsort(start * 4 + level, kind="stable")  # depth first; a merge of four sorted runs
+    order = np.argsort(start * 4 + level, kind="stable")  # depth first; the stable sort merges four sorted runs
     start, end, level = start[order], end[order], level[order]
 
     in_buffer = append_text(text, buffer)

@@ -19,11 +19,12 @@ from pyfast.corpus.sequence import Corpus
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
-# Plain integers: they are compared for every segment.
+# Plain integers: each segment is compared with them.
 _PARAGRAPH, _ROW = int(Level.PARAGRAPH), int(Level.TABLE_ROW)
 _FACTS = (int(Level.TRIPLET), int(Level.SUBGRAPH))
 _IN_ROWS = (_ROW, int(Level.TABLE_CELL))
-_EACH = 16  # facts of one entity, or paragraphs of one document, at most: hubs have thousands
+# the maximum number of linked facts of an entity, and of linked paragraphs of a document: some have thousands
+_EACH = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,8 +126,7 @@ def _entities(corpus: Corpus) -> tuple[Int32, int]:
     k = columns.triplets
     if not k.size:
         return np.empty((0, 2), np.int32), 0
-    # As one column of strings over the buffer: head, relation, tail, and what lies between this triple and the
-    # next.
+    # View the buffer as one column of strings: head, relation, tail, and the bytes between two triples.
     cuts = np.stack(
         [columns.byte_start[k], columns.relation_start, columns.tail_start, columns.byte_end[k]], axis=1
     ).ravel()

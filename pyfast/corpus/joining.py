@@ -19,7 +19,7 @@ from pyfast.corpus.stored_segments import split
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
 _LANES = 1 << 64
-_AT_ONCE = 1 << 20  # segments
+_AT_ONCE = 1 << 20  # segments in a block
 
 
 def digests_of(documents: pa.RecordBatch) -> NDArray[np.uint64]:
@@ -126,7 +126,7 @@ def _piece(
     place = np.concatenate([[0], np.cumsum(kept)]) + done.segments
     number = np.cumsum(keep) - 1 + done.documents
 
-    # A document's bytes lie together; it keeps their order, whatever lay between documents before.
+    # The bytes of a document are contiguous and keep their order. Bytes between documents are dropped.
     starts, ends = _bytes_of(parts, keep, 0, last - first, begin, stop)
     moved = np.zeros(len(keep), np.int64)
     moved[keep] = np.concatenate([[0], np.cumsum(ends - starts)])[:-1] + done.bytes - starts

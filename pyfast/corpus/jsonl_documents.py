@@ -191,5 +191,5 @@ def _shown(value: object) -> str:
 def _json(value: object) -> str:
     try:
         return orjson.dumps(value, default=str).decode()
-    except TypeError:  # orjson reads deeper than it writes
+    except TypeError:  # orjson reads deeper nesting than it writes.
         raise _Fault("a value is nested too deeply") from None

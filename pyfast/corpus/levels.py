@@ -24,7 +24,7 @@ class Level(IntEnum):
     TRIPLET = 8
 
 
-# Which level may lie directly under which; the levels named nowhere here are roots.
+# For each level, the levels that may be directly below it. A level that stands below no other is a root.
 CHILDREN = {
     Level.DOCUMENT: (Level.SECTION, Level.PARAGRAPH, Level.SUBGRAPH),
     Level.SECTION: (Level.PARAGRAPH,),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pyfast.errors import GoldError
 
-_HEAD = 1 << 16  # bytes that are looked at
+_HEAD = 1 << 16  # the number of bytes that are examined
 _SUFFIXES = (".json", ".jsonl", ".txt", ".tsv")
-# Keys that the first record has; the first set whose keys are all there.
+# Sets of keys. A file is recognized by the first set that its first record has.
 _KEYS = {
     "2wiki": ("_id", "context", "question", "evidences"),
     "hotpotqa": ("_id", "context", "question"),
@@ -37,7 +37,7 @@ def published_set(path: Path) -> str | None:
         with path.open("rb") as file:
             head = file.read(_HEAD).removeprefix(b"\xef\xbb\xbf")
     except OSError:
-        return None  # its reader says so
+        return None  # The reader reports the error.
     if path.suffix.lower() == ".tsv":
         first = head.partition(b"\n")[0].split(b"\t")
         return "popqa" if {b"question", b"possible_answers"} <= set(first) else None

@@ -172,7 +172,7 @@ def _documents(
                 given += 1
     except GoldError as error:
         raise GoldError(str(error).replace(place, str(path))) from None
-    except Exception as error:  # a reader is a plug-in, and a library behind it may raise anything
+    except Exception as error:  # A reader is a plug-in, and its library may raise any exception.
         reason = _reason(error).replace(place, str(path))
         if unread is None:
             raise InputError(reason if reason.startswith(str(path)) else f"{path}: {reason}") from error

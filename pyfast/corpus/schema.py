@@ -28,7 +28,7 @@ def _schema(**types: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
 
 
-# One row per segment, parents before children; the names are explained at `pyfast.corpus.Corpus`.
+# One row per segment, parents before children. `pyfast.corpus.Corpus` explains the names.
 SEGMENTS = _schema(
     level=pa.uint8(),
     parent=pa.int32(),
@@ -41,8 +41,8 @@ SEGMENTS = _schema(
     passage=pa.uint8(),
 )
 
-# Stored are the segments that are not cells, with their positions if there are cells, and where each cell ends:
-# see `pyfast.corpus.stored_segments`.
+# The file holds the segments that are not cells, their positions if there are cells, and the end of each cell: see
+# `pyfast.corpus.stored_segments`.
 PLACE = pa.field("place", pa.int32(), nullable=False)
 CELLS = _schema(byte_end=pa.int32())
 
@@ -56,7 +56,7 @@ def wide(columns: pa.Schema) -> pa.Schema:
 
 WIDE_SEGMENTS = wide(SEGMENTS)
 
-# Before format 5 ids were stored, and all numbers had 64 bits.
+# Formats before 5 stored ids, and all numbers had 64 bits.
 SEGMENTS_4 = pa.schema(
     [
         pa.field("ids", pa.uint64(), nullable=False),
@@ -70,8 +70,9 @@ SEGMENTS_4 = pa.schema(
 # In format 2 the last column had another name.
 SEGMENTS_2 = pa.schema([*list(SEGMENTS_4)[:-1], SEGMENTS_4.field("passage").with_name("unit")])
 
-# One row per document. Header and links of tables only, empty for the others. The digest is of all that is in the
-# document, the hash of its uri, which its segments' ids are made of; `passages` is how many there are in it.
+# One row per document. Only tables have a header and links. `digest` is the digest of all of the document's data.
+# `hash` is the hash of its uri, from which the ids of its segments are computed. `passages` is the number of its
+# passages.
 DOCUMENTS = _schema(
     uri=pa.large_string(),
     title=pa.large_string(),
@@ -90,12 +91,12 @@ DOCUMENTS = _schema(
     hash=pa.uint64(),
 )
 
-# Before format 5 the last one was not there, before format 4 the last three.
+# Formats before 5 lack the last column. Formats before 4 lack the last three.
 DOCUMENTS_4 = pa.schema(list(DOCUMENTS)[:-1])
 DOCUMENTS_3 = pa.schema(list(DOCUMENTS)[:-3])
 
-# One row per triplet segment, in the order of the sequence. `ordinal` is its place in its document. In the
-# text buffer its head, relation and tail lie side by side; the columns say where the last two start.
+# One row per triple, in the order of the sequence. `ordinal` is the triple's position in its document. Head,
+# relation and tail are contiguous in the text buffer; the columns have the starts of the last two.
 TRIPLES = _schema(
     ordinal=pa.int64(),
     relation_start=pa.int64(),

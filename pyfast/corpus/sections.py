@@ -9,9 +9,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 _LINE_END = re.compile(r"\r\n?|\n")
-# Every heading has a line that opens with # or holds only = or -: texts without one are not even parsed.
+# A heading is a line that begins with #, or a line of = or - only. Texts without such a line are not parsed.
 _MAYBE_HEADING = re.compile(r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\r\n]|\Z))", re.MULTILINE)
-# A line of dashes and bars, which stands below the header of every table.
+# The line of dashes and bars below a table's header.
 _MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
 
 
@@ -35,7 +35,8 @@ class MarkdownTable(NamedTuple):
 
 @cache
 def _parser(tables: bool = False) -> MarkdownIt:
-    parser = MarkdownIt("commonmark").disable("inline")  # blocks are all we need, and inlines most of the time
+    # Only blocks are needed, and parsing inlines takes most of the time.
+    parser = MarkdownIt("commonmark").disable("inline")
     return parser.enable("table") if tables else parser
 
 

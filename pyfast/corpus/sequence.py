@@ -37,8 +37,8 @@ from pyfast.corpus.segment_ids import SegmentIds
 from pyfast.errors import IndexFormatError
 
 _GROUP_SHIFT = 12
-_GROUP = 1 << _GROUP_SHIFT  # segments checked at once, when one of them is first read
-# Plain integers: `render` compares with them for every passage it is asked for.
+_GROUP = 1 << _GROUP_SHIFT  # The first access to a segment checks a group of this many.
+# Plain integers, because `render` compares with them for each passage.
 _GRAPH = int(Kind.GRAPH)
 _PARAGRAPH, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = (
     int(level)
@@ -94,7 +94,7 @@ class Corpus:
         self._parts = (segments, documents, triples, buffer)
         self._files = files
         self._documents_are_sound = False
-        # Which groups of segments were checked
+        # for each group of segments, whether it was checked
         self._sound = bytearray(len(segments) + _GROUP >> _GROUP_SHIFT)
         self._is_sound = np.frombuffer(self._sound, np.uint8)
         in_segments, in_documents, in_triples, in_buffer = files or ({}, None, None, None)
@@ -111,7 +111,7 @@ class Corpus:
         self.byte_end: NDArray[np.int32] | NDArray[np.int64] = given["byte_end"]
         self.documents: int = documents.num_rows
 
-        # The same columns as memoryviews: they give plain Python integers, for a third of what NumPy takes.
+        # The same columns as memoryviews, which give plain Python integers three times as fast as NumPy.
         self._text_buffer, self._text_file = buffer, in_buffer
         self._level, self._subtree_end, self._source, self._byte_start, self._byte_end = (
             column[name].data for name in ("level", "subtree_end", "source", "byte_start", "byte_end")
@@ -125,7 +125,8 @@ class Corpus:
         header, links = documents.column("header"), documents.column("links")
         self._header_range, self._names = _offsets(header, in_documents), _strings(header.values, in_documents)
         self._outlines: dict[int, Outline] = {}
-        self._headers: dict[int, list[str]] = {}  # read once: every row of a table is rendered with them
+        # Each row of a table is rendered with its header, so headers stay in memory.
+        self._headers: dict[int, list[str]] = {}
         self._link_range = _offsets(links, in_documents)
         self._link_uris = _strings(links.values.field("uri"), in_documents)
         self._link_row, self._link_column = (
@@ -598,7 +599,7 @@ class Corpus:
             facts.append(
                 (data[start:relation].decode(), data[relation:tail].decode(), data[tail:end].decode(), time)
             )
-            start = end  # triples lie side by side
+            start = end  # The next triple begins where this one ends.
         return facts
 
 
@@ -636,7 +637,7 @@ def _array(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
 def _offsets(column: pa.Array, file: MappedFile | None = None) -> Any:
     """The starts of the strings or lists of a column, and the end: int64[n + 1]."""
     buffer = column.buffers()[1]
-    if not len(column) or buffer is None:  # Arrow may leave out the only offset of an empty column
+    if not len(column) or buffer is None:  # Arrow may leave out the single offset of an empty column.
         return np.zeros(1, dtype=np.int64)
     return checked(np.frombuffer(buffer, dtype=np.int64, count=len(column) + 1), file)
 

@@ -50,15 +50,15 @@ CONTENT = "content.bin"
 """The file of the text buffer"""
 FOLDER = "corpus"
 """The folder of the corpus in a part of an index"""
-_EDGE = 1 << 16  # bytes at the ends of an Arrow file that hold its schema and the places of its columns
-_BLOCK = 1 << 20  # segments checked at a time, so that checking takes little memory
-_DEEPEST = 4  # segments above another, at most
+_EDGE = 1 << 16  # bytes at each end of an Arrow file: they have its schema and the positions of its columns
+_BLOCK = 1 << 20  # segments in one step of the check, so that it takes little memory
+_DEEPEST = 4  # the maximum number of ancestors of a segment
 
 Parts = tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch, memoryview]
 Files = tuple[Mapping[str, MappedFile], MappedFile, MappedFile, MappedFile]
 """The mapped files of the parts; of the segments, the file of each column"""
 
-# Which level may lie under which: [child, parent]; the last column stands for no parent.
+# Which level may be below which: [child, parent]. The last column is for segments without a parent.
 _ALLOWED = np.zeros((len(Level), len(Level) + 1), dtype=bool)
 for _parent, _children in CHILDREN.items():
     _ALLOWED[list(_children), _parent] = True
@@ -223,7 +223,7 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
         return "content reaches beyond what it is part of"
     if not np.isin(level[block][passage[block] != 0], PASSAGE_LEVELS).all():
         return "a segment of the wrong level is a passage"
-    # What lies between a segment and its parent, going up from the segment before it, ends where it begins.
+    # Between a segment and its parent, all earlier branches end where the segment begins.
     ended, start = position - 1, position
     if stop == level.size:
         above, ended, start = np.append(above, -1), np.append(ended, stop - 1), np.append(start, stop)

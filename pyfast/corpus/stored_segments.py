@@ -89,7 +89,7 @@ class StoredSegments:
         position = np.arange(first, stop)
         row = at[node - low]
         cells = np.flatnonzero(position > row)
-        cell = (position - node - 1)[cells]  # its number among all cells
+        cell = (position - node - 1)[cells]  # the cell's number among all cells
         if cells.size and cell[-1] >= len(self._ends):
             raise self._damaged()
         self._check(0, self._column[name][low:high])

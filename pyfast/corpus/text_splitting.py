@@ -98,7 +98,8 @@ def sentence_breaks(text: str, codes: Codes) -> Bounds:
     is_ = _characters()
     marks = [np.flatnonzero(codes == ord(mark)) for mark in _ENDS if mark in text]
     stop = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *marks]))
-    codes = np.concatenate([codes, np.zeros(1, codes.dtype)])  # so that looking one past the end finds nothing
+    # One more entry, so that a look beyond the end finds nothing.
+    codes = np.concatenate([codes, np.zeros(1, codes.dtype)])
 
     def at(positions: Positions) -> Codes:
         return _narrow(codes[positions])
@@ -126,7 +127,7 @@ def sentence_breaks(text: str, codes: Codes) -> Bounds:
 
     word = stop.copy()
     for _ in range(_LONGEST + 1):
-        word -= is_.word[at(word - 1)]  # at the start of the text, -1 is the zero put at the end
+        word -= is_.word[at(word - 1)]  # At the start of the text, index -1 is the zero that was added at the end.
     short = np.flatnonzero((codes[stop] == ord(".")) & (word < stop) & (stop - word <= _LONGEST))
     abbreviated = [
         k
@@ -148,7 +149,7 @@ def bounded(text: str, blocks: Bounds, breaks: Bounds, length: int) -> Bounds:
         for piece in _pieces(text, a, b, breaks, length)
     ]
     cut = np.array(pieces, dtype=np.int64).reshape(-1, 2)
-    # Pieces do not overlap, so that sorted starts and sorted ends belong together.
+    # Pieces do not overlap, so the sorted starts match the sorted ends.
     return np.sort(np.concatenate([start[~long], cut[:, 0]])), np.sort(np.concatenate([end[~long], cut[:, 1]]))
 
 

@@ -86,8 +86,9 @@ def build_knowledge(
     folder = extraction_folder(index.folder)
     if restart and (aside := set_aside(folder)) is not None:
         _log.info("the extraction that was stopped is now %s", aside)
-    size = chunk_size(index, chunk_tokens)  # refused before anything is paid for
-    outcomes: list[tuple[str, int] | None] = []  # of each extraction: why all of it failed, if all did
+    size = chunk_size(index, chunk_tokens)  # A wrong size is refused before the first LLM call.
+    # for each extraction: the reason why all of it failed, if all failed
+    outcomes: list[tuple[str, int] | None] = []
 
     def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
         """Resume or start an extraction.
@@ -102,7 +103,7 @@ def build_knowledge(
         return [why_all_failed(extraction)]
 
     if llm is not None:
-        if is_begun(folder):  # finished as it started; new chunks are extracted after it
+        if is_begun(folder):  # The extraction is finished with its own settings. New chunks follow in another one.
             outcomes += extract(())
             update_knowledge(index, embedder, chunk_tokens)
         outcomes += extract(islice(new_chunks(index, size, retry_failed), limit))
@@ -169,7 +170,7 @@ def update_knowledge(
     read_by_llm = bool(extracted.extracts) or (has_knowledge(index) and by_llm_too(open_knowledge(index)))
     by_rules = list(extract_by_rules(index, texts_by_rules))
     current = [chunk.digest for chunk in split_into_chunks(index, size)]
-    current += [extract.digest for extract in by_rules]  # what rules read of texts before stays
+    current += [extract.digest for extract in by_rules]  # Triples that rules found in texts before stay.
     if texts_by_rules and read_by_llm:
         by_rules = list(extract_by_rules(index, text=False))
     finished = is_begun(folder) and not extracted.waiting

@@ -13,8 +13,8 @@ from pyfast.retrieval import Index
 
 TOKENS = 1200
 """The size of a chunk in tokens, as in MTQA's paper"""
-_CHARACTERS_PER_TOKEN = 4  # of English, on average: a chunk's size need not be exact
-_TITLE = 4  # a title is at most one part in so many of its chunk, even if a document has a long one
+_CHARACTERS_PER_TOKEN = 4  # the average of English; the size of a chunk need not be exact
+_TITLE = 4  # A title takes at most a quarter of its chunk, even if it is long.
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from pyfast.sqlite_files import open_database
 
 FILE = "triples.sqlite"
 
-# `segment` is a segment's id in the corpus: it follows from uri and offsets, and stays when the index is built
-# again. Ids are signed 64-bit integers to SQLite. A description belongs to its statement or mention, and so to one
-# chunk: none can change what another one says.
+# `segment` is a segment's id in the corpus. The id follows from uri and offsets, so it stays when the index is
+# built again. SQLite stores ids as signed 64-bit integers. A description belongs to its statement or mention, and
+# so to one chunk: no chunk can change what another one says.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS chunks (
     id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, method TEXT NOT NULL, failed TEXT);

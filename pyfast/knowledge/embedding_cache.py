@@ -16,9 +16,9 @@ from pyfast.ops.arrays import Float32
 from pyfast.retrieval.embeddings import Embedder
 from pyfast.retrieval.vectors import hashes
 
-BLOCK = 512  # texts between two writes: what a kill costs at most
+BLOCK = 512  # texts between two writes: a kill loses at most these
 _CHECK = 16  # bytes of a checksum
-_EVERY = 10.0  # seconds between two lines that tell of progress
+_EVERY = 10.0  # seconds between two lines of progress
 _log = logging.getLogger("pyfast")
 
 
@@ -45,7 +45,7 @@ def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], 
                 rows["vector"][i] = cached["vector"][held[name]]
             else:
                 missing.append(i)
-        missing.sort(key=lambda i: len(texts[i]))  # what the embedder works on at once is of one length
+        missing.sort(key=lambda i: len(texts[i]))  # Texts of about the same length share a batch.
         progress = _Progress(len(missing))
         for first in range(0, len(missing), BLOCK):
             progress.tell(first)

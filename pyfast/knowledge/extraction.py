@@ -93,7 +93,7 @@ def plan_extraction(
     read.
     """
     if not is_begun(folder):
-        shutil.rmtree(folder, ignore_errors=True)  # the documents may be others by now
+        shutil.rmtree(folder, ignore_errors=True)  # The documents may have changed.
         new = {chunk.digest: chunk for chunk in chunks}.values()
         lines = (
             [_packed_line(run) for run in pack(new, chunk_tokens)] if packed else [_line(chunk) for chunk in new]
@@ -109,7 +109,7 @@ def plan_extraction(
 
 
 def _line(chunk: Chunk) -> bytes:
-    text = "\n\n".join((chunk.title, *(text for _, text in chunk.passages)))  # also where there is no title
+    text = "\n\n".join((chunk.title, *(text for _, text in chunk.passages)))  # There may be no title.
     return orjson.dumps({"id": chunk.digest, "question": text, **_part(chunk)})
 
 
@@ -173,7 +173,7 @@ def extraction_results(folder: Path) -> ExtractionResults:
         return results
     records = {}
     if is_begun(folder):
-        with contextlib.suppress(InputError):  # the last line of a run that was killed may be torn
+        with contextlib.suppress(InputError):  # A kill may have cut off the last line.
             for _, record in read_lines(folder / ANSWERS):
                 records[record["id"]] = record
     for _, asked in read_lines(folder / CHUNKS):
@@ -193,7 +193,7 @@ def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResu
         return
     try:
         graphs = _GRAPHS.validate_json(record["answer"])
-    except ValidationError:  # its graphs had other fields
+    except ValidationError:  # An earlier release wrote other fields.
         why = "an earlier release of pyfast had it read: `pyfast knowledge build --retry-failed` reads it again"
         results.extracts += [Extract(part["digest"], BY_LLM, failed=why) for part in parts]
         return

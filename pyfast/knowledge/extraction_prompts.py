@@ -12,7 +12,7 @@ from pyfast.errors import AnswerError, CutOffError
 from pyfast.token_budget import fit
 
 _Name = Annotated[str, Field(max_length=120)]
-_SHORTEST = 600  # characters: a model that cannot come to an end with these does not for less either
+_SHORTEST = 600  # characters; if the reply for so short a part is cut off, a shorter part would not help
 _Phrase = Annotated[str, Field(max_length=300)]
 _Key = Annotated[str, Field(max_length=60)]
 
@@ -118,7 +118,7 @@ async def extract_graph(title: str, text: str, ctx: Context, passes: int = 1) ->
 
     Raises what `Context.generate` raises, and `CutOffError` if a part of `_SHORTEST` characters is still cut off.
     """
-    share = 1 + (passes > 1)  # of the window: a second pass also reads what the first has noted
+    share = 1 + (passes > 1)  # A second pass needs a part of the window for the triples of the first.
     if len(text) > max(ctx.text_budget_to_repeat(EXTRACT_GRAPH) // share - len(title), _SHORTEST):
         return await _halves(title, text, ctx, passes)
     shown = "\n\n".join(filter(None, (title, text)))

@@ -15,8 +15,8 @@ from pyfast.knowledge.store import Knowledge
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.token_budget import join
 
-MAX_TRIPLES = 1000  # of a fact, for memory's sake: no prompt holds so many
-_A_FEW = 5  # of a fact that gave an answer which is none of its values, such as a number of them
+MAX_TRIPLES = 1000  # the maximum number of triples of a fact, to bound the memory; no prompt holds so many
+_A_FEW = 5  # values of a fact that are shown when the answer is none of them, such as their number
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _best(
     facts = store.facts
     ranges = [facts.about_offsets[i : i + 2] for i in (store.entities_named_in(text) if named else ())]
     about = np.concatenate([np.empty(0, np.int32), *(facts.about[begin:end] for begin, end in ranges)])
-    if allowed is not None:  # few: all of them are compared
+    if allowed is not None:  # There are few, so all of them are compared.
         near = facts.with_any_of(allowed)
         about = about[np.isin(about, near)]
     places = np.unique(np.concatenate([about, near])).astype(np.int32)
@@ -138,10 +138,12 @@ def _best(
     is_named, key = np.isin(places, about), name_key(text)
     of_named = np.unique(relations[is_named]).tolist()
     asked = [relation for relation in of_named if is_named_in(name_key(store.relations[relation]), key)]
-    rank = np.where(is_named, 1 + np.isin(relations, asked), 0)  # 2: entity and relation are named
+    # 2: the text names an entity and the relation; 1: only an entity
+    rank = np.where(is_named, 1 + np.isin(relations, asked), 0)
     order, by_rank = np.lexsort((places, scores)), np.lexsort((places, scores, -rank))
-    best = np.union1d(order[:k], by_rank[: min(named, np.count_nonzero(is_named))])  # of a hub's thousands
-    # (cosine, whether learned, place, rank), best first
+    # An entity may have thousands of facts, so only the best are kept.
+    best = np.union1d(order[:k], by_rank[: min(named, np.count_nonzero(is_named))])
+    # (negative cosine, whether learned, position, rank), best first
     candidates = [
         *zip(scores[best].tolist(), repeat(False), places[best].tolist(), rank[best].tolist(), strict=False)
     ]

@@ -70,7 +70,7 @@ def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Fac
     triples = np.concatenate([forward, backward[several]]).astype(np.int32)
     is_backward = np.arange(len(lengths)) >= len(forward_ends) - 1
     first = triples[offsets[:-1]]
-    fact_of = np.empty(len(head), np.int64)  # the forward one
+    fact_of = np.empty(len(head), np.int64)  # the fact of the triple's head and relation
     fact_of[forward] = np.repeat(np.arange(len(forward_ends) - 1), np.diff(forward_ends))
     alone = backward[~several]
     entity = np.concatenate([np.where(is_backward, tail[first], head[first]), tail[alone]])

@@ -62,7 +62,8 @@ def ingest(
         notes["chunk_tokens"] = chunk_tokens
     if extraction is not None:
         before = open_knowledge(index).extractions if has_knowledge(index) else []
-        known = any(one["questions"] == extraction["questions"] for one in before[-1:])  # by a process that ended
+        # A process that ended has noted it already.
+        known = any(one["questions"] == extraction["questions"] for one in before[-1:])
         notes["extractions"] = before if known else [*before, extraction]
     return make_snapshot(index, embedder, write, notes)
 

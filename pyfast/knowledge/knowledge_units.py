@@ -15,8 +15,9 @@ from pyfast.ops.arrays import Float32, Int32
 
 DECAY = 0.8
 """The factor by which the search multiplies the score of a fact at the second hop"""
-MAX_NEIGHBOURS = 1000  # whose facts are looked at; those with the fewest facts first, for hubs say little
-MAX_TRIPLES = 100  # of one fact or relation key
+# the maximum number of neighbours whose facts are examined: those with the fewest facts first, which say most
+MAX_NEIGHBOURS = 1000
+MAX_TRIPLES = 100  # the maximum number of triples of a fact or relation key
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +184,11 @@ def _gathered(session: Session, facts: Sequence[_Lead], texts: Sequence[_Lead], 
 
 def _add_fact(fact: int, score: float, units: dict[int, _Gathered], session: Session, limit: int) -> None:
     triples = session.store.strongest(fact, MAX_TRIPLES).tolist()
-    budget = min(len(units) + IN_TEXT, limit)  # what is beyond those, the fact's vector does not know
+    budget = min(len(units) + IN_TEXT, limit)  # The fact's vector covers only this many passages.
     for triple, segments in zip(triples, session.store.sources(triples), strict=True):
         here = session.passages(segments)
-        for passage in [passage for passage in here if passage in units][:1] or here[:1]:  # each triple once
+        # Each triple goes to one passage.
+        for passage in [passage for passage in here if passage in units][:1] or here[:1]:
             if passage in units or len(units) < budget:
                 units.setdefault(passage, _Gathered(score)).triples[triple] = None
 

@@ -52,7 +52,8 @@ class Learned:
 
     def vectors(self) -> Vectors:
         """The vectors of the statements so far."""
-        count = len(self.statements)  # first: the matrix has at least as many
+        # Another thread may add rows. Read the number first: the matrix has at least as many.
+        count = len(self.statements)
         return Vectors(self._matrix[:count])
 
     def named_in(self, text: str) -> list[int]:

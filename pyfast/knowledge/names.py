@@ -6,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-MAX_WORDS = 12  # in a name that is looked for in a text
-# Two letters or digits of one word. Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer names stand in words.
+MAX_WORDS = 12  # the maximum number of words in a name that is searched for in a text
+# Two letters or digits of one word. Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer do not separate words.
 _IN_WORD = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\U0010ffff]{2}")
 
 

@@ -19,14 +19,15 @@ from pyfast.knowledge.extracts import RULE_BASED, Extract, Mention, Statement
 from pyfast.knowledge.names import name_key, tidy
 from pyfast.retrieval import Index
 
-_DIGEST_PREFIX = "straight"  # the method's first name: with another one every chunk in a store would look new
-MAX_WORDS = 8  # between two names: more is no relation
-MAX_LENGTH = 120  # characters of a name
+_DIGEST_PREFIX = "straight"  # the method's first name: another prefix would make every chunk of a store look new
+MAX_WORDS = 8  # the maximum number of words between two names of a relation
+MAX_LENGTH = 120  # the maximum number of characters of a name
 _WORD = re.compile(r"\w[\w'’.&-]*\w|\w")
 _ARTICLE = re.compile(r"(?:\s+|^)(?:the|a|an)$", re.IGNORECASE)
 _NUMBER = re.compile(r"[\d\W_]+")
 _YEAR = re.compile(r"\d{4}")
-_WITHIN = frozenset(("of", "the", "de", "von", "van", "da", "del", "la", "al"))  # small words inside names
+# small words that occur inside names
+_WITHIN = frozenset(("of", "the", "de", "von", "van", "da", "del", "la", "al"))
 _JOINER = re.compile(r"^(?:(?:and|or|the|a|an|his|her|its|their)\b\s*|[\W_]+)+", re.IGNORECASE)
 
 

@@ -141,6 +141,6 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
 def _installed(name: str) -> bool:
     try:
         version(name)
-    except ModuleNotFoundError:  # importlib.metadata's error is one of these
+    except ModuleNotFoundError:  # This includes importlib.metadata's error.
         return False
     return True

@@ -121,7 +121,7 @@ def make_snapshot(
     with lock(home):
         number = current_number(home) if (home / CURRENT).is_file() else 0
         base = _open(home, number) if number else None
-        for rest in home.glob("*.building"):  # of a process that was killed
+        for rest in home.glob("*.building"):  # A killed process may have left these.
             shutil.rmtree(rest)
         before = {} if base is None else {name: base.manifest[name] for name in _NOTES if name in base.manifest}
         now = {"corpus": index.manifest["corpus"], "chunk_tokens": None, **before, **(notes or {})}
@@ -209,7 +209,7 @@ def _open(home: Path, number: int, embedder: Embedder | None = None) -> Knowledg
 
 def set_current(home: Path, number: int) -> None:
     """Make a snapshot the current one."""
-    for rest in home.glob(f"{CURRENT}.new-*"):  # of a process that was killed
+    for rest in home.glob(f"{CURRENT}.new-*"):  # A killed process may have left these.
         rest.unlink()
     write_atomically(home / CURRENT, f"{number}\n", durable=True)
 

@@ -85,7 +85,8 @@ class Knowledge:
     @cached_property
     def fact_of(self) -> Int32:
         """[triples]: for each triple, the number of the fact with its head and relation."""
-        sizes = np.diff(self.facts.offsets)[~self.facts.by_tail]  # these come first, and hold each triple once
+        # The facts by head come first, and they hold each triple once.
+        sizes = np.diff(self.facts.offsets)[~self.facts.by_tail]
         made = np.empty(len(self), np.int32)
         made[self.facts.triples[: len(self)]] = np.repeat(np.arange(len(sizes)), sizes)
         return made

@@ -39,13 +39,13 @@ _DATES = (
     re.compile(r"\b(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})\b"),
     re.compile(rf"\b(?P<month>{_MONTH})\b[.,]* (?P<year>\d{{4}})\b"),
 )
-_UNSAID = frozenset(("the", "a", "an", "jr", "sr"))  # in a name: texts may leave them out
-_BETWEEN = 2  # other words, between two of a name's: middle names
+_UNSAID = frozenset(("the", "a", "an", "jr", "sr"))  # words of a name that a text may leave out
+_BETWEEN = 2  # the maximum number of other words inside a name, such as middle names
 _COUNTRY, _FROM_THERE = (
     ("", "a", "e", "o", "y", "ia", "en", "land"),
     ("", "n", "an", "ian", "ean", "ese", "ish", "i", "er"),
 )
-_STEM = 4  # letters of a country's name, at least, that who is from there is called by
+_STEM = 4  # the minimum number of letters that a country's name shares with its adjective
 
 
 class _Triple(Protocol):
@@ -158,7 +158,7 @@ def is_pronoun(name: str) -> bool:
 
 
 def _is_bare(name: str) -> bool:
-    return name_key(name) in _PRONOUNS and (len(name) == 1 or not name.isupper())  # the US, the WHO
+    return name_key(name) in _PRONOUNS and (len(name) == 1 or not name.isupper())  # US and WHO are no pronouns.
 
 
 class _Text:

@@ -39,7 +39,7 @@ _KEYS_APART = (
     "ALTER TABLE statements DROP COLUMN key",
     "ALTER TABLE statements ADD COLUMN strength INTEGER NOT NULL DEFAULT 0",
 )
-_OWN = ("format", "version", "contents", "files")  # what a manifest says of itself
+_OWN = ("format", "version", "contents", "files")  # the fields that describe the manifest itself
 _log = logging.getLogger("pyfast")
 
 
@@ -94,7 +94,7 @@ def _upgrade_snapshots(home: Path) -> bool:
         if whole[-1] != current:
             _log.warning("%s is damaged: going on with snapshot %d", home, whole[-1])
         for number, version in versions.items():
-            if version == VERSION["knowledge"]:  # of an upgrade that was stopped
+            if version == VERSION["knowledge"]:  # An upgrade that was stopped has left it.
                 shutil.rmtree(home / str(number))
         for new, number in enumerate(whole[-2:], start=max(versions) + 1):
             _upgrade_snapshot(home / str(number), home / str(new))
@@ -104,7 +104,7 @@ def _upgrade_snapshots(home: Path) -> bool:
         version = written_version(home / str(number))
         if version in _OLD and _is_whole(home / str(number)):
             shutil.rmtree(home / str(number))
-        elif version != VERSION["knowledge"]:  # perhaps something of it can be saved
+        elif version != VERSION["knowledge"]:  # Keep it, because some of it may be readable.
             shutil.rmtree(home / f"{number}.damaged", ignore_errors=True)
             (home / str(number)).rename(home / f"{number}.damaged")
     return True
@@ -123,7 +123,8 @@ def _upgrade_snapshot(old: Path, new: Path) -> None:
     aside = new.with_name(f"{new.name}.building")
     shutil.rmtree(aside, ignore_errors=True)
     link_folder(old, aside)
-    (aside / "manifest.json").unlink()  # a new one is written, not into the old one's file
+    # The folder holds links. Remove this one, so that the old manifest is not overwritten.
+    (aside / "manifest.json").unlink()
     file = _FILE if version == 1 else database.FILE
     for needless in (aside / file, *aside.glob("*.hashes.npy")):
         needless.unlink()

@@ -21,7 +21,7 @@ _NAMED = {
 }
 """The condition that finds a row by its key"""
 _TABLES = (*_NAMED, "chunks", "statements", "statement_keys", "mentions", "themes")
-_DIGEST = 16  # bytes
+_DIGEST = 16  # bytes of a digest
 
 
 class Writer:
@@ -30,12 +30,13 @@ class Writer:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         self._ids: dict[str, dict[Any, int]] = {table: {} for table in _NAMED}
-        self._first: dict[str, int | None] = {}  # of each key the first entity, as far as it was looked up
+        self._first: dict[str, int | None] = {}  # for each key, the id of the first entity, if it was looked up
         self._last = {
             table: int(database.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()[0])
             for table in _NAMED
         }
-        self._was_empty = not any(self._last.values())  # what there is, is then what was added here
+        # If the database was empty, every row comes from this writer.
+        self._was_empty = not any(self._last.values())
 
     def _number(self, table: str, what: tuple[Any, ...]) -> int | None:
         """The id of an existing row. Rows from before are looked up on demand."""

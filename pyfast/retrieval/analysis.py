@@ -14,7 +14,7 @@ from pyfast.retrieval.tokenization import tokenize
 
 Tokenizer = Literal["words", "characters"]
 StopWords = Literal["english", "none"]
-# Chinese characters and Japanese syllables, which no blank separates: each is a term.
+# Chinese characters and Japanese syllables: no blank separates them, and each is a term.
 _UNSEPARATED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _CHARACTERS = re.compile(rf"[{_UNSEPARATED}]|[^\W{_UNSEPARATED}]+")
 _of_this_thread = local()
@@ -62,7 +62,7 @@ class Analysis:
         return frozenset(self._stems(list(words)) if self.stemmer else words)
 
     def _stems(self, words: list[str]) -> list[str]:
-        stemmers: dict[str, Any] = _of_this_thread.__dict__  # a stemmer serves one thread at a time
+        stemmers: dict[str, Any] = _of_this_thread.__dict__  # A stemmer is not thread-safe.
         if self.stemmer not in stemmers:
             stemmers[self.stemmer] = _snowball().Stemmer(self.stemmer)
         stems: list[str] = stemmers[self.stemmer].stemWords(words)

@@ -28,7 +28,7 @@ FOLDER = "bm25"
 """The number of passages in a part"""
 BM25_PARAMETERS: dict[str, Any] = {"method": "lucene", "k1": 1.5, "b": 0.75}
 """Parameters of BM25"""
-# The stop words of Lucene's EnglishAnalyzer.
+# The stop words of Lucene's EnglishAnalyzer
 STOP_WORDS = frozenset(
     re.findall(
         r"\w+",

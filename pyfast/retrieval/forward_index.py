@@ -37,7 +37,7 @@ def count_terms(texts: Iterable[str], analysis: Analysis = WORDS) -> tuple[csr_a
     vectorizer = CountVectorizer(dtype=np.float32, analyzer=analyzer)
     try:
         matrix = vectorizer.fit_transform(texts)
-    except ValueError:  # scikit-learn: empty vocabulary
+    except ValueError:  # scikit-learn raises this for an empty vocabulary.
         matrix = np.empty((0, 0), dtype=np.float32)
         return csr_array(matrix), []
     counts = csr_array(matrix)
@@ -208,9 +208,10 @@ def narrow(x: csr_array) -> csr_array:
 def to_csr(data: Any, indices: Any, indptr: Any, columns: int) -> csr_array:
     """The array, without copying what it is made of."""
     x: Any = csr_array((len(indptr) - 1, columns), dtype=np.float32)
-    # Set one by one: given together, SciPy would copy the indices, to make them int64 as indptr is.
+    # Set one by one. If SciPy gets them together, it copies the indices to int64, the dtype of indptr.
     x.data, x.indices, x.indptr = data, indices, indptr
-    x.has_sorted_indices = x.has_canonical_format = True  # as built; else SciPy would read all of it to see
+    # They are sorted by construction. Without this, SciPy would read all of them to find out.
+    x.has_sorted_indices = x.has_canonical_format = True
     return cast(csr_array, x)
 
 

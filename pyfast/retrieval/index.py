@@ -118,7 +118,8 @@ class Index:
         kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
         self.searched = [(part, _without(part.counts, keep)) for part, keep in zip(parts, kept, strict=True)]
         """what a search reads: each part, with its term counts, in which deleted documents are marked"""
-        self._rows = [None if keep.all() else np.flatnonzero(keep) for keep in kept]  # of each part what is live
+        # for each part, the rows of its passages that are not deleted; None: all rows
+        self._rows = [None if keep.all() else np.flatnonzero(keep) for keep in kept]
         self._starts = np.cumsum([0, *map(np.count_nonzero, kept)])
         self.place: Int32 | None = None
         """A search numbers all passages, also deleted ones. This has the index's number of each. None: the numbers
@@ -166,7 +167,7 @@ class Index:
             raise InputError("documents: they have nothing to retrieve")
         other = copy(self)
         for name in [name for name, of in vars(Index).items() if isinstance(of, cached_property)]:
-            other.__dict__.pop(name, None)  # that of all documents
+            other.__dict__.pop(name, None)  # The cached value belongs to all documents.
         other.is_restricted = True
         other._hold([part], [np.ones(part.corpus.documents, bool)])
         return other

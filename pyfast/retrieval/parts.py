@@ -140,7 +140,8 @@ class Part:
         try:
             self.corpus.check_all()
             fault = fault_of(self)
-        except (ArrayError, IndexError, OverflowError, ValueError) as error:  # a check that the values stop
+        # The values made a check itself fail.
+        except (ArrayError, IndexError, OverflowError, ValueError) as error:
             fault = " ".join(str(error).split())
         if fault:
             raise self._damaged(fault)
@@ -154,7 +155,8 @@ def make_part(documents: Iterable[Document], size: PassageSize, analysis: Analys
     counted, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
     vocabulary = {term: i for i, term in enumerate(terms)}
     rows = (corpus.cells(i) if corpus.is_table(i) else [] for i in passages)
-    counts = counted if terms else csr_array(np.empty((len(passages), 0), np.float32))  # that has a row for each
+    # Even without terms, the matrix has a row for each passage.
+    counts = counted if terms else csr_array(np.empty((len(passages), 0), np.float32))
     return Part(
         corpus,
         places,

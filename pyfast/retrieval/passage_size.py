@@ -51,7 +51,7 @@ def repeated(corpus: Corpus, i: int, overlap: int) -> str:
     if corpus.parent[before] != corpus.parent[i]:
         return ""
     gap = corpus.text_between(before, i)
-    if gap.strip() or _BLANK_LINE.search(gap):  # a heading or a blank line: another paragraph
+    if gap.strip() or _BLANK_LINE.search(gap):  # A heading or a blank line between them: these are two paragraphs.
         return ""
     end = int(corpus.end[before])
     starts = [int(corpus.start[s]) for s in range(before + 1, i) if end - corpus.start[s] <= overlap]

@@ -25,17 +25,17 @@ from pyfast.retrieval.strongest_edges import RankedPool, traces
 Rank = Literal["graph_rank", "bridge_rank"]
 Centrality = Literal["degree", "pagerank", "betweenness", "eigenvector"]
 
-# What `RerankConfig.expand` adds to a pool: the nearest few of its best few. benchmarks/recall.py shows what it
-# finds; more seeds, seeds that `bridge_rank` chose, more neighbours, or a longer search find no more of what is
-# among a context's 10 or 20. The limit leaves 95 % of the nearest at 26,000 passages, and 84 % at a million
-# (benchmarks/bench_bridge_expand.py).
+# `RerankConfig.expand` adds the nearest NEAREST passages of the best SEEDS passages to a pool.
+# benchmarks/recall.py measures it: more seeds, seeds chosen by `bridge_rank`, more neighbours or a longer search
+# do not add gold passages to the first 10 or 20. MAX_ENTRIES keeps 95 % of the nearest at 26,000 passages, and 84
+# % at a million (benchmarks/bench_bridge_expand.py).
 SEEDS = 3
 NEAREST = 5
 MAX_ENTRIES = 2000
-# How many of a list's best a reranker reads, and how long a list is that a search ranks for it.
+# The number of passages that a reranker reads, and the length of the list that a search ranks for it.
 READ = 30
 RANKED = 100
-_SEEN = 0.01  # a boost that changes each score: they are at most 1
+_SEEN = 0.01  # scores are at most 1, so a boost of this size changes each of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
         scores = ops.bridge_rank(index.rows(passages), offsets, passages, semantic, terms)
         structural = None
     else:
-        # With alpha 1 the structure is left out, of the trace too.
+        # With alpha 1, structure does not count, so it is left out, of the trace too.
         structural = _structural(index, offsets, passages, how.centrality) if how.alpha < 1 else None
         scores = ops.graph_rank(semantic, semantic if structural is None else structural, offsets, how.alpha)
     if index.rerankers:
@@ -133,7 +133,7 @@ def expand(
     pools = np.arange(len(offsets) - 1)
     pool = np.concatenate([np.repeat(pools, sizes), np.repeat(pools, np.diff(found_offsets[seed_offsets]))])
     joined = np.concatenate([passages, nearest])
-    # Each passage of a pool once, where it stands first; a pool's own before what was found.
+    # Keep each passage of a pool once, at its first place. The pool's own passages come before the added ones.
     _, first = np.unique(pool * len(index.passages) + joined, return_index=True)
     order = first[np.lexsort((first, pool[first]))]
     lowest = np.zeros(len(pools), np.float32)
@@ -160,16 +160,16 @@ def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Sele
     x, cells = index.rows(passages), cells_of(index.cells, passages)
     boosted = ops.bridge_select(x, offsets, passages, semantic, is_table, cells, beta)
     every = max(len(passages), 1)
-    kept = ops.prune(boosted, is_table, offsets, every, every)  # all, in order
+    kept = ops.prune(boosted, is_table, offsets, every, every)  # Nothing is pruned: this only sorts.
     places = _places(offsets, *kept)
     ranked = split(kept[0], passages[places], boosted[places])
     shown = boosted
-    if beta < _SEEN:  # too little to be told from the scores themselves
+    if beta < _SEEN:  # The boost is too small to show in the scores.
         shown = ops.bridge_select(x, offsets, passages, semantic, is_table, cells, 1.0)
     selected = []
     for pool, (begin, end) in zip(ranked, pairwise(offsets.tolist()), strict=True):
         has_both = 0 < is_table[begin:end].sum() < end - begin
-        linked = has_both and (shown[begin:end] != semantic[begin:end]).sum() == 1  # the row alone
+        linked = has_both and (shown[begin:end] != semantic[begin:end]).sum() == 1  # Only the row's score changed.
         selected.append(SelectedPool(pool.passages, pool.scores, bool(linked)))
     return selected
 
@@ -263,7 +263,7 @@ def order_pools(
         return [pool for pool, _ in items]
     queries = [query for _, query in items]
     offsets, passages, scores = stack_pools([pool for pool, _ in items])
-    if rank == "list":  # whatever its scores are
+    if rank == "list":  # The order of the list counts, not its scores.
         scores = -np.arange(len(passages), dtype=np.float32)
     elif rank == "bridge_rank":
         terms = stack([index.question_terms(query) for query in queries], np.int32)

@@ -32,7 +32,7 @@ def fitting_parts(
         fitting.append(part)
         masks.append(mask)
         if is_timed:
-            graphs = np.flatnonzero(mask)  # a document without a time does not fit
+            graphs = np.flatnonzero(mask)  # A document without a time is not selected.
             cut = [with_fitting_triples(part.corpus.document(source), conditions) for source in graphs.tolist()]
             mask[graphs] = False
             made = with_vectors(make_part(cut, PassageSize.of(parameters), part.analysis), parameters)

@@ -16,8 +16,8 @@ from pyfast.sqlite_files import fault, open_database
 
 FILE = "rerank_scores.sqlite"
 """The name of the file in a run's folder"""
-_KNOWN = 200_000  # scores that are remembered
-_AT_ONCE = 500  # keys of a statement
+_KNOWN = 200_000  # the number of scores in memory
+_AT_ONCE = 500  # keys in one SQL statement
 _CHECK = 4  # bytes of a checksum
 _SCHEMA = "CREATE TABLE IF NOT EXISTS scores (pair BLOB PRIMARY KEY, score BLOB NOT NULL) WITHOUT ROWID"
 
@@ -48,7 +48,7 @@ class ScoreCache:
         if self._path is None:
             return None
         try:
-            self._path.touch(mode=0o600)  # only for the owner of the run, as its other files
+            self._path.touch(mode=0o600)  # Like all files of a run, only its owner may read it.
             database = open_database(self._path, isolation_level=None, check_same_thread=False, timeout=60)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")

@@ -63,7 +63,8 @@ def segment_ids(index: Index, segments: Int64) -> list[str]:
     Returns:
         n ids.
     """
-    digits = index.corpus.ids[segments].astype(">u8").tobytes().hex()  # faster than to format each
+    # One call for all ids is faster than one call for each.
+    digits = index.corpus.ids[segments].astype(">u8").tobytes().hex()
     return [digits[at : at + 16] for at in range(0, len(digits), 16)]
 
 
@@ -134,7 +135,8 @@ def _strongest_edges(
     pool = np.searchsorted(offsets, first, side="right") - 1
     second = graph.indices + offsets[pool]
     once = np.flatnonzero(first < second)
-    once = once[np.lexsort((-graph.weights[once], pool[once]))]  # stable: ties keep the order of nodes
+    # The sort is stable, so equal weights keep the order of the nodes.
+    once = once[np.lexsort((-graph.weights[once], pool[once]))]
     once = once[_rank(pool[once], len(offsets)) < EDGES]
     terms = strongest_shared_terms(x, passages[first[once]], passages[second[once]])
     places = np.stack([first[once], second[once]], axis=1) - offsets[pool[once], None]
@@ -153,7 +155,7 @@ def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> list[li
     pair, at = np.concatenate([pair, other]), np.concatenate([at, at_other])
     key = pair * X.shape[1] + X.indices[at]
     order = np.argsort(key, kind="stable")
-    twin = np.flatnonzero(np.diff(key[order]) == 0)  # a term of both
+    twin = np.flatnonzero(np.diff(key[order]) == 0)  # The term occurs in both rows.
     one, two = order[twin], order[twin + 1]
     pair, terms, shares = pair[one], X.indices[at[one]], X.data[at[one]] + X.data[at[two]]
     order = np.lexsort((terms, -shares, pair))

@@ -19,9 +19,9 @@ from pyfast.ops.arrays import Int32, Int64, ends
 
 FOLDER = "terms"
 """The name of the folder in a part"""
-_PREFIX = 8  # bytes
-_AT_ONCE = 1 << 16  # terms
-_KEPT = 1 << 16  # words whose numbers are kept: those of questions repeat
+_PREFIX = 8  # bytes of a term's prefix
+_AT_ONCE = 1 << 16  # terms in a block
+_KEPT = 1 << 16  # the number of words whose term ids stay in memory, because questions repeat words
 
 
 class Terms(Sequence[str]):

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 TOKENS = r"(?u)\b\w\w+\b"
-_TOKEN = re.compile(r"\w\w+")  # finds the same, sooner: a match is as long as it can be
+# It finds the same tokens as \w\w+\b, and is faster: a match is as long as possible anyway.
+_TOKEN = re.compile(r"\w\w+")
 
 
 def tokenize(text: str) -> list[str]:

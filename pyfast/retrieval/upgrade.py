@@ -33,7 +33,7 @@ def upgrade_index(folder: Path) -> bool:
     as `knowledge`, moves to the new index by hard links. Raises `IndexFormatError` if the folder is not an index,
     is damaged, or has a format that is too old or too new. Then nothing changes.
     """
-    folder = folder.resolve()  # a link is to stay one
+    folder = folder.resolve()  # If the folder is a link, it stays a link.
     version = format_version(folder)
     if version == VERSION["index"]:
         return False

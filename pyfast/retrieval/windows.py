@@ -19,9 +19,10 @@ from pyfast.retrieval.rerank import search
 from pyfast.retrieval.strongest_edges import segment_ids
 
 Priority = tuple[Level, ...]
-_HOPS = 64  # of what names the same entities, or lies beside a row, so many are looked at
-_BESIDE = 1024  # segments of the documents that a search found, at most
-_LARGEST = 1 << 14  # bytes of a neighbour: the parent of a row may be a table of millions
+_HOPS = 64  # the maximum number of neighbours by shared entities or by position that are examined
+_BESIDE = 1024  # the maximum number of segments of the documents that a search found
+# the maximum number of bytes of a neighbour: the parent of a row may be a table with millions of rows
+_LARGEST = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def _sniffed(sample: str) -> type[csv.Dialect] | None:
 
     try:
         dialect: Any = Detector().detect(sample, delimiters=_DELIMITERS)
-    except Exception:  # it is a guess from any first lines
+    except Exception:  # The dialect is only a guess from the first lines, so an error does not matter.
         return None
     if dialect is None or not dialect.delimiter:
         return None

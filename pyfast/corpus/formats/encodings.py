@@ -11,7 +11,7 @@ from pyfast.errors import InputError
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16's, with which it begins
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # UTF-32 comes first, because its mark begins with that of UTF-16.
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -99,7 +99,7 @@ def _detected(data: bytes, at: int) -> str | None:
 
     start = max(at - _SAMPLE // 2, 0)
     sample = data[start : start + _SAMPLE]
-    # A few characters are too few for statistics: "año" would be Chinese.
+    # Statistics need more characters than a few: they take "año" for Chinese.
     if sum(byte > 127 for byte in sample) <= _FEW and _is_western(sample, share=1):
         return _WESTERN
     guesses = from_bytes(sample)
@@ -108,7 +108,7 @@ def _detected(data: bytes, at: int) -> str | None:
         return None
     if best.encoding.startswith(_SELDOM) and _is_western(sample):
         return _WESTERN
-    # Encodings of one byte differ in a few characters, which a short text may not have: the likeliest is taken.
+    # Encodings of one byte differ in a few characters. If none of them occurs, take the likeliest.
     alike = {best.encoding, *best.could_be_from_charset}
     names = {match.encoding for match in guesses}
     return _WESTERN if _WESTERN in alike | names and not best.multi_byte_usage else best.encoding

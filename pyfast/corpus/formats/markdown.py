@@ -13,7 +13,7 @@ from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.sections import Heading, MarkdownTable, layout
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_MOST = 1 << 16  # characters of front matter
+_MOST = 1 << 16  # the maximum number of characters of front matter
 
 
 def read_markdown(uri: str, path: Path) -> Iterator[Document]:
@@ -58,7 +58,7 @@ def _front_matter(text: str) -> tuple[Mapping[str, Any], int]:
     import yaml
 
     try:
-        # With aliases a few lines stand for gigabytes.
+        # Aliases can expand a few lines to gigabytes.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(match[1], yaml.SafeLoader)):
             return {}, 0
         values = yaml.safe_load(match[1])

@@ -90,7 +90,7 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document]:
 
 
 def _rows(sheet: Any, path: Path) -> Iterator[tuple[str, ...]]:
-    sheet.reset_dimensions()  # what a file says of its size may be far more than it has
+    sheet.reset_dimensions()  # The size that the file claims can be far too large.
     cells = 0
     for values in sheet.iter_rows(values_only=True):
         cells += 1 + len(values)
