@@ -60,7 +60,7 @@ def load(kind: Kind, name: str) -> Any:
             loaded = getattr(loaded, part)
     except ModuleNotFoundError as error:
         if entry is not None and module.startswith(_OWN_PACKAGE):
-            raise  # a missing extra: the caller says how to install it
+            raise  # An extra is missing. The caller says how to install it.
         hint = "; go to the folder of its file, or name the folder in PYTHONPATH" if error.name == module else ""
         raise InputError(f"{name}: cannot be imported: {error}{hint}") from error
     except (AttributeError, ImportError, ValueError) as error:

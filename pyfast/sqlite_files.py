@@ -15,10 +15,10 @@ from typing import Any
 
 from pyfast.errors import InputError
 
-_STEPS = 100_000  # of SQLite's virtual machine between two looks: about a millisecond
-_ANY_FILE = 100_000_000  # steps that any statement may take: a few seconds
-_A_BYTE = 50  # and as many more for each byte of the file: a check of all of it takes fewer than ten
-# In the text of a definition: all but tables of plain columns, and indexes of columns.
+_STEPS = 100_000  # steps of SQLite's virtual machine between two checks: about a millisecond
+_ANY_FILE = 100_000_000  # the number of steps that any statement may take: a few seconds
+_A_BYTE = 50  # additional steps for each byte of the file; a check of the whole file takes fewer than ten
+# Definitions that are neither tables of plain columns nor indexes of columns.
 _ACTS = re.compile(r"\b(AS|CHECK|GENERATED|TRIGGER|VIEW|VIRTUAL)\b|\bINDEX\b.*\(.*\(", re.IGNORECASE | re.DOTALL)
 _this_thread = threading.local()
 
@@ -51,7 +51,8 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
         database.execute("PRAGMA trusted_schema = OFF")
         database.execute("PRAGMA cell_size_check = ON")
         if damaged:
-            database.execute("PRAGMA writable_schema = ON")  # or a file that was cut off gives nothing at all
+            # Without this, a file that was cut off gives nothing at all.
+            database.execute("PRAGMA writable_schema = ON")
         _refuse_what_acts(database, path)
     except BaseException:
         database.close()
@@ -65,7 +66,7 @@ def fault(error: sqlite3.Error) -> str:
     If Ctrl-C stopped the statement, SQLite reports its own error. This function then raises `KeyboardInterrupt`.
     """
     if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
-        # The roll-back that followed has made SQLite forget what had failed: no room, for the most part.
+        # The rollback that followed has overwritten the first error: usually a full disk.
         return "a write failed; is the disk full?" if str(error) == "not an error" else str(error)
     given_up, _this_thread.gave_up = getattr(_this_thread, "gave_up", False), False
     if given_up:
@@ -85,7 +86,7 @@ class _Watched(sqlite3.Connection):
         self._steps = 0
         try:
             return super().execute(*statement)
-        except UnicodeDecodeError:  # SQLite's message quotes the damage
+        except UnicodeDecodeError:  # SQLite quotes the damaged bytes in its message.
             error = sqlite3.DatabaseError("damaged: what it defines is no text")
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise error from None
@@ -108,7 +109,8 @@ def _refuse_what_acts(database: sqlite3.Connection, path: Path) -> None:
     schema = database.execute("SELECT name, sql FROM sqlite_schema").fetchall()
     database.text_factory = str
     for name, text in schema:
-        if text is not None and _ACTS.search(str(text)):  # SQLite believes that too, not the column for the kind
+        # SQLite reads the definition from this text, not from the column `type`.
+        if text is not None and _ACTS.search(str(text)):
             raise InputError(
                 f"{path}: not written by pyfast: what it calls {str(name)[:60]!r} may do more than hold data;"
                 " remove the file, or put back the one that pyfast wrote"

@@ -11,10 +11,10 @@ from typing import Literal, TypeVar
 
 T = TypeVar("T")
 
-# Common tokens are whole words, names are cut finer: at this many characters per token a context fits in practice.
+# Common tokens are whole words, names are split finer. With this number, a context fits in practice.
 CHARACTERS_PER_TOKEN = 3.0
-CHARACTERS_PER_TOKEN_OF_LISTS = 2.0  # quotes and commas stand between names, each a token
-_SHORTEST = 40  # characters of a text below which it says nothing
+CHARACTERS_PER_TOKEN_OF_LISTS = 2.0  # Between names there are quotes and commas, and each is a token.
+_SHORTEST = 40  # the minimum number of characters of a text that is worth showing
 
 
 def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"] = "drop") -> list[str]:
@@ -68,7 +68,7 @@ def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
     kept = list(texts[: max(budget // (_SHORTEST + frame), 0)])
     longest, spare = 0, budget
     for left, length in zip(range(len(kept), 0, -1), sorted(map(len, kept)), strict=True):
-        each = spare // left - frame  # what short texts leave is for the long ones
+        each = spare // left - frame  # The space that short texts leave goes to the long ones.
         longest = min(length, each)
         if each < length:
             break
@@ -84,7 +84,7 @@ def join(values: Sequence[str], budget: int | None) -> str:
     kept: list[str] = []
     for value in values:
         budget = None if budget is None else budget - len(value) - 2
-        if budget is not None and budget < -2 and kept:  # no `; ` behind the last
+        if budget is not None and budget < -2 and kept:  # There is no `; ` after the last text.
             return f"{'; '.join(kept)}; and {len(values) - len(kept)} more"
         kept.append(value)
     return "; ".join(kept)

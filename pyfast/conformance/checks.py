@@ -26,10 +26,10 @@ from pyfast.systems.registry import load_system
 from pyfast.systems.system import System
 
 KILLS = 5
-_KILLED_CONCURRENCY = 4  # few, so that a kill finds finished, running and waiting questions
-_DELAY_S = 0.02  # of a call, in the process that is killed
-_QUESTION_S = 60.0  # a question that takes longer, with an LLM that answers at once, does not end
-_FOREIGN = re.compile(r"[A-Z]\w*(Error|Exception|Exit|Iteration): ")  # an error that is not pyfast's
+_KILLED_CONCURRENCY = 4  # So few that a kill finds finished, running and waiting questions.
+_DELAY_S = 0.02  # seconds of an LLM call in the process that is killed
+_QUESTION_S = 60.0  # seconds; a question that takes longer with an LLM that answers at once never ends
+_FOREIGN = re.compile(r"[A-Z]\w*(Error|Exception|Exit|Iteration): ")  # an error that is not one of pyfast's
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def check_system(
             if on_result is not None:
                 on_result(result)
             if not checked.plain:
-                break  # it does not even run
+                break  # The system does not even run.
     return results
 
 
@@ -183,7 +183,7 @@ def _killed_and_resumed(checked: _Checked) -> str:
         "concurrency": _KILLED_CONCURRENCY,
     }
     command = [sys.executable, "-m", "pyfast.conformance.killed_run", json.dumps(order, default=str)]
-    # It imports what this process can: the user's module may lie beside a script.
+    # The child process imports what this one can: the user's module may be beside a script.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     deadline = time.monotonic() + PATIENCE_S
     killed_at: list[int] = []
@@ -195,7 +195,7 @@ def _killed_and_resumed(checked: _Checked) -> str:
                     process.wait(max(deadline - time.monotonic(), 1))
                     break
                 if not killed_at:
-                    time.sleep(0.3 * chance.random())  # while it starts
+                    time.sleep(0.3 * chance.random())  # a moment during its start
                 else:
                     more = _lines(run) + chance.randrange(1, len(checked.questions) // KILLS)
                     while process.poll() is None and _lines(run) < more and time.monotonic() < deadline:
@@ -231,7 +231,7 @@ def _budget_of_tokens(checked: _Checked) -> str:
     used = [usage["prompt_tokens"] + usage["completion_tokens"] for usage in usages]
     return _within(
         checked, "tokens", used, _middle(used) // 2
-    )  # the last call may go beyond: half stops more of them
+    )  # The last call may exceed the budget, so half of it stops more questions.
 
 
 def _budget_of_steps(checked: _Checked) -> str:
@@ -265,7 +265,7 @@ def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str
                 raise _NotHeldError(
                     f"{question.id} failed with {limit}={allowed}, but because: {record['reason']}"
                 )
-            if took < allowed and question.conversation is None:  # citing the evidence may be one step more
+            if took < allowed and question.conversation is None:  # Citing the evidence may take one more step.
                 raise _NotHeldError(f"{question.id} takes {took} {limit}, but failed with {limit}={allowed}")
         elif limit == "steps" and steps[question.id] > allowed:
             raise _NotHeldError(

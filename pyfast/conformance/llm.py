@@ -21,7 +21,7 @@ from pyfast.llm.instant import Instant
 WINDOW = 8192
 _CHARACTERS_PER_TOKEN = 3
 
-# Turns the reply to a request, and a number that follows from the request, into another.
+# A function that changes the reply to a request. The number depends on the request.
 Spoil = Callable[[Request, Completion, int], Completion]
 
 
@@ -70,7 +70,7 @@ class CheckLLM:
             await asyncio.sleep(self._delay_s * (0.5 + digest[1] / 255))
         if contents:
             completion = await self._instant.complete(request)
-        else:  # the prompt is embeddings
+        else:  # The prompt consists of embeddings.
             completion = Completion(digest.hex()[:8], "stop", 100, 0, 4)
         if self._spoil is not None and any(MARK in text for text in contents):
             return self._spoil(request, completion, int.from_bytes(digest[2:6]))

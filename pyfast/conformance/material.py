@@ -13,7 +13,7 @@ from pyfast.retrieval import Index, build_index
 SINGLE = 24
 CONVERSATIONS = 2
 TURNS = 3
-_WORDS = 8  # of a passage, in a question about it
+_WORDS = 8  # the number of words of a passage that a question about it contains
 
 _LIGHTHOUSES = [
     "Ardmore",

@@ -51,7 +51,7 @@ class GraphEncoder(torch.nn.Module):
             raise InputError(f"{shape.heads} heads do not divide the model's hidden size of {shape.hidden}")
         self.shape = shape
         self.layers = torch.nn.ModuleList(_Layer(shape) for _ in range(shape.layers))
-        # Small, so that training begins near the text that the LLM can read; not 0, or no gradient would pass.
+        # A small gate: training starts near the text that the LLM can read. With 0, no gradient would flow.
         self.gate = torch.nn.Parameter(torch.tensor(0.1)) if shape.residual else None
 
     def forward(self, x: torch.Tensor, graph: TokenGraph) -> torch.Tensor:

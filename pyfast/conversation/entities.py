@@ -12,7 +12,7 @@ from pyfast.corpus import Level
 from pyfast.engine import plain
 from pyfast.retrieval import Index, ScoredSegments
 
-SHORTEST = 3  # characters: shorter names ("A", "6") stand in every text for something else
+SHORTEST = 3  # characters; shorter names, such as "A" or "6", mean something else in most texts
 
 Span = tuple[int, int, int]
 """(position of the first character, position after the last one, number of the entity)"""

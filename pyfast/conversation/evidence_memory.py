@@ -19,7 +19,8 @@ from pyfast.retrieval.embeddings import DEFAULT, Embedder
 Memory = Literal["on", "off", "random"]
 SHARE = 1 / 3
 """The share of the evidence that memory may replace. A third is the example of graph_convqa's paper"""
-_MOST_KEPT = 100_000  # vectors of items, 1.5 kB each: the turns of a conversation ask for the same ones again
+# the maximum number of vectors in memory, 1.5 kB each; the turns of a conversation use the same ones again
+_MOST_KEPT = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +68,7 @@ def apply_memory(
 
 def replaceable(items: int, share: float) -> int:
     """Return how many of `items` pieces of evidence memory may replace: their share, rounded down."""
-    return math.floor(items * share + 1e-9)  # a third of 9 is 3
+    return math.floor(items * share + 1e-9)  # A third of 9 must be 3.
 
 
 def _earlier(item: MemoryQuery, places: int) -> Int64:

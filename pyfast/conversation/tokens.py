@@ -12,7 +12,8 @@ from pyfast.conversation.history import SYSTEM, Parts
 from pyfast.llm import dialogue
 from pyfast.llm.template import chat
 
-_GRAPH = "\ue000"  # of Unicode's private use: where the graph's nodes go; only the first one is looked for
+# a private character of Unicode that marks where the graph's nodes go; only the first one counts
+_GRAPH = "\ue000"
 
 
 def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
@@ -29,7 +30,7 @@ def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
     lines = [f"{line}\n" for line in linear.lines]
     cut = tokenizer(
         lines, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True
-    )  # under any name: the text of a document must not end a turn
+    )  # In any field: the text of a document must not end a turn.
     return [
         Chain(tuple(tokens), tuple(mentions(offsets, spans)))
         for tokens, offsets, spans in zip(cut["input_ids"], cut["offset_mapping"], linear.spans, strict=True)

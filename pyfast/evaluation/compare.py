@@ -95,7 +95,7 @@ def _differences(
         return []
     tables = [table_of(scored, names) for scored in (of_a, of_b)]
     groups = groups_of(of_a)
-    draws = [ratio_draws(above, below, groups) for above, below in tables]  # the same draws of both
+    draws = [ratio_draws(above, below, groups) for above, below in tables]  # Both runs use the same draws.
     apart = draws[1] - draws[0]
     alone = len(set(groups)) == len(groups)
     differences = []

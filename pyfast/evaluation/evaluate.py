@@ -22,7 +22,7 @@ from pyfast.evaluation.protocol import Metric, Share, measured, open_metric
 
 Answers = Path | Iterable[Record]
 """answers.jsonl of a run, or its records"""
-AT_ONCE = 1_024  # questions that a metric is given
+AT_ONCE = 1_024  # the number of questions that a metric gets at once
 CONVERSATIONS, QUESTIONS = ("hits",), ("em_f1", "evidence")
 
 

@@ -21,7 +21,7 @@ from pyfast.jsonl import read_lines
 from pyfast.token_budget import fit_last
 
 DIMENSIONS = ("comprehensiveness", "accuracy", "empowerment", "overall")
-MOST_TURNS = 20  # of a conversation that are shown before the one that is judged, where there is budget
+MOST_TURNS = 20  # the maximum number of earlier turns that the judge sees, if they fit
 Choice = Literal["first", "second"]
 Place = Literal["first", "second", "tie"]
 Winner = Literal["a", "b", "tie"]

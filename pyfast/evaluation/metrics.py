@@ -141,7 +141,7 @@ def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, 
     if prediction is None or not answers:
         return 0.0, NOTHING
     given = set(items(prediction))
-    # A title may hold a comma itself: then its parts stand for it.
+    # A title may contain a comma. If the prediction does not name whole titles, compare their parts.
     gold = {normalise(a) for a in answers}
     parts = {part for a in answers for part in items(a)}
     whole = gold if given & gold == given else parts

@@ -19,7 +19,7 @@ from pyfast.systems.together import together
 from pyfast.token_budget import fit
 
 MAX_USERS, MAX_TASKS, MAX_QUESTIONS = 20, 20, 30
-_PASSAGES, _PASSAGE = 40, 400  # of the sample; characters of each
+_PASSAGES, _PASSAGE = 40, 400  # passages in the sample, and the maximum number of characters of each
 
 _Text = Annotated[str, Field(min_length=1, max_length=300)]
 

@@ -26,7 +26,7 @@ _NEGATIVE = re.compile(r"\([\d.\s]+\)")
 _PERCENT = re.compile(r"[\d.\s]+%")
 _SPANS = re.compile(r"[;\n]")
 _COUNTED = ("arithmetic", "count")
-_MOST = 300  # characters of a number; a longer one is a text
+_MOST = 300  # the maximum number of characters of a number; a longer one counts as text
 
 Number = int | float
 
@@ -122,7 +122,7 @@ def to_number(text: str) -> Number:
     factor = 1 if word is None else _factor(word[0])
     sign = -1 if _NEGATIVE.search(text) else 1
     percent = 0.01 if _PERCENT.search(text) else 1
-    return round(number * factor * sign * percent, 4) + 0  # no negative zero
+    return round(number * factor * sign * percent, 4) + 0  # + 0 turns -0.0 into 0.0
 
 
 def _compared(given: str, right: str) -> tuple[float, float]:

@@ -28,9 +28,9 @@ from pyfast.files import write_atomically
 from pyfast.systems import System
 
 _LOG = logging.getLogger("pyfast")
-_GAIN = 1.05  # twice the clients that answer less than this much more questions: saturated
+_GAIN = 1.05  # Saturation: twice as many clients raise the throughput by less than this factor.
 _MOST_CLIENTS = 4096
-_SHARES = (0.5, 0.7, 0.8, 0.9)  # of the throughput at saturation
+_SHARES = (0.5, 0.7, 0.8, 0.9)  # shares of the throughput at saturation
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def _sample(record: Record, ledger: Ledger, due: float, latency: float) -> Sampl
     for name, stage in ledger.stages.items():
         stages["llm" if stage.role else _KINDS.get(name, "other")] += stage.running_us / 1e6
         stages["queue"] += stage.queued_us / 1e6
-    stages["queue"] += max(0.0, latency - ledger.seconds)  # before the engine began
+    stages["queue"] += max(0.0, latency - ledger.seconds)  # the time before the engine started with the question
     stages["other"] += max(0.0, latency - sum(stages.values()))
     return Sample(
         due,

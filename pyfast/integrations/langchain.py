@@ -59,7 +59,7 @@ class PyfastRetriever(BaseRetriever):
         """The documents for each query, from one search. Callbacks get each query, as from `invoke`."""
         try:
             documents = self._documents(inputs, kwargs.get("k"))
-        except Exception:  # one after the other, each with its own fault
+        except Exception:  # Ask one after the other, so that each query raises its own error.
             failed: list[list[Document]] = super().batch(
                 inputs, config, return_exceptions=return_exceptions, **kwargs
             )

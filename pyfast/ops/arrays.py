@@ -47,11 +47,11 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
         ArrayError: The value cannot become such an array.
     """
     try:
-        if isinstance(value, bytes):  # to NumPy a text
+        if isinstance(value, bytes):  # NumPy would read bytes as a text.
             given: npt.NDArray[Any] = np.frombuffer(value, np.uint8)
         else:
             given = as_numpy(value)
-    except Exception as error:  # of whatever kind the other library's are
+    except Exception as error:  # The other library may raise any exception.
         described = f"{type(value).__module__}.{type(value).__qualname__}"
         if hasattr(value, "dtype") and hasattr(value, "device"):
             described += f" of {value.dtype} on {value.device}"
@@ -71,7 +71,7 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
         limits = np.iinfo(wanted)
         if int(given.min()) < limits.min or int(given.max()) > limits.max:
             raise ArrayError(f"{name}: has a number that does not fit {wanted}")
-    with np.errstate(over="ignore"):  # becomes inf, which the core refuses by name
+    with np.errstate(over="ignore"):  # It becomes infinite, and the core then refuses it by name.
         return np.ascontiguousarray(given, dtype=wanted)
 
 
@@ -88,7 +88,7 @@ def as_numpy(value: Any) -> npt.NDArray[Any]:
 
     Raises the errors of the other library.
     """
-    # Not its own by DLPack: before 2.1 NumPy exports no memory that is read-only.
+    # NumPy's own arrays do not use DLPack here: NumPy before 2.1 does not export read-only memory.
     foreign = not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__")
     return np.from_dlpack(value) if foreign else np.asarray(value)
 
@@ -133,7 +133,7 @@ def tell_cost(name: str, given: str, wanted: str) -> None:
     warnings.warn(
         f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) ends that",
         SparseEfficiencyWarning,
-        stacklevel=5,  # who called the op
+        stacklevel=5,  # the caller of the op
     )
 
 
@@ -169,7 +169,7 @@ def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return op(*args, **kwargs)
     except _native.Error as error:
         raise ArrayError(str(error)) from None
-    except TypeError:  # the arrays have their types by now: pybind11 could not read a number or a string
+    except TypeError:  # The arrays have the right types, so pybind11 could not read a number or a string.
         raise ArrayError(unreadable(op, kwargs)) from None
 
 

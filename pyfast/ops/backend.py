@@ -89,13 +89,13 @@ def gpu_name(cuda: Any, number: int) -> tuple[str, bool]:
 
 
 def _is_device_array(value: Any) -> bool:
-    is_cuda = getattr(value, "is_cuda", None)  # torch's; one that wants gradients shows no interface
+    is_cuda = getattr(value, "is_cuda", None)  # for torch; a tensor that requires gradients has no array interface
     return bool(is_cuda) if is_cuda is not None else hasattr(value, "__cuda_array_interface__")
 
 
 def _number(device: Any) -> int | None:
     """The number of a GPU, as CUDA counts them; None if the library's device does not tell."""
-    number = getattr(device, "index", getattr(device, "id", None))  # torch's, CuPy's
+    number = getattr(device, "index", getattr(device, "id", None))  # the attribute of torch, or of CuPy
     return number if isinstance(number, int) else None
 
 
@@ -156,7 +156,7 @@ class Gpu:
             value = array(name, value, np.dtype(dtype).type)
         try:
             converted = self._asarray(value)
-        except Exception as error:  # of whatever kind the library's are
+        except Exception as error:  # The library may raise any exception.
             raise ArrayError(f"{name}: cannot be read as an array on the GPU: {error}") from error
         if converted.ndim != 1:
             raise ArrayError(f"{name}: expected one dimension, got shape {tuple(converted.shape)}")
@@ -177,7 +177,7 @@ class Gpu:
         if not self.torch:
             return self.library.asarray(value)
         if isinstance(value, np.ndarray):
-            value = np.require(value, requirements="W")  # torch warns of what it might write to
+            value = np.require(value, requirements="W")  # torch warns about memory that it must not write.
         return self.library.as_tensor(value, device=self.device)
 
     def memory(self, array: Any) -> Memory:

@@ -77,7 +77,7 @@ class TermCounts:
     def of(cls, counts: Csr) -> TermCounts:
         """Make the counts from a SciPy array, documents x terms."""
         by_term = counts.tocsc()
-        by_term.sum_duplicates()  # and sorts
+        by_term.sum_duplicates()  # This also sorts them.
         lengths = np.asarray(counts.sum(axis=1)).ravel()
         indptr = by_term.indptr.astype(np.int64)
         small = by_term.data.max(initial=0) <= np.iinfo(np.uint8).max

@@ -73,5 +73,5 @@ def eigenvector_reference(weights: npt.ArrayLike) -> npt.NDArray[Any]:
     n = len(edges)
     values, vectors = np.linalg.eigh(edges)
     first = vectors[:, values > values.max() * (1 - 1e-9)] if values.max() > 0 else np.eye(n)
-    x = first @ (first.T @ np.ones(n))  # all equal, projected
+    x = first @ (first.T @ np.ones(n))  # a vector of ones, projected
     return np.asarray(np.abs(x) / np.linalg.norm(x))

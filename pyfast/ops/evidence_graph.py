@@ -91,7 +91,7 @@ class EvidenceGraph:
         """
         each = [_adjacency(f"adjacency[{p}]", matrix) for p, matrix in enumerate(adjacency)]
         degrees = [np.diff(x.indptr) for x in each]
-        with np.errstate(over="ignore"):  # becomes inf, which the ops refuse by name
+        with np.errstate(over="ignore"):  # It becomes infinite, and the ops then refuse it by name.
             return cls(
                 ends(degrees),
                 np.concatenate([[0], *degrees]).cumsum().astype(np.int64),
@@ -143,7 +143,7 @@ def _adjacency(name: str, given: Any) -> csr_array:
         raise ArrayError(f"{name}: expected real numbers, got {given.dtype}")
     own = given.copy()
     try:
-        if hasattr(own, "check_format"):  # SciPy would follow offsets wherever they point
+        if hasattr(own, "check_format"):  # SciPy would follow invalid offsets out of bounds.
             own.check_format(full_check=True)
         x = csr_array(own, dtype=np.float64)
     except ValueError as error:
@@ -266,7 +266,7 @@ def shared_terms(
         >>> terms.tolist(), shares.tolist()
         ([1], [2.0])
     """
-    weight_argument(weight)  # refuses what is none
+    weight_argument(weight)  # This refuses an invalid weight.
     indptr, indices, weights, _ = forward(X)
     documents = array("i, j", [i, j], np.int64)
     if documents.min() < 0 or documents.max() >= len(indptr) - 1:
@@ -294,7 +294,7 @@ def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
         if weight not in get_args(EdgeWeight):
             raise ArrayError(f"weight: expected 'sum', 'dot', 'min' or a numba.cfunc, got {weight!r}")
         return weight
-    # Of a numba.cfunc; never the address of just anything.
+    # The address of a numba.cfunc. Other objects with an address are refused.
     compiled, address = getattr(weight, "ctypes", None), getattr(weight, "address", None)
     if type(weight).__module__.partition(".")[0] != "numba" or compiled is None or not address:
         raise ArrayError(f"weight: expected 'sum', 'dot', 'min' or a numba.cfunc, got {type(weight).__name__}")

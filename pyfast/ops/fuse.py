@@ -64,6 +64,6 @@ def fuse_reference(lists: Sequence[tuple[Int32, Float32]], k: int) -> tuple[Int3
     lists = [(np.empty(0, np.int32), np.empty(0, np.float32)), *((d, normalised(s)) for d, s in lists if len(d))]
     documents, scores = (np.concatenate(parts) for parts in zip(*lists, strict=True))
     order = np.argsort(-scores, kind="stable")
-    _, first = np.unique(documents[order], return_index=True)  # of each document, its best place
+    _, first = np.unique(documents[order], return_index=True)  # the best position of each document
     kept = order[np.sort(first)[:k]]
     return documents[kept], scores[kept]

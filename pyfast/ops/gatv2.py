@@ -145,7 +145,7 @@ def gatv2(
     """
     torch = sys.modules.get("torch")
     if torch is not None and any(isinstance(each, torch.Tensor) for each in (x_src, x_dst, att)):
-        from pyfast.ops import gatv2_torch  # a user of tensors has paid for importing torch
+        from pyfast.ops import gatv2_torch  # The caller has tensors, so torch is imported already.
 
         tensors = gatv2_torch.gatv2_torch(
             x_src,

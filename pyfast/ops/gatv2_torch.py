@@ -215,13 +215,13 @@ def _derive_again(ctx: Any, *flows: torch.Tensor | None) -> tuple[Any, ...]:
         create_graph=torch.is_grad_enabled(),
         materialize_grads=True,
     )
-    # The attention is a function of the others, and what they do through it is counted above.
+    # The attention depends on the other inputs, and their gradients include what flows through it.
     return by_x_src, by_x_dst, None, None, by_att, None, by_grad, *[None] * 5
 
 
 _gatv2.register_autograd(_derive, setup_context=_keep)
 _gatv2_backward.register_autograd(_derive_again, setup_context=_keep_backward)
-# What PyG's layer comes to under autocast, where a softmax is in float32; and float16 has no sums of its own here.
+# PyG's layer computes the softmax in float32 under autocast. Here, sums in float16 do not exist.
 for _device in ("cpu", "cuda"):
     _gatv2.register_autocast(_device, torch.float32)
 
@@ -260,7 +260,7 @@ def _equations(
     weights = torch.where(dropped, 0.0, shares / (1.0 - dropout))
     y = torch.zeros_like(centre).index_add(0, destinations, weights[:, :, None] * x)
     signed = torch.where(dropped, -shares, shares)
-    missing = attention.shape[0] - signed.shape[0]  # loops of destinations that have none
+    missing = attention.shape[0] - signed.shape[0]  # entries for destinations that have no loop
     return y.to(x_dst.dtype), torch.nn.functional.pad(signed, (0, 0, 0, missing))
 
 
@@ -289,7 +289,8 @@ def _index(name: str, value: Any, like: torch.Tensor) -> torch.Tensor:
             tensor: torch.Tensor = Gpu(like).array(name, value, "int32" if narrow else "int64")
             return tensor
         numbers = array(name, value, np.int32 if narrow else np.int64)
-        return torch.from_numpy(np.require(numbers, requirements="W"))  # torch warns of what it might write to
+        # torch warns about memory that it must not write.
+        return torch.from_numpy(np.require(numbers, requirements="W"))
     if value.dim() != 1 or value.dtype.is_floating_point or value.dtype.is_complex:
         raise ArrayError(f"{name}: expected integers of one dimension, got {value.dtype}{list(value.shape)}")
     narrow = name == "indices" and value.dtype == torch.int32

@@ -105,7 +105,7 @@ def evidence_graph(
                 queue=queue,
             )
             edges = int(indptr[-1])
-            size = edges if 0 <= edges <= known[1] else 0  # where there are faults it is any number
+            size = edges if 0 <= edges <= known[1] else 0  # If the kernel found a fault, this number is arbitrary.
             indices, weights = gpu.empty(size, "int32"), gpu.empty(size, "float32")
             call_gpu(
                 _native.cuda.evidence_graph_fill,
@@ -229,7 +229,7 @@ def pagerank(
                 converged=gpu.memory(converged),
                 queue=queue,
             )
-        # A step changes ranks by 2 in all at most, and by `damping` less each time.
+        # The first step changes the ranks by at most 2 in sum, and each later step by `damping` times as much.
         surely = tolerance > 0 and 2 * damping**max_iterations <= tolerance
         return rank, np.ones(0, np.uint8) if surely else gpu.numpy(converged)
 

@@ -84,7 +84,7 @@ def _matrix(name: str, value: Any, dtype: type[np.generic]) -> tuple[npt.NDArray
     """(the numbers of a matrix row by row, its columns); a mapped file is not read."""
     try:
         given = as_numpy(value)
-    except Exception as error:  # of whatever kind the other library's are
+    except Exception as error:  # The other library may raise any exception.
         raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
     if given.ndim != 2:
         raise ArrayError(f"{name}: expected two dimensions, got shape {given.shape}")

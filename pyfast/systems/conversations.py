@@ -110,7 +110,7 @@ async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
         return text
     words = " ".join(word for turn in turns for word in turn).casefold()
     wanted = (term.strip() for term in reply.terms)
-    # Only what was said: a model that makes terms up would lead the search astray.
+    # Only words of the conversation: a model that invents terms would mislead the search.
     terms = [it for it in dict.fromkeys(wanted) if it and it.casefold() in words and it not in text]
     return f"{text} ({', '.join(terms)})" if terms else text
 

@@ -28,7 +28,7 @@ from pyfast.retrieval.embeddings import DEFAULT
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 
-MOST_TOKENS = 32  # of an answer: a name, a number, a date
+MOST_TOKENS = 32  # the maximum number of tokens of an answer: a name, a number, a date
 
 
 class Settings(system.Settings):
@@ -103,7 +103,7 @@ class Settings(system.Settings):
         if self.graph and not (Path(self.trained) / "encoder.json").is_file():
             raise ValueError("graph=on needs trained=FOLDER, made by `pyfast train graph-convqa`")
         if self.memory == "on":
-            embedder(self.embedder)  # report a missing model before anything is made
+            embedder(self.embedder)  # A missing model is reported before anything is created.
         return self
 
     @computed_field  # type: ignore[prop-decorator]

@@ -42,9 +42,10 @@ class Settings(system.Abstaining):
     }
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("ranking", "expand", "alpha", "centrality", "beta", "hop_min", "final_min"), "graph", (False,)),
-        Inert(("beta", "hop_min", "hop_max"), "decompose", (False,)),  # they are for hops before the last
+        # They apply to the hops before the last one.
+        Inert(("beta", "hop_min", "hop_max"), "decompose", (False,)),
         Inert(("alpha", "centrality"), "ranking", ("bridge_rank",)),
-        Inert(("expand",), "ranking", ("graph_rank",)),  # which could not lift what it adds
+        Inert(("expand",), "ranking", ("graph_rank",)),  # `graph_rank` would rank the added passages last.
         Inert(("centrality",), "alpha", (1.0,)),
     )
 
@@ -202,7 +203,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             path[-1]["alternatives"] = plan.alternatives
         if hop + 1 == len(plan.queries):
             path[-1] |= traced(ctx.index, pool)
-            break  # what the last hop found is evidence for the answer
+            break  # The passages of the last hop are the evidence for the answer.
         path[-1]["retrieved"] = pool_ids(ctx.index, pool)
         kept = await reranked(pool, query, ctx, settings, settings.hop_min, settings.hop_max)
         entity_type = plan.entity_type if hop == 0 else ANYTHING

@@ -87,7 +87,7 @@ class ReasonedFields(BaseModel):
 _PLAN = Prompt(
     name="plan",
     system="You plan searches in a collection of passages, table rows and facts. Reply in JSON.",
-    # Complete examples, for models too small to follow a description alone.
+    # Complete examples, for models that are too small for a description alone.
     user="""\
 A question is answered by 1, 2 or 3 searches, one after the other. Write them.
 hops is their number; prefer fewer. query is the first search, entity_type the kind of thing it finds, alternatives
@@ -155,7 +155,7 @@ EXTRACT = Prompt(
     ),
     user="Evidence:\n$context\n\nWhich $entity_type answers this? $question",
     answer=EntityFields,
-    max_tokens=80,  # one that finds no end is cut off and not used: in the next query it would do harm
+    max_tokens=80,  # A reply that is cut off is not used: in the next query it would do harm.
     role="extract",
 )
 
@@ -173,7 +173,7 @@ def _answer_prompt(most: int) -> Prompt[AnswerFields]:
         user=f"Use at most {most} characters for the answer.\n\n"
         "Evidence:\n$context\n\n${path}Question: $question",
         answer=create_model("AnswerFields", __base__=AnswerFields, answer=(str, Field(max_length=most))),
-        # A short one holds also where each character is a token, as in numbers.
+        # The limit of a short reply is enough even if each character is a token, as in numbers.
         max_tokens=320 + ceil((most - _SHORT) / CHARACTERS_PER_TOKEN_OF_LISTS),
         role="answer",
     )
@@ -193,7 +193,7 @@ def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
     graph = [p for p in pool.passages.tolist() if index.corpus.is_graph(int(index.passages[p]))]
     listed = sum(int(offsets[p + 1] - offsets[p]) for p in graph)
     most = longest_list(listed, ctx.context_window_of(ANSWER.role), _SHORT) if listed else _SHORT
-    if ctx.answer_tokens is not None:  # as many characters as they hold
+    if ctx.answer_tokens is not None:  # a limit of tokens, converted into characters
         most = max(most, _SHORT + int((ctx.answer_tokens - ANSWER.max_tokens) * CHARACTERS_PER_TOKEN_OF_LISTS))
     return _answer_prompt(most)
 

@@ -155,7 +155,7 @@ class System:
                 has = f"it has: {', '.join(known)}" if known else "it has none"
                 raise InputError(f"{self.name} has no setting {name!r}; {has}")
             if isinstance(value, bool) and _is_number(known[name]):
-                # pydantic would take it for 0 or 1.
+                # pydantic would read a boolean as 0 or 1.
                 raise InputError(f"{self.name}: setting {name}: expected a number, got {value}")
         try:
             settings = self.settings.model_validate({**preset, **values})

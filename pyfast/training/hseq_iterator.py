@@ -31,7 +31,7 @@ from pyfast.training.trajectories import Target, trajectories
 from pyfast.training.weak_positives import Gold, candidate_passages, weak_positives
 
 ADAPTER = "adapter"
-_SUFFICIENCY = '"sufficiency": '  # what stands behind it is s_t
+_SUFFICIENCY = '"sufficiency": '  # the text before s_t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

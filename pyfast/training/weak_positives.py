@@ -14,8 +14,8 @@ from pyfast.engine.question_files import read_question_records, tidy
 from pyfast.errors import InputError, first_fault
 from pyfast.retrieval import Index
 
-_MOST_NAMED = 5  # documents: who names more has traced strings, and means not each of them
-_SHORTEST = 3  # characters of an answer that tells anything where no document is named
+_MOST_NAMED = 5  # If a question names more documents, the names are chance matches.
+_SHORTEST = 3  # the minimum number of characters of an answer that is used if no document is named
 _WORD = re.compile(r"\w+")
 _VERDICTS = {" yes ", " no "}
 

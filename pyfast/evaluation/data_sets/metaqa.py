@@ -55,7 +55,7 @@ def _graph(path: Path) -> Pieces:
         if len(triple) != 3:
             raise InputError(f"{path}, line {number}: expected head|relation|tail")
         triples.append(triple)
-    triples.sort(key=lambda triple: triple[0])  # stable: the rest stays in its order
+    triples.sort(key=lambda triple: triple[0])  # The sort is stable, so triples of one head keep their order.
     for head, some in groupby(triples, key=lambda triple: triple[0]):
         yield "document", {"id": f"kb/{head}", "kind": "kg", "title": head, "triples": list(some)}
 

@@ -46,7 +46,7 @@ args.top_k: the largest number of candidates to pick.
 sufficiency: true only if all picked evidence, from now and before, is enough to answer the question."""
 
 
-@cache  # schemas are compiled by LLMs, once for each schema object
+@cache  # An LLM compiles a schema once for each schema object.
 def select_prompt(width: int, k: int) -> Prompt[Action]:
     """Make the iterator's prompt for a window of `width` candidates, at least 1. The LLM picks at most `k`.
 

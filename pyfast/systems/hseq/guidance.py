@@ -19,7 +19,7 @@ _TEMPLATES = {
     "factoid": "Short statements that hold the answer itself come first. Stop at a clear one.",
     "default": "What names the question's entities and relations comes first. Stop once the answer is stated.",
 }
-# The first that is found decides: "which" is in many questions for a number.
+# The first match decides, so the order counts: many questions for a number contain "which".
 _PATTERNS = {
     "binary": re.compile(r"^\W*(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b", re.I),
     "numeric": re.compile(
@@ -70,7 +70,7 @@ GUIDE = Prompt(
     answer=GuidanceFields,
     max_tokens=200,
     role="plan",
-    reusable=True,  # it follows from the question alone (A.3.3)
+    reusable=True,  # It depends on the question only (A.3.3).
 )
 
 

@@ -19,7 +19,7 @@ TOKENS = 1000
 _MOST_SUPPORTING = 8
 _SHORT = 200
 """The maximum characters of an answer that is not a list"""
-FRAME = 6  # characters of a line beside its text
+FRAME = 6  # characters of a line without its text
 
 
 class HeadFields(BaseModel):
@@ -36,7 +36,7 @@ class VerdictFields(BaseModel):
     settle: str = Field(default="", max_length=120)
 
 
-@cache  # schemas are compiled by LLMs, once for each schema object
+@cache  # An LLM compiles a schema once for each schema object.
 def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
     """Make the head's prompt for a number of evidence items. The head can cite only their labels.
 
@@ -57,7 +57,7 @@ def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
         answer=create_model(
             "HeadFields", __base__=HeadFields, answer=(str, Field(max_length=characters)), supporting=supporting
         ),
-        # A short one holds also where each character is a token, as in numbers.
+        # The limit of a short reply is enough even if each character is a token, as in numbers.
         max_tokens=260 + math.ceil((characters - _SHORT) / CHARACTERS_PER_TOKEN_OF_LISTS),
         role="answer",
     )

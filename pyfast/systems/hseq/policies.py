@@ -13,8 +13,8 @@ from pyfast.systems.hseq.head import affordable
 from pyfast.systems.hseq.iterator import Decision, Policy
 from pyfast.systems.hseq.state import State, prompt_fields
 
-_SHORTEST = 40  # characters of a segment below which showing it makes no sense
-_FRAME = 24  # characters of a line beside its text: label and level
+_SHORTEST = 40  # the minimum number of characters of a segment that is worth showing
+_FRAME = 24  # characters of a line without its text: label and level
 
 
 def lexical_policy(ctx: Context, k: int) -> Policy:
@@ -43,7 +43,7 @@ def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Polic
     lexical = lexical_policy(ctx, k)
 
     async def policy(state: State) -> Decision:
-        # One call is the head's, as are batch points for the lexical policy, the package and the head.
+        # Leave one call for the head, and three steps: the lexical policy, the package and the head.
         left = ctx.remaining().without(calls=1, tokens=head_tokens, steps=3)
         prompt = select_prompt(len(state.window), k)
         fields = fitted(state, k, characters, ctx.text_budget(prompt, left.tokens))

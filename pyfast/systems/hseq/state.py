@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyfast.retrieval import Candidate
 
-_WORD = re.compile(r"\w{4,}")  # most of the shorter ones tell nothing
+_WORD = re.compile(r"\w{4,}")  # Most shorter words carry little meaning.
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from pyfast.systems.hseq.policies import lexical_policy, llm_policy
 from pyfast.systems.prompts import final_text
 from pyfast.token_budget import cut_evenly
 
-_CONCLUSION = 2  # batch points: the package, and the head's answer
+_CONCLUSION = 2  # steps that are left for the package and for the head's answer
 
 
 def _levels(given: Any) -> Any:
@@ -44,7 +44,7 @@ class Settings(system.Abstaining):
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("guidance", "k", "steps", "min_steps", "threshold", "characters", "refine"), "iterator", ("off",)),
         Inert(("guidance", "characters"), "iterator", ("lexical",)),
-        Inert(("threshold",), "iterator", ("llm",)),  # whose score is 0 or 1
+        Inert(("threshold",), "iterator", ("llm",)),  # The LLM's score is 0 or 1.
     )
 
     iterator: Literal["llm", "lexical", "off"] = Field(
@@ -171,7 +171,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             progress = replace(progress, guidance=tightened(guidance, settle))
             limits = replace(settings.limits(), max_steps=settings.refine, min_steps=1)
             progress = await iterate(progress, policy, ctx, limits, _CONCLUSION)
-            first = package, reply  # stands where there is no better one
+            first = package, reply  # This one stays if no later one is better.
             try:
                 package, reply = await conclude(question.text, progress, ctx, settings.abstain)
             except AnswerError as error:

@@ -40,7 +40,7 @@ def communicated(thought: Sequence[str], weight: float) -> list[str]:
 
     It is the last ⌈weight · paragraphs⌉ paragraphs, where the conclusion is.
     """
-    count = ceil(round(weight * len(thought), 9))  # 0.3 * 10 is 3.0000000000000004 at times
+    count = ceil(round(weight * len(thought), 9))  # 0.3 * 10 can be 3.0000000000000004.
     return list(thought[len(thought) - count :])
 
 

@@ -23,7 +23,7 @@ class Settings(system.WithKnowledge):
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("source_text", "triples", "entities", "relations", "units"), "retrieval", (False,)),
         Inert(("weights", "weights_seed"), "communication", (False,)),
-        Inert(("weights", "weights_seed", "communication"), "rows", (1,)),  # no node has one above it
+        Inert(("weights", "weights_seed", "communication"), "rows", (1,)),  # A single row has no row above it.
         Inert(("abstain",), "long_answer", (True,)),
     )
 
@@ -116,7 +116,7 @@ class Settings(system.WithKnowledge):
     def _fit(self) -> Self:
         if not self.source_text and not self.triples:
             raise ValueError("units without source_text and triples are empty: give retrieval=off")
-        self.matrix()  # refuses weights that do not fit
+        self.matrix()  # Refuse weights of the wrong shape.
         if self.weights_seed != SEED and self.weights not in DRAWN:
             raise ValueError(
                 f"weights_seed changes nothing with weights={self.weights}: give {' or '.join(DRAWN)}"

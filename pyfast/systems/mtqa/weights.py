@@ -15,7 +15,7 @@ SEED = 1
 DRAWN = ("uniform", "gaussian")
 SCHEMES = (*DRAWN, "const-C", "vert-S", "hor-S", "vert&hor-S")
 _STEPPED = re.compile(r"(const|vert|hor|vert&hor)-(\d(?:\.\d{1,6})?)")
-_DIGITS = 9  # beyond these is the rounding of sums such as 0.1 + 0.2
+_DIGITS = 9  # Sums such as 0.1 + 0.2 have rounding errors beyond these digits.
 
 
 def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) -> Weights:

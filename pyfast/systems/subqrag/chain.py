@@ -17,7 +17,7 @@ from pyfast.systems.together import together
 from pyfast.token_budget import fit, join
 
 _PLACE = re.compile(r"#(\d+)")
-_MOST = 300  # characters of an earlier answer: a rewritten question holds no more
+_MOST = 300  # the maximum number of characters of an earlier answer in a rewritten question
 
 
 async def sub_questions(question: str, ctx: Context, settings: Settings) -> tuple[list[str], str | None]:

@@ -27,7 +27,7 @@ from pyfast.systems.subqrag.settings import Settings
 from pyfast.token_budget import share
 
 T = TypeVar("T")
-_NUMBER = 5  # characters of a fact's number
+_NUMBER = 5  # characters of a fact's number in a list
 
 
 @dataclass(slots=True)

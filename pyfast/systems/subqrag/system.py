@@ -34,7 +34,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     if chain_degraded is not None:
         ctx.fell_back(SUB_QUESTIONS, chain_degraded)
     steps: list[list[Step]] = []
-    known: dict[str, Step] = {}  # equal sub-questions are asked once
+    known: dict[str, Step] = {}  # Equal sub-questions are asked once.
     faults: dict[str, str | int | None] = {"chain_degraded": chain_degraded}
 
     def result(text: str | None = None) -> Answer:
@@ -51,7 +51,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
         left_out += more
         new = [one for one in asked if one not in known]
         resolved = await together(resolve(one, ctx, settings, session, learned) for one in new)
-        for step in resolved:  # now, and in this order: what a question knows does not depend on what ran first
+        # Add them in this order, so that the result does not depend on which one ended first.
+        for step in resolved:
             await learn(step, ctx, session, learned)
         steps.append([*resolved, *(replace(known[one], learned=[]) for one in asked if one in known)])
         known.update((step.question, step) for step in resolved)
@@ -63,7 +64,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     try:
         prompt = ctx.repeating(unless_known(FROM_MEMORY, settings.abstain), facts)
         text = (await ctx.generate(prompt, memory=facts, question=question.text)).answer
-    except AnswerError as error:  # what the last sub-question asked for is what the chain was for
+    except AnswerError as error:  # The answer to the last sub-question is the answer to the question.
         ctx.fell_back(FROM_MEMORY, error)
         text = "; ".join(tidied(name for step in steps[-1] for name in step.answers))
         faults["answer_degraded"] = str(error)
