@@ -1,7 +1,7 @@
-// PYFAST_API: what a shared libpyfast shows. Everything else in it is hidden.
+// PYFAST_API marks the functions and classes that a shared libpyfast exports. It hides everything else.
 #pragma once
 
-// PYFAST_SHARED comes with the CMake target pyfast::core where that is a shared library.
+// The CMake target pyfast::core defines PYFAST_SHARED if it is a shared library.
 #ifdef PYFAST_SHARED
 #define PYFAST_API __attribute__((visibility("default")))
 #else

@@ -1,4 +1,4 @@
-// betweenness: the share of shortest paths of a pool's graph that lead through a node.
+// betweenness: the share of a pool graph's shortest paths that pass through a node.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,33 @@ enum class EdgeLength {
 
 struct BetweennessOptions {
     EdgeLength length = EdgeLength::inverse;
-    std::span<const double> lengths = {};  // in place of `length`: one per edge of the batch, finite and above 0
-    std::optional<std::int64_t> k{};       // of each pool's nodes only so many are sources, drawn by `seed`
+    std::span<const double> lengths = {};  // replaces `length`: one for each edge of the batch, finite and above 0
+    // the number of a pool's nodes that are sources, drawn with `seed`; none: all
+    std::optional<std::int64_t> k{};
     std::uint64_t seed = 0;
     int threads = 1;
     Stop stop = nullptr;
 };
 
-// Two paths count as equally long where their lengths differ by no more than this, relatively.
+// Two paths have equal lengths if the relative difference is at most this.
 constexpr double equal_length = 1e-10;
 
-// centrality[v], for every node v of every pool of n nodes:
+// For each node v of each pool of n nodes, centrality[v] is
 //
 //   sum over ordered pairs (s, t), s != v != t, of (shortest paths s to t through v) / (shortest paths s to t),
 //
-// divided by (n - 1)(n - 2); 0 where n <= 2. Pairs without a path count 0, edges of weight 0 and self-loops do
-// not, whatever their length.
+// divided by (n - 1)(n - 2), or 0 if n <= 2. A pair without a path adds 0. Edges of weight 0 and self-loops are
+// ignored, whatever their length.
 //
-// With k < n the sources s are k of the nodes (Brandes and Pich 2007), and the sum is divided by the number of
-// its pairs: k (n - 2), or for one of the k, which is no source to itself, (k - 1)(n - 2): NaN where k is 1.
+// With k < n, only k of the nodes are sources (Brandes and Pich 2007). The sum is divided by the number of its
+// pairs. That is k (n - 2), and (k - 1)(n - 2) for a node that is a source itself: NaN if k is 1.
 //
-// Brandes, in double. From one source: nodes are settled by distance, as Dijkstra does it, and the edge (u, v) is
-// on a shortest path where u is settled before v and distance_u + length_uv <= distance_v * (1 + equal_length).
-// Dense pools of up to 512 nodes, O(n^3) and vectorised: all distances first. Others: O(edges log n) a source, by
-// hops O(edges), and O(edges) memory a thread; a pool of more than 512 sources is shared by the threads.
-// Thread-safe; a pool's result depends on nothing but the pool and the options. Throws Error on malformed input,
-// Stopped where `stop` is set.
+// The algorithm is Brandes's, in double. From a source, Dijkstra settles the nodes by distance. The edge (u, v) is
+// on a shortest path if u is settled before v and distance_u + length_uv <= distance_v * (1 + equal_length). Dense
+// pools of up to 512 nodes take O(n^3), vectorised: all distances come first. Other pools take O(edges log n) for
+// each source, or O(edges) with `hops`, and O(edges) memory for each thread. Threads share a pool of more than 512
+// sources. Thread-safe. The result of a pool depends only on the pool and the options. Throws Error for malformed
+// input, and Stopped if `stop` is set.
 PYFAST_API void betweenness(const Graphs& graphs, const BetweennessOptions& options, std::span<float> centrality);
 
 }  // namespace pyfast

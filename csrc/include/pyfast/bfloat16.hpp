@@ -1,4 +1,4 @@
-// bfloat16 as it lies in memory: the upper half of a float's bits.
+// bfloat16: the upper half of the bits of a float.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@ struct PYFAST_API bfloat16 {
 
 inline float widen(bfloat16 number) { return std::bit_cast<float>(std::uint32_t{number.bits} << 16); }
 
-// To the nearest, ties to even; NaN stays NaN.
+// Rounds to the nearest, ties to even. NaN stays NaN.
 inline bfloat16 narrow(float number) {
     const auto bits = std::bit_cast<std::uint32_t>(number);
     const std::uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;

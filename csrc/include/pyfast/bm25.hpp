@@ -1,6 +1,6 @@
-// bm25: the best documents for each query by BM25, in the variant that Lucene uses. Nothing in the arrays depends
-// on the rest of the corpus: document frequencies and the average length are counted when a query is answered, as
-// integers over all parts, so that the scores are those of an index built from scratch, bit for bit.
+// bm25: the best documents for each query by BM25, in Lucene's variant. The arrays of a part do not depend on the
+// rest of the corpus. A query counts document frequencies and the average length when it runs, as integers over
+// all parts. So the scores equal those of an index that is built from scratch, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +12,39 @@
 
 namespace pyfast {
 
-// How often the terms occur in the documents of one part of a corpus, by column (CSC).
+// How often each term occurs in the documents of one part of a corpus, by column (CSC).
 struct TermCounts {
     std::span<const std::int64_t> indptr;     // [columns + 1]
-    std::span<const std::int32_t> documents;  // ascending within a column, counted from the part's first
+    std::span<const std::int32_t> documents;  // ascending within a column; the first document of the part is 0
     std::span<const std::int32_t> counts;     // at least 1
-    std::span<const std::int32_t> lengths;    // [the part's documents] the sum of a document's counts
-    std::span<const std::int32_t> columns{};  // [terms] where a term is, -1: not here; empty: term t is column t
-    std::span<const std::uint8_t> deleted{};  // [the part's documents] not 0: deleted; empty: none is
-    std::span<const std::uint8_t> small_counts{};  // in place of `counts`, where all are below 256
+    std::span<const std::int32_t> lengths;    // [documents of the part] the sum of the document's counts
+    // [terms] the column of each term, -1: the part lacks it; empty: term t has column t
+    std::span<const std::int32_t> columns{};
+    // [documents of the part] not 0: deleted; empty: no document is deleted
+    std::span<const std::uint8_t> deleted{};
+    std::span<const std::uint8_t> small_counts{};  // replaces `counts` if all counts are below 256
 };
 
 struct Bm25Options {
-    std::int64_t k = 20;  // documents found for each query
+    std::int64_t k = 20;  // the number of documents for each query
     double k1 = 1.5;
     double b = 0.75;
-    std::int64_t documents = 0;     // of all parts together, without those deleted
-    std::int64_t total_length = 0;  // of these
+    std::int64_t documents = 0;     // the number of documents of all parts, without deleted ones
+    std::int64_t total_length = 0;  // the sum of the lengths of these documents
     int threads = 1;
 };
 
-// For each query (term ids, repetitions count) the k documents of the largest score
-//     sum over its terms t of ln(1 + (N - df + 1/2) / (df + 1/2)) tf / (tf + k1 (1 - b + b length / average))
-// above 0, best first. Ties: the lower document. Documents are numbered through all parts, in their order.
+// For each query, the k documents with the largest score
+//   sum over its terms t of ln(1 + (N - df + 1/2) / (df + 1/2)) tf / (tf + k1 (1 - b + b length / average))
+// above 0, best first. A query is a list of term ids, and repeated terms count each time. If scores are equal, the
+// lower document comes first. The documents of all parts are numbered in order.
 //
-// `allowed` has one list of documents, ascending, for each query, or one for all: no other is found. It changes no
-// score: frequencies and lengths are those of the whole corpus.
+// `allowed` has one ascending list of documents for each query, or one list for all. Only these documents are
+// found. `allowed` changes no score: frequencies and lengths are those of the whole corpus.
 //
-// Documents are scored in windows that fit the first-level cache, so the memory does not grow with the corpus.
-// O(entries of the query's columns) time. Only what is touched is checked. Thread-safe; a query's result depends
-// on nothing but the query. Throws Error on malformed input.
+// Documents are scored in windows that fit into the first-level cache, so memory does not grow with the corpus.
+// Time: O(entries of the query's columns). Only entries that are read are checked. Thread-safe. The result of a
+// query depends only on the query. Throws Error for malformed input.
 PYFAST_API RankedPools bm25(std::span<const TermCounts> parts, const Ragged<std::int32_t>& queries,
                             const std::optional<Ragged<std::int32_t>>& allowed, const Bm25Options& options);
 

@@ -1,5 +1,5 @@
-// bridge_expand: the documents of the whole corpus that are nearest to a pool's best ones, beyond the question's
-// words. What a second hop needs is often not in the first hop's pool at all. (pyfast's own)
+// bridge_expand: the documents of the whole corpus that are nearest to the best documents of a pool, without the
+// question's own words. The first search often misses what the second hop needs. (An op of pyfast's own)
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,29 @@
 namespace pyfast {
 
 struct BridgeExpandOptions {
-    std::int64_t k = 10;  // documents found for each seed
-    // At least the largest Euclidean norm of a row: 1 where rows are l2-normalised. Found by a pass over the whole
-    // index where it is not given. Too small a number loses documents, and nothing else.
+    std::int64_t k = 10;  // the number of documents for each seed
+    // An upper bound of the rows' Euclidean norms: 1 if rows are l2-normalised. Without it, the op reads the whole
+    // index to find one. If the bound is too small, documents are missed, and nothing worse happens.
     std::optional<float> largest_norm{};
-    // How many entries of the transposed index, and then of the rows of documents met, are read for a seed. With a
-    // limit some of the nearest may be missed.
+    // The maximum number of entries that are read for a seed: in the transposed index, and then in the rows of the
+    // documents found there. With a limit, some of the nearest may be missed.
     std::int64_t max_entries = INT64_MAX;
     int threads = 1;
 };
 
-// For every seed s of list q the k documents j != s of largest similarity
-//     sum over t in T(s) and T(j), t not in question_terms[q], of x_st x_jt
-// above 0, best first (ties: the lower document id); one list of the result per seed.
+// For each seed s of list q, the k documents j != s with the largest similarity
+//   sum over t in T(s) and T(j), t not in question_terms[q], of x_st x_jt
+// above 0, best first. If similarities are equal, the lower document id comes first. The result has one list for
+// each seed.
 //
-// Exact, unless `max_entries` cuts it short: terms are taken up in the order of weight^2 / frequency until the
-// norm of what is left of the seed, times `largest_norm`, cannot bring a document that was not met into the best k
-// (Cauchy-Schwarz); then the documents met are scored, the most promising first, while they can still get in.
+// The result is exact unless `max_entries` ends the search early. The op reads terms in the order of weight^2 /
+// frequency. It stops when the rest of the seed can no longer bring a new document into the best k: the bound is
+// the norm of the rest times `largest_norm` (Cauchy-Schwarz). Then it scores the documents that it met, the most
+// promising first, while they can still enter.
 //
-// `transposed` is X transposed: terms x documents. O(entries of the terms taken up) time a seed, O(documents +
-// terms) memory a thread. Only the rows that are touched are checked. Thread-safe; a seed's result depends on
-// nothing but the seed and its question. Throws Error on malformed input.
+// `transposed` is X transposed: terms x documents. Time: O(entries of the terms that are read) for each seed.
+// Memory: O(documents + terms) for each thread. Only rows that are read are checked. Thread-safe. The result of a
+// seed depends only on the seed and its question. Throws Error for malformed input.
 PYFAST_API RankedPools bridge_expand(const Forward& x, const Forward& transposed,
                                      const Ragged<std::int32_t>& seeds, const Ragged<std::int32_t>& question_terms,
                                      const BridgeExpandOptions& options);

@@ -1,4 +1,4 @@
-// Memory that an op gives back.
+// Memory that an op returns.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace pyfast {
 
-// An array that its receiver owns, not cleared when made. It can be moved, not copied, and frees itself.
+// An array that its receiver owns. It is not cleared when it is created. It can be moved but not copied.
 template <class T>
 struct Buffer {
     std::unique_ptr<T[]> data;

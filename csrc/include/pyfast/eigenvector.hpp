@@ -1,4 +1,4 @@
-// eigenvector: a node of a pool's graph is as central as those that lead to it.
+// eigenvector: a node of a pool's graph is as central as the nodes that lead to it.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +12,35 @@
 namespace pyfast {
 
 struct EigenvectorOptions {
-    double tolerance = 1e-7;  // of the residual, see below; 0: as far as rounding lets it fall
+    double tolerance = 1e-7;  // of the residual, see below; 0: as small as rounding allows
     std::int64_t max_iterations = 1000;
     int threads = 1;
     Stop stop = nullptr;
 };
 
-// centrality[v], for every node of every pool: x of
+// For each node v of each pool, centrality[v] is x_v, where
 //
 //   x_v = (1 / lambda) * sum over edges (u, v) of w_uv x_u,   lambda the largest eigenvalue, x >= 0, ||x|| = 1
 //
-// both norms Euclidean. Without edges, or without cycles among them, no eigenvalue is above 0: all equal,
-// 1 / sqrt(n). Where the largest eigenvalue has several
-// eigenvectors (components of the same strength): the one nearest to all equal. A self-loop is an edge like any
-// other.
+// with Euclidean norms. Without edges, or without cycles, no eigenvalue is above 0, and all nodes get 1 / sqrt(n).
+// If the largest eigenvalue has several eigenvectors (components of equal strength), x is the one nearest to all
+// equal. A self-loop is an ordinary edge.
 //
-// It ends where ||A x - mu x|| <= tolerance * mu with mu = ||A x||: x is the eigenvector of weights that differ by
-// no more than that. Where the second eigenvalue is as close as 1 - d to the first, relatively, x is right to some
-// tolerance / d.
+// The iteration ends when ||A x - mu x|| <= tolerance * mu, with mu = ||A x||. Then x is the exact eigenvector of
+// weights that differ by at most that much. If the second eigenvalue is within a relative distance d of the first,
+// the error of x is about tolerance / d.
 //
-// Power iteration in double, from all equal, on A + s I with s a quarter of the present estimate of lambda: it
-// converges where a graph is bipartite too. A pool that it has not brought to an end in 50 steps has eigenvalues
-// close to each other; then an Arnoldi basis of 16 vectors, and of twice as many each time up to 128, is made from
-// what was reached, and power iteration goes on within it to its limit (by squaring the small matrix). A basis
-// from which nothing better comes is left again.
+// The op uses power iteration in double on A + s I, with s a quarter of the current estimate of lambda. It starts
+// from all equal, and also converges for bipartite graphs. A pool that needs more than 50 steps has eigenvalues
+// close to each other. Then the op builds an Arnoldi basis of 16 vectors, and of twice as many each time up to
+// 128, and runs the power iteration inside the basis to its limit by squaring the small matrix. If a basis does
+// not improve x, the op leaves it.
 //
-// Gives, for each pool, the products with A that it took, and whether it came to that end within max_iterations of
-// them (without cycles: not). If not, what was reached is the result; neighbours do not notice. O(edges) a
-// product; memory O(pool) a thread, and with a basis 1 KB a node up to 32 MB. Thread-safe; a pool's result depends
-// on nothing but the pool. Throws Error on malformed input, Stopped where `stop` is set.
+// Returns, for each pool, the number of products with A, and whether the iteration ended within max_iterations
+// products (never without cycles). If it did not, the result is the last x; other pools are not affected. Time:
+// O(edges) for each product. Memory for each thread: O(pool), and with a basis 1 KB for each node, up to 32 MB.
+// Thread-safe. The result of a pool depends only on the pool. Throws Error for malformed input, and Stopped if
+// `stop` is set.
 PYFAST_API std::vector<Convergence> eigenvector(const Graphs& graphs, const EigenvectorOptions& options,
                                                 std::span<float> centrality);
 

@@ -1,6 +1,6 @@
-// The library's exception for bad input; the message opens with the argument's name. An op that threw may have
-// written to its output, and has left no other trace. Beside it there are std::bad_alloc and, of ops that can be
-// stopped, Stopped (iteration.hpp).
+// The exception for bad input. Its message begins with the name of the argument. An op that threw may have written
+// to its output, and changed nothing else. Ops can also throw std::bad_alloc, and Stopped (iteration.hpp) if they
+// can be stopped.
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// Weighted graphs of a batch of pools, as ops of graphs read them.
+// The weighted graphs of a batch of pools, as the ops on graphs read them.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,13 @@
 
 namespace pyfast {
 
-// CSR over the N nodes of all pools, as evidence_graph gives it (see Graph there): the nodes of pool p are
-// pool_offsets[p] .. pool_offsets[p + 1), node v's edges indptr[v] .. indptr[v + 1), and `indices` count within
-// the pool. An edge leads from its row to its index. Views: the caller keeps the memory alive during the call.
+// CSR over the N nodes of all pools, as evidence_graph returns it (see Graph there). Pool p has the nodes
+// pool_offsets[p] .. pool_offsets[p + 1). Node v has the edges indptr[v] .. indptr[v + 1). `indices` are positions
+// within the pool. An edge leads from its row to its index. These are views: the caller keeps the memory alive
+// during the call.
 //
-// The indices of a row are strictly increasing and below the pool's size; weights are finite and not negative,
-// and an edge of weight 0 is none. A self-loop is allowed; what it means is the op's to say.
+// The indices of a row are strictly increasing and below the size of the pool. Weights are finite and not
+// negative; an edge of weight 0 does not count. Self-loops are allowed; each op says what they mean.
 struct Graphs {
     std::span<const std::int64_t> pool_offsets;  // P + 1
     std::span<const std::int64_t> indptr;        // N + 1
@@ -27,9 +28,9 @@ struct Graphs {
 
 // The checked graph of one pool.
 struct PoolEdges {
-    std::span<const std::int64_t> indptr;   // n + 1, of the batch: the first need not be 0
-    std::span<const std::int32_t> indices;  // of this pool
-    std::span<const float> weights;         // of this pool
+    std::span<const std::int64_t> indptr;   // n + 1 offsets of the batch: the first one need not be 0
+    std::span<const std::int32_t> indices;  // the indices of this pool
+    std::span<const float> weights;         // the weights of this pool
 
     struct Row {
         std::span<const std::int32_t> indices;
@@ -46,10 +47,10 @@ struct PoolEdges {
     }
 };
 
-// Throws Error where the offsets do not fit each other or the edges. O(N), at any number of edges.
+// Throws Error if the offsets do not fit each other or the edges. Time: O(N), for any number of edges.
 PYFAST_API void check_graphs(const Graphs& graphs);
 
-// The graph of pool p of checked graphs. Throws Error where an index or a weight of it is malformed.
+// The graph of pool p of checked graphs. Throws Error if one of its indices or weights is malformed.
 PYFAST_API PoolEdges checked_pool(const Graphs& graphs, std::size_t p);
 
 }  // namespace pyfast

@@ -1,4 +1,4 @@
-// A column of integers, 32 or 64 bits wide: corpora keep their columns as narrow as they can.
+// A column of integers with 32 or 64 bits. A corpus uses 32 bits if they are enough.
 #pragma once
 
 #include <concepts>
@@ -8,7 +8,7 @@
 
 namespace pyfast {
 
-// A view, as a span is.
+// A view, like std::span.
 class Integers {
   public:
     Integers() = default;

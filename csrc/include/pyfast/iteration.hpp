@@ -1,4 +1,4 @@
-// What ops that iterate tell of each pool, and how they are stopped.
+// What iterative ops report for each pool, and how to stop them.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,11 @@ struct Convergence {
     bool converged = true;
 };
 
-// A caller's wish to end an op, looked at in every iteration; null: there is none. Another thread may set it.
+// A flag that ends an op; the op reads it in each iteration. Another thread may set it. Null: the op cannot be
+// stopped.
 using Stop = const std::atomic<bool>*;
 
-// Thrown where a stop was set; what is in the outputs means nothing then.
+// Thrown if the flag was set. The outputs are then undefined.
 class PYFAST_API Stopped : public std::runtime_error {
   public:
     Stopped() : std::runtime_error("stopped") {}

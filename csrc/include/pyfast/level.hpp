@@ -5,8 +5,8 @@
 
 namespace pyfast {
 
-// `pyfast.corpus.Level` has the same numbers. How they nest: document > section? > paragraph > sentence;
-// table > table_row > table_cell; document > subgraph > triplet.
+// `pyfast.corpus.Level` has the same numbers. The levels nest in this way: document > section? > paragraph >
+// sentence; table > table_row > table_cell; document > subgraph > triplet.
 enum class Level : std::uint8_t {
     document,
     section,

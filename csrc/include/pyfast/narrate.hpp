@@ -1,4 +1,4 @@
-// narrate: pools as the text that the LLM reads.
+// narrate: pools as text for the LLM.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace pyfast {
 
-// One text per pool: a line "[1] ..." for its first document, "[2] ..." for the next, as many whole lines as
-// `characters` (code points, line ends counted) hold; a first line that is too long alone is cut. `lines` are the
-// documents' lines in UTF-8; where they are not, a byte that opens no character counts for none. O(bytes written).
-// Thread-safe; one thread's work. Throws Error on malformed pools, on lines that do not lie inside their text, and
-// on a negative `characters`.
+// One text for each pool: a line "[1] ..." for its first document, "[2] ..." for the next, and so on. The text has
+// as many whole lines as fit into `characters` (code points, with line ends). If the first line alone is too long,
+// it is cut. `lines` has the line of each document in UTF-8; an invalid byte that starts no character counts as no
+// character. Time: O(bytes written). Thread-safe; it runs on one thread. Throws Error for malformed pools, for
+// lines outside their text, and for negative `characters`.
 PYFAST_API Texts narrate(const Ragged<std::uint8_t>& lines, const Pools& pools, std::int64_t characters);
 
 }  // namespace pyfast

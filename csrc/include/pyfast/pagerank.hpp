@@ -1,4 +1,4 @@
-// pagerank: how often a random walk over a pool's graph comes by.
+// pagerank: how often a random walk over a pool's graph visits a node.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,27 @@
 namespace pyfast {
 
 struct PageRankOptions {
-    double damping = 0.85;    // probability to follow an edge, in [0, 1)
-    double tolerance = 1e-8;  // a step that changes a pool's ranks by no more than this, added up, is the last
+    double damping = 0.85;    // the probability to follow an edge, in [0, 1]
+    double tolerance = 1e-8;  // the last step changes a pool's ranks by at most this, in sum
     std::int64_t max_iterations = 1000;
     int threads = 1;
-    Stop stop = nullptr;  // not looked at on a GPU
+    Stop stop = nullptr;  // not used on a GPU
 };
 
-// rank[v], for every node of every pool; a pool's ranks add up to 1:
+// For each node v of each pool, rank[v]. The ranks of a pool add up to 1.
 //
-//   rank_v = damping * sum over edges (u, v) of rank_u w_uv / total_u + (1 - damping + damping * stuck) *
-//   restart_v
+//   rank_v = damping * sum over edges (u, v) of rank_u w_uv / total_u
+//            + (1 - damping + damping * stuck) * restart_v
 //
-// where total_u is the sum of the weights that leave u, and stuck the rank of the nodes whose total is 0: they
-// restart. restart is uniform, or where `personalization` is given (one number per node, not negative) in
-// proportion to it; a pool whose numbers are all 0: uniform. A self-loop is an edge like any other.
+// total_u is the sum of the weights of the edges that leave u. `stuck` is the rank of the nodes without such
+// edges: they restart. `restart` is proportional to `personalization` (one number for each node, not negative). It
+// is uniform if `personalization` is empty, or 0 for the whole pool. A self-loop is an ordinary edge.
 //
-// Power iteration in double; O(edges) a step and O(pool) memory a thread. A step shrinks what is left of the error
-// by the damping at least: with the default 118 steps are enough for any graph. Gives, for each pool, the
-// steps that it took, and whether the last one changed no more than the tolerance (or than rounding does, 1e-14);
-// if not, what was reached after max_iterations is the result. Thread-safe; a pool's result depends on nothing but
-// the pool. Throws Error on malformed input, Stopped where `stop` is set.
+// The op uses power iteration in double. Time: O(edges) for each step. Memory: O(pool) for each thread. Each step
+// reduces the error at least by the factor `damping`: with the default, 118 steps are enough for any graph.
+// Returns, for each pool, the number of steps, and whether the last step changed at most the tolerance (or 1e-14,
+// the rounding error). If it changed more, the result is that of max_iterations steps. Thread-safe. The result of
+// a pool depends only on the pool. Throws Error for malformed input, and Stopped if `stop` is set.
 PYFAST_API std::vector<Convergence> pagerank(const Graphs& graphs, std::span<const float> personalization,
                                              const PageRankOptions& options, std::span<float> rank);
 

@@ -1,9 +1,9 @@
-// What every op of a pool reads: the forward index, the pools, and ragged lists beside them.
+// What all ops on pools read: the forward index, the pools, and ragged lists for them.
 //
-// Most types here are views: they own nothing, and the caller keeps the memory alive during the call. Any number
-// of calls may read the same memory at once, and nobody may write to it meanwhile: what a call gives then means
-// nothing. Ops check what they read before they use it, so that no contents of these arrays can make them touch
-// memory outside; the lengths of the spans are believed.
+// Most types here are views: the caller keeps the memory alive during the call. Several calls may read the same
+// memory at once. If someone writes to it meanwhile, the result is undefined. Ops check what they read before they
+// use it. So no contents of these arrays can make an op access memory outside the spans. The lengths of the spans
+// are trusted.
 #pragma once
 
 #include <cstddef>
@@ -18,24 +18,23 @@
 
 namespace pyfast {
 
-// A forward index X in CSR: documents x terms, one TF-IDF weight per stored entry.
+// A forward index X in CSR: documents x terms, with one TF-IDF weight for each entry.
 //
-// Term ids are below `terms`; weights lie in [0, largest_weight]. Ops check this for the rows that they touch, so
-// a call costs what its pools cost, at any size of the corpus. Rows whose term ids are strictly increasing
-// are read where they lie; others are put in order as they are read, with the weights of a term that is there
-// several times added up, at some ten times the cost of reading them. Nothing is ever written to the index.
+// Term ids are below `terms`, and weights are in [0, largest_weight]. An op checks this for the rows that it
+// reads, so the time of a call depends on its pools, not on the size of the corpus. A row whose term ids are
+// strictly increasing is read in place. Another row is sorted into memory first, and weights of the same term are
+// added up; this takes about ten times as long. An op never writes to the index.
 struct Forward {
-    // Sums of a million products of two such weights are still finite in float.
+    // A sum of a million products of two such weights is still finite in float.
     static constexpr float largest_weight = 1e16f;
 
-    // Row offsets, 64 or 32 bits wide (SciPy narrows them where it can): exactly one of the two is used.
+    // Row offsets with 64 or 32 bits (SciPy uses 32 if they are enough). Exactly one of the two is used.
     std::span<const std::int64_t> indptr64;
     std::span<const std::int32_t> indptr32;
     std::span<const std::int32_t> indices;
     std::span<const float> weights;
     std::int64_t terms = 0;
-    // In place of `indices` or `weights`, where they are wider: each row is converted as it is read, by the ops on
-    // the CPU.
+    // These replace `indices` or `weights` if those are wider. Ops on the CPU convert each row when they read it.
     std::span<const std::int64_t> indices64{};
     std::span<const double> weights64{};
 
@@ -49,26 +48,26 @@ struct Forward {
     }
 };
 
-// One row of the forward index, in order.
+// One row of the forward index, sorted by term id.
 struct Row {
     std::span<const std::int32_t> terms;
     std::span<const float> weights;
 };
 
-// Memory for rows that cannot be read where they lie. A row stays where it is until clear(), which keeps the
-// memory for the rows to come.
+// Memory for rows that cannot be read in place. A row stays valid until clear(), which keeps the memory for later
+// rows.
 class RowMemory {
   public:
     struct Entries {
         std::vector<std::int32_t> terms;
         std::vector<float> weights;
     };
-    std::vector<std::uint64_t> keys;  // to put a row in order by
+    std::vector<std::uint64_t> keys;  // keys to sort a row by
 
     Entries& next() { return used_ < rows_.size() ? rows_[used_++] : (++used_, rows_.emplace_back()); }
     void clear() { used_ = 0; }
 
-    // Frees more than 32 MB.
+    // Frees the memory if it is larger than 32 MB.
     void trim() {
         std::size_t entries = 0;
         for (const Entries& row : rows_) {
@@ -84,22 +83,23 @@ class RowMemory {
     std::size_t used_ = 0;
 };
 
-// Where the entries of row `i` lie. Throws Error, which `name` opens, where that is not inside the index.
+// The bounds of the entries of row `i`. Throws Error, with a message that begins with `name`, if they are outside
+// the index.
 struct Extent {
     std::size_t begin;
     std::size_t size;
 };
 PYFAST_API Extent extent_of(const Forward& x, std::int32_t i, const char* name);
 
-// Row `i`, one of the index's: its own memory, or where that is not in order or wider, `memory`. Throws Error,
-// which `name` opens, unless the columns lie below `terms` and the weights are usable.
+// Row `i` of the index: in place, or converted into `memory` if it is not sorted or is wider. Throws Error, with a
+// message that begins with `name`, unless the term ids are below `terms` and the weights are valid.
 PYFAST_API Row checked_row(const Forward& x, std::int32_t i, RowMemory& memory, const char* name = "X");
 
-// Where the idf of the terms comes from.
+// The origin of the terms' idf.
 enum class Idf {
-    corpus,  // X holds weights, its idf among them
-    // X holds term frequencies; each pool is weighed as a corpus of its own: tf * (ln((1 + n) / (1 + df)) + 1)
-    // with n documents, df of which hold the term, then rows l2-normalised, as scikit-learn's TfidfTransformer
+    corpus,  // X has weights that contain the idf
+    // X has term frequencies, and each pool is weighed as a corpus of its own: tf * (ln((1 + n) / (1 + df)) + 1),
+    // with n documents of which df have the term. Then rows are l2-normalised, as scikit-learn's TfidfTransformer
     // does.
     pool,
 };
@@ -117,18 +117,18 @@ struct Ragged {
     }
 };
 
-// Pool p is the list of documents docs[offsets[p] .. offsets[p + 1]), in retrieval order.
+// Pool p is the list of documents docs[offsets[p] .. offsets[p + 1]), in the order of retrieval.
 using Pools = Ragged<std::int32_t>;
 
-// Pools that an op has found, best first, as it gives them back.
+// The pools that an op has found, best document first.
 struct RankedPools {
     std::vector<std::int64_t> offsets{0};
     std::vector<std::int32_t> documents;
     std::vector<float> scores;
 };
 
-// List i of a ragged array that is too large to be checked as a whole: a call costs what it touches, not what the
-// corpus does. Throws Error where there is no such list, or where it does not lie inside the values.
+// List i of a ragged array that is too large for a check of the whole. So the time of a call depends on what it
+// reads, not on the corpus. Throws Error if the list does not exist, or is outside the values.
 template <class T>
 std::span<const T> checked_list(const Ragged<T>& lists, std::int64_t i, const char* name) {
     if (i < 0 || i >= static_cast<std::int64_t>(lists.size())) {
@@ -144,17 +144,17 @@ std::span<const T> checked_list(const Ragged<T>& lists, std::int64_t i, const ch
     return lists.values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
 }
 
-// Throws Error unless offsets start at 0, never decrease and end at `values`; `name` opens the message.
+// Throws Error unless offsets start at 0, never decrease and end at `values`. The message begins with `name`.
 PYFAST_API void check_offsets(std::span<const std::int64_t> offsets, std::size_t values, const char* name);
 
-// Throws Error where a document is not one of the forward index; `name` opens the message.
+// Throws Error if a document is not in the forward index. The message begins with `name`.
 PYFAST_API void check_documents(const Forward& x, std::span<const std::int32_t> documents,
                                 const char* name = "doc_ids");
 
-// Throws Error where a term is not one of the forward index.
+// Throws Error if a term is not in the forward index.
 PYFAST_API void check_masked(const Forward& x, std::span<const std::int32_t> terms);
 
-// Throws Error where a score is not finite; `name` opens the message.
+// Throws Error if a score is not finite. The message begins with `name`.
 PYFAST_API void check_finite(std::span<const float> scores, const char* name);
 
 }  // namespace pyfast

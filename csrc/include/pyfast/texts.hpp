@@ -1,4 +1,4 @@
-// Texts that an op has written, as it gives them back.
+// The texts that an op returns.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace pyfast {
 
-// Text t of offsets.size() - 1 is bytes[offsets[t] .. offsets[t + 1]), UTF-8 where its parts were.
+// Text t of offsets.size() - 1 is bytes[offsets[t] .. offsets[t + 1]). It is UTF-8 if its parts are.
 struct Texts {
     std::vector<std::int64_t> offsets{0};
     std::string bytes;

@@ -1,4 +1,4 @@
-// weighted_degree: the centrality of N2N-GQA, without building a single edge.
+// weighted_degree: the centrality of N2N-GQA, computed without edges.
 #pragma once
 
 #include <span>
@@ -11,20 +11,20 @@ namespace pyfast {
 
 struct WeightedDegreeOptions {
     EdgeWeight weight = EdgeWeight::sum;
-    TermWeight function = nullptr;  // in place of `weight`
+    TermWeight function = nullptr;  // replaces `weight`
     Idf idf = Idf::corpus;
     int threads = 1;
 };
 
-// degree[v] = sum of the weights of the edges of v in the unpruned graph of its pool.
+// degree[v] is the sum of the weights of v's edges in the unpruned graph of its pool.
 //
-// With df_t the number of the pool's documents that hold t, and S_t the sum of their weights:
+// df_t is the number of the pool's documents that have the term t, and S_t is the sum of their weights:
 //   sum: sum over t in i of (df_t - 2) x_it + S_t          dot: sum over t in i of x_it (S_t - x_it)
-// so a pool costs O(nnz). S_t - x_it is never subtracted: what the documents before and behind i hold of t is
-// added up, and nothing is lost where x_it is most of S_t. `min` and functions have no such form: the rows of
-// evidence_graph are summed. Sums are kept in double and rounded once. Memory: 16 to 32 bytes per term of the
-// vocabulary a thread (by rows: 4 to 8, and O(pool)). Thread-safe. Throws Error on malformed pools or rows, and
-// where `degree` does not hold a number per node.
+// So a pool takes O(entries of its rows). S_t - x_it is not a subtraction: the weights before and after i are
+// added up, so nothing is lost if x_it is most of S_t. `min` and functions have no such formula: for them, the
+// rows of evidence_graph are summed. Sums are double and rounded once. Memory for each thread: 16 to 32 bytes for
+// each term of the vocabulary (for rows: 4 to 8 bytes, and O(pool)). Thread-safe. Throws Error for malformed pools
+// or rows, and if `degree` does not have one number for each node.
 PYFAST_API void weighted_degree(const Forward& x, const Pools& pools, const WeightedDegreeOptions& options,
                                 std::span<float> degree);
 

@@ -1,20 +1,20 @@
-// What the ops on a GPU share. No header of CUDA's is needed to use them.
+// What all GPU ops share. They can be used without a header of CUDA.
 //
-// They take the same views as the ops of pyfast::core, of device memory: spans of arrays that the GPU can read,
-// the options on the host. They put their work on the caller's stream and return; they never synchronise, and
-// allocate nothing: where an op needs memory, `<op>_workspace` says how much, for sizes that the host knows.
+// They take the same views as the ops of pyfast::core, but of device memory: spans of arrays that the GPU can
+// read. Options are on the host. An op queues its work on the caller's stream and returns. It never synchronises
+// and never allocates: if it needs memory, `<op>_workspace` tells how much, from sizes that the host knows.
 //
-// Lengths are checked on the host, and a wrong one throws Error. Contents are checked on the device, before they
-// are used, and never lead outside the spans: what is malformed leaves a Fault in the status word. From then on
-// ops with that word do nothing that they can leave, and what is in their outputs means nothing. So one look at
-// it, whenever the caller synchronises anyway, tells of all the ops before:
+// Lengths are checked on the host, and a wrong one throws Error. Contents are checked on the device before they
+// are used, and never lead outside the spans. Malformed contents set a Fault in the status word. From then on, ops
+// with this word skip what they can, and their outputs are undefined. So one look at the word, when the caller
+// synchronises anyway, reports for all ops before it:
 //
 //     evidence_graph_count(x, pools, {}, options, indptr, queue);
 //     pagerank(graphs, {}, {}, rank, {}, queue);
 //     cudaMemcpyAsync(&status, queue.status, ...); cudaStreamSynchronize(stream);
 //     pyfast::cuda::raise(status);
 //
-// A word in which there are faults stays as it is until the caller clears it.
+// The faults of a word stay until the caller clears it.
 #pragma once
 
 #include <cstddef>
@@ -27,48 +27,48 @@
 
 namespace pyfast::cuda {
 
-// Where an op's work goes.
+// Where an op queues its work.
 struct Queue {
     void* stream = nullptr;          // a cudaStream_t; null: the default stream
-    std::int32_t* status = nullptr;  // in device memory; 0 as long as nothing was malformed
-    std::span<std::byte> workspace;  // device memory, aligned to 256 bytes; the op's until its work is done
+    std::int32_t* status = nullptr;  // in device memory; 0 if nothing was malformed
+    std::span<std::byte> workspace;  // device memory, aligned to 256 bytes; the op uses it until its work is done
 };
 
-// What is malformed, one bit each: any number of them may be found at once, in any order.
+// What is malformed: one bit for each kind. Several can be set, in any order.
 enum class Fault : std::int32_t {
-    offsets = 1,         // a ragged array's: they do not start at 0, decrease, or do not end with its values
-    documents = 2,       // a document is not one of the forward index
-    rows = 4,            // a row of the forward index lies outside it, or its term ids are out of order or range
-    weights = 8,         // a weight of the forward index is negative, NaN or above 1e16
-    masked = 16,         // a masked term is not one of the vocabulary
-    bounds = 32,         // a pool is larger than the bounds that the host was given
-    scores = 64,         // a score is infinite or NaN, or a share negative
-    edges = 128,         // a graph's row is not strictly increasing within its pool
-    edge_weights = 256,  // a graph's weight is negative, infinite or NaN
-    segments = 512,      // a segment is not one of the corpus, or is twice in a prior
+    offsets = 1,    // the offsets of a ragged array do not start at 0, decrease, or do not end with its values
+    documents = 2,  // a document is not in the forward index
+    rows = 4,       // a row is outside the forward index, or its term ids are out of order or out of range
+    weights = 8,    // a weight of the forward index is negative, NaN or above 1e16
+    masked = 16,    // a masked term is not in the vocabulary
+    bounds = 32,    // a pool is larger than the bounds that the host was given
+    scores = 64,    // a score is infinite or NaN, or a share is negative
+    edges = 128,    // a row of a graph is not strictly increasing within its pool
+    edge_weights = 256,  // a weight of a graph is negative, infinite or NaN
+    segments = 512,      // a segment is not in the corpus, or occurs twice in a prior
     places = 1024,       // a cursor is outside its stream
-    tombstones = 2048,   // the words above do not go with those below
-    sources = 4096,      // an edge's source is not one of them
-    pairs = 8192,        // a pair names a query or a document that there is not
+    tombstones = 2048,   // the higher words of the tombstones do not fit the lower ones
+    sources = 4096,      // the source of an edge does not exist
+    pairs = 8192,        // a pair names a query or a document that does not exist
 };
 
-// Throws Error that says what is malformed; does nothing for 0.
+// Throws Error with what is malformed. Does nothing for 0.
 PYFAST_API void raise(std::int32_t status);
 
-// The CUDA runtime refused work: no device, no driver, no memory.
+// The CUDA runtime refused work: there is no device, no driver or no memory.
 class PYFAST_API DeviceError : public std::runtime_error {
   public:
     explicit DeviceError(const std::string& message) : std::runtime_error(message) {}
 };
 
-// How many devices can be used; none where there is no driver, and why.
+// The number of usable devices. Without a driver, it is 0, with the reason.
 struct Devices {
-    std::string problem;  // empty where there are devices
+    std::string problem;  // empty if there are devices
     int count = 0;
 };
 PYFAST_API Devices devices();
 
-// The name of one of them, its compute capability and memory. Throws DeviceError where there is none of that
+// The name of a device, its compute capability and its memory. Throws DeviceError if there is no device with that
 // number.
 PYFAST_API std::string device_name(int device);
 

@@ -1,4 +1,5 @@
-// gatv2 on a GPU: graph attention of Brody et al. 2022, forward and backward, nothing of edges x heads x channels.
+// gatv2 on a GPU: graph attention of Brody et al. 2022, forward and backward, without arrays of edges x heads x
+// channels.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +11,28 @@
 
 namespace pyfast::cuda {
 
-// Channels of a head: they lie in the registers of a warp.
+// The maximum number of channels of a head: they are in the registers of a warp.
 inline constexpr std::int64_t gatv2_most_channels = 1024;
 
-// pyfast::gatv2 for float and bfloat16, with the same layer and options, all spans of device memory (`threads` has
-// no meaning). What dropout leaves out is the CPU's choice, bit for bit; sums are in float, within 1e-5 of the
-// CPU's relatively to the largest of their terms.
+// pyfast::gatv2 for float and bfloat16, with the same layer and options (`threads` is not used). All spans are
+// device memory. Dropout drops the same weights as the CPU, bit for bit. Sums are float; their error is within
+// 1e-5 of the largest term.
 //
-// A warp takes a destination and a head. It reads each source once: the softmax runs along with the sum, which is
-// scaled down whenever a larger score comes. Needs no workspace. Deterministic: each sum is one warp's.
-// Throws Error as pyfast::gatv2 does, and above gatv2_most_channels. Faults: offsets, sources.
+// A warp handles a destination and a head. It reads each source once: the softmax is computed along with the sum,
+// which is scaled down when a larger score comes. Needs no workspace. Deterministic: one warp computes each sum.
+// Throws Error as pyfast::gatv2 does, and for more than gatv2_most_channels channels. Faults: offsets, sources.
 template <class T>
 PYFAST_API void gatv2(const Gatv2Layer<T>& layer, const Gatv2Options& options, std::span<T> y,
                       std::span<float> attention, const Queue& queue);
 
-// Bytes: 4 * edges * heads, an eighth of x_dst in float for att, and for x_src 16 for each edge and source.
+// Bytes: 4 * edges * heads; for att, an eighth of x_dst in float; for x_src, 16 for each edge and source.
 template <class T>
 PYFAST_API std::size_t gatv2_backward_workspace(const Gatv2Layer<T>& layer, const Gatv2Options& options,
                                                 const Gatv2Gradients<T>& gradients);
 
-// The gradients of pyfast::gatv2_backward. By destination for x_dst and att; by source, once the edges have been
-// sorted, for x_src. No more than 2^31 - 1 edges. Sorting costs the square of a source's edges.
+// The gradients of pyfast::gatv2_backward. The gradients of x_dst and att are summed by destination. That of x_src
+// is summed by source, after the edges are sorted. At most 2^31 - 1 edges. Sorting takes the square of a source's
+// edges.
 template <class T>
 PYFAST_API void gatv2_backward(const Gatv2Layer<T>& layer, const Gatv2Options& options,
                                std::span<const float> attention, std::span<const T> grad,

@@ -1,4 +1,4 @@
-// graph_rank on a GPU: N2N-GQA's equation 1, of given structural scores, or from the forward index in one kernel.
+// graph_rank on a GPU: equation 1 of N2N-GQA, from structural scores, or from the forward index in one kernel.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace pyfast::cuda {
 
-// The scores of pyfast::graph_rank, bit for bit. All spans but none of the numbers are device memory. Needs no
-// workspace. Faults: offsets, scores.
+// The scores of pyfast::graph_rank, bit for bit. All spans are device memory. Needs no workspace. Faults: offsets,
+// scores.
 PYFAST_API void graph_rank(std::span<const float> semantic, std::span<const float> structural,
                            std::span<const std::int64_t> pool_offsets, float alpha, std::span<float> score,
                            const Queue& queue);
 
-// weighted_degree and graph_rank in one: reads a pool's rows and gives its degrees and scores. The workspace is
-// that of weighted_degree; faults are those of both.
+// weighted_degree and graph_rank in one: reads the rows of a pool, and writes its degrees and scores. Its
+// workspace is that of weighted_degree, and it sets the faults of both.
 PYFAST_API void degree_rank(const Forward& x, const Pools& pools, std::span<const float> semantic,
                             EdgeWeight weight, float alpha, const Bounds& bounds, std::span<float> degree,
                             std::span<float> score, const Queue& queue);

@@ -11,7 +11,7 @@
 
 namespace pyfast::cuda {
 
-// Bytes of the workspace for queries of so many tokens in all.
+// Bytes of the workspace for queries with this number of tokens in all.
 PYFAST_API std::size_t maxsim_workspace(std::size_t query_tokens, std::size_t dimensions);
 
 // The scores of pyfast::maxsim, bit for bit. All spans are device memory. Faults: offsets, pairs, scores.

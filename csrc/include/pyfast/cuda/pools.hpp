@@ -1,4 +1,4 @@
-// What the ops of pools on a GPU share.
+// What the GPU ops on pools share.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace pyfast::cuda {
 
-// What the host knows of pools that lie on the device: how large they are at most. An op plans its launches and
-// its workspace by it. Pools that are larger are a Fault; bounds that are too large only cost memory.
+// Upper bounds of the sizes of pools that are on the device. An op plans its launches and its workspace with them.
+// A larger pool is a Fault. Bounds that are too large only take memory.
 struct Bounds {
-    std::int64_t documents = 0;  // of any one pool: for evidence_graph
-    std::int64_t pairs = 0;      // documents x documents of each pool, added up: for evidence_graph
-    std::int64_t entries = 0;    // of the forward index, in the rows of any one pool: for weighted_degree
+    std::int64_t documents = 0;  // documents of the largest pool: for evidence_graph
+    std::int64_t pairs = 0;      // the sum of documents x documents over all pools: for evidence_graph
+    std::int64_t entries = 0;  // entries of the forward index in the rows of the largest pool: for weighted_degree
 };
 
 }  // namespace pyfast::cuda
