@@ -1,4 +1,4 @@
-// Vectors that begin where a cache line does: a register of 64 bytes read from elsewhere is read twice.
+// Vectors that begin at a cache line: a 64-byte register that is read from elsewhere needs two reads.
 #pragma once
 
 #include <cstddef>

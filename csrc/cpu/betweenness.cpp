@@ -23,32 +23,33 @@ namespace pyfast {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr std::size_t small_pool = 512;  // one thread's work
-constexpr double most_paths = 0x1p512;   // beyond it numbers of paths need a scale
+constexpr std::size_t small_pool = 512;  // nodes of a pool that one thread handles
+constexpr double most_paths = 0x1p512;   // above this, numbers of paths need a scale
 
-// What leads on from one source: nodes in the order in which they are settled, and the edges on shortest paths.
+// The shortest paths from one source: the nodes in the order in which they are settled, and the edges on these
+// paths.
 struct ShortestPaths {
     std::vector<std::int32_t> order;
-    std::vector<std::int64_t> begin;  // per place in the order: its node's edges in `to`
+    std::vector<std::int64_t> begin;  // for each place in the order: where its node's edges begin in `to`
     std::vector<std::int32_t> to;
 };
 
 // A node in a breadth-first search.
 struct Found {
-    double count;        // shortest paths to it
+    double count;        // the number of shortest paths to it
     std::int32_t hops;   // -1: not found
-    std::int32_t place;  // in the order
+    std::int32_t place;  // its place in the order
 };
 
 struct Workspace {
-    std::vector<double> lengths;  // per edge
+    std::vector<double> lengths;  // of each edge
     std::vector<std::size_t>
-        first_hop;  // per node: its edges in `hop`, which are no self-loops and not of weight 0
+        first_hop;  // for each node: where its edges begin in `hop`, without self-loops and edges of weight 0
     std::vector<std::int32_t> hop;
     std::vector<Found> found;
-    Aligned<double> matrix;    // dense: n x padded lengths, infinite where there is no edge
-    Aligned<double> reversed;  // dense: the same of the edges to a node
-    Aligned<double> distance;  // dense: n x padded; else of one source
+    Aligned<double> matrix;    // dense: n x padded lengths, infinite for pairs without an edge
+    Aligned<double> reversed;  // dense: the same for the edges that lead to a node
+    Aligned<double> distance;  // dense: n x padded; otherwise from one source
     Aligned<double> limit;
     Aligned<std::int64_t> place;
     std::vector<std::pair<double, std::int32_t>> heap;
@@ -66,10 +67,10 @@ struct Workspace {
     }
 };
 
-constexpr std::size_t lanes = sizeof(Quad) / sizeof(double);  // of which a row has a whole number
+constexpr std::size_t lanes = sizeof(Quad) / sizeof(double);  // a row has a multiple of these
 using Longs [[gnu::vector_size(lanes * sizeof(std::int64_t))]] = std::int64_t;
 
-// distance_ij = min(distance_ij, distance_ik + distance_kj) for all k in turn: Floyd and Warshall.
+// distance_ij = min(distance_ij, distance_ik + distance_kj) for each k in turn (Floyd and Warshall).
 PYFAST_MULTIVERSION void shorten(double* distance, std::size_t n, std::size_t padded) {
     for (std::size_t k = 0; k < n; ++k) {
         const double* const via = distance + k * padded;
@@ -92,7 +93,7 @@ PYFAST_MULTIVERSION void shorten(double* distance, std::size_t n, std::size_t pa
     }
 }
 
-// place[v] = the number of nodes nearer than v.
+// place[v] = the number of nodes that are nearer than v.
 PYFAST_MULTIVERSION void rank_distances(const double* distance, std::size_t n, std::size_t padded,
                                         std::int64_t* place) {
     for (std::size_t v = 0; v < padded; v += lanes) {
@@ -106,18 +107,18 @@ PYFAST_MULTIVERSION void rank_distances(const double* distance, std::size_t n, s
     }
 }
 
-// What Brandes's algorithm needs of one source of a dense pool; all padded.
+// The input of Brandes's algorithm for one source of a dense pool. All rows are padded.
 struct DenseSource {
     std::size_t padded;
-    const double* lengths;   // row v: of the edges from v
-    const double* reversed;  // row w: of the edges to w
+    const double* lengths;   // row v: the lengths of the edges that leave v
+    const double* reversed;  // row w: the lengths of the edges that lead to w
     const double* distance;
-    const double* limit;  // the length up to which a path to the node counts as shortest; -1 where there is none
-    std::span<const std::int32_t> order;  // the nodes that are reached, by distance
+    const double* limit;                  // a path to the node counts as shortest up to this length; -1: no path
+    std::span<const std::int32_t> order;  // the nodes that the source reaches, by distance
 };
 
-// count_w = number of shortest paths to w; share_v = (dependency of the source on v) / count_v. Both start at 0,
-// but for the source's count.
+// count_w = the number of shortest paths to w. share_v = (dependency of the source on v) / count_v. Both start at
+// 0, except the source's count.
 PYFAST_MULTIVERSION void count_dense(const DenseSource& s, double* count, double* share) {
     for (const std::int32_t node : s.order) {
         const auto v = static_cast<std::size_t>(node);
@@ -153,7 +154,7 @@ PYFAST_MULTIVERSION void count_dense(const DenseSource& s, double* count, double
     }
 }
 
-// `given` holds the pool's own lengths, or nothing.
+// `given` has the pool's own lengths, or is empty.
 void read_lengths(Workspace& space, const PoolEdges& pool, EdgeLength length, std::span<const double> given) {
     space.lengths.resize(pool.edges());
     for (std::size_t v = 0; v < pool.nodes(); ++v) {
@@ -180,8 +181,8 @@ void read_hops(Workspace& space, const PoolEdges& pool) {
     }
 }
 
-// All distances of a dense pool. False where some edge is so short beside the longest distance that it could pass
-// for nothing: then the order of two nodes does not follow from their distances.
+// All distances of a dense pool. Returns false if an edge is so short, compared with the longest distance, that
+// adding it may change nothing: then distances do not give the order of two nodes.
 bool all_distances(Workspace& space, const PoolEdges& pool) {
     const std::size_t n = pool.nodes();
     const std::size_t padded = rounded_up(n, lanes_of_doubles);
@@ -220,7 +221,7 @@ void add_dense_source(Workspace& space, std::size_t n, std::size_t source) {
         if (distance[v] < infinity) {
             auto at = static_cast<std::size_t>(space.place[v]);
             while (order[at] >= 0) {
-                ++at;  // equally far: in any order
+                ++at;  // equal distances, in any order
             }
             order[at] = static_cast<std::int32_t>(v);
             space.limit[v] = distance[v] * (1.0 + equal_length);
@@ -239,7 +240,7 @@ void add_dense_source(Workspace& space, std::size_t n, std::size_t source) {
     }
 }
 
-// Dijkstra, then once more over the edges of what was reached.
+// Dijkstra, then a second pass over the edges of the nodes that it reached.
 void find_paths(Workspace& space, const PoolEdges& pool, std::size_t source) {
     const std::size_t n = pool.nodes();
     space.distance.assign(n, infinity);
@@ -283,13 +284,13 @@ void find_paths(Workspace& space, const PoolEdges& pool, std::size_t source) {
     }
 }
 
-// A number that stands `levels` times 2^512 below others, among these.
+// A number that is scaled down by 2^(512 levels), to add it to larger ones.
 double lowered(double number, std::int32_t levels) {
     return levels == 0 ? number : levels == 1 ? number * 0x1p-512 : 0.0;
 }
 
-// Brandes: adds to `sum` what each node takes of the shortest paths of one source. Thousands of nodes can have
-// more shortest paths than a double can count: node v has count_v * 2^(512 level_v) of them.
+// Brandes: adds to `sum` the share of each node in the shortest paths of one source. With thousands of nodes there
+// can be more paths than a double can count, so node v has count_v * 2^(512 level_v) of them.
 void add_dependencies(Workspace& space) {
     const ShortestPaths& paths = space.paths;
     const std::size_t reached = paths.order.size();
@@ -318,7 +319,7 @@ void add_dependencies(Workspace& space) {
             space.count[w] += lowered(space.count[v], space.level[w] - space.level[v]);
         });
     }
-    // share_v = (1 + dependency of the source on v) / count_v, so that no division waits for another.
+    // share_v = (1 + dependency of the source on v) / count_v, so that no division waits for another one.
     for (std::size_t at = reached; at-- > 1;) {
         const auto v = static_cast<std::size_t>(paths.order[at]);
         double shares = 0.0;
@@ -328,11 +329,12 @@ void add_dependencies(Workspace& space) {
     }
 }
 
-// The same of one source where all edges are 1 long: breadth-first, with `to` of places in the order. False where
-// there are so many paths that their numbers need a scale; nothing is added then.
+// The same for one source, if all edges have length 1: breadth-first, and `to` has places in the order. Returns
+// false if the numbers of paths need a scale, and then adds nothing.
 bool add_hops_source(Workspace& space, std::size_t n, std::size_t source) {
     space.found.assign(n, Found{0.0, -1, 0});
-    space.paths.order.resize(n + 1);  // one more than there are, as with `to`: for what nobody reads
+    // One more entry than nodes, as in `to`: it takes writes that are never read.
+    space.paths.order.resize(n + 1);
     space.paths.begin.resize(n + 1);
     space.paths.to.resize(space.hop.size() + 1);
     Found* const found = space.found.data();
@@ -351,7 +353,7 @@ bool add_hops_source(Workspace& space, std::size_t n, std::size_t source) {
         most = std::max(most, count);
         begin[at] = static_cast<std::int64_t>(end);
         for (std::size_t e = space.first_hop[v]; e < space.first_hop[v + 1]; ++e) {
-            // Without a branch: what an edge leads to is a coin toss for the processor.
+            // No branch here: the processor cannot predict where an edge leads.
             const std::int32_t node = space.hop[e];
             Found& next = found[static_cast<std::size_t>(node)];
             const bool is_new = next.hops < 0;
@@ -382,7 +384,7 @@ bool add_hops_source(Workspace& space, std::size_t n, std::size_t source) {
     return true;
 }
 
-// The sources of a pool of n nodes, in ascending order: k of them, drawn by the seed, or all.
+// The sources of a pool of n nodes, ascending: all nodes, or k of them, drawn with the seed.
 std::vector<std::int32_t> sources_of(std::size_t n, const BetweennessOptions& options) {
     std::vector<std::int32_t> nodes(n);
     std::iota(nodes.begin(), nodes.end(), 0);
@@ -401,15 +403,15 @@ std::vector<std::int32_t> sources_of(std::size_t n, const BetweennessOptions& op
     return nodes;
 }
 
-// Some of one pool's sources.
+// Some of the sources of a pool.
 struct Task {
     std::size_t pool;
     std::size_t first;
     std::size_t last;
-    bool whole;  // all of them
+    bool whole;  // whether they are all of the pool's sources
 };
 
-// A small pool is one task; a larger one at most 64, at any number of threads.
+// A small pool is one task. A larger one is at most 64 tasks, for any number of threads.
 std::vector<Task> tasks_of(const Graphs& graphs, const BetweennessOptions& options) {
     std::vector<Task> tasks;
     for (std::size_t p = 0; p < graphs.size(); ++p) {
@@ -441,7 +443,7 @@ void add_sources(Workspace& space, const PoolEdges& pool, const Task& task, std:
     }
     const std::vector<std::int32_t> sources = sources_of(n, options);
     read_lengths(space, pool, options.length, lengths);
-    // All distances are worth it for a good part of the sources.
+    // Computing all distances pays off if many nodes are sources.
     const bool dense =
         n <= small_pool && pool.edges() * 8 >= n * n && sources.size() * 4 >= n && all_distances(space, pool);
     const bool hops = lengths.empty() && options.length == EdgeLength::hops;
@@ -463,7 +465,7 @@ void add_sources(Workspace& space, const PoolEdges& pool, const Task& task, std:
     }
 }
 
-// What is left to be divided by, of each node: the number of pairs that it may lie between.
+// Divides the sum of each node by the number of pairs that it can lie between.
 void write_centrality(std::span<const double> sum, const BetweennessOptions& options, std::span<float> out) {
     const std::size_t n = sum.size();
     if (n <= 2) {
@@ -500,7 +502,7 @@ void betweenness(const Graphs& graphs, const BetweennessOptions& options, std::s
         write_centrality(sum, options, centrality.subspan(first, sum.size()));
     };
     const std::vector<Task> tasks = tasks_of(graphs, options);
-    std::vector<std::vector<double>> parts(tasks.size());  // of pools that are several tasks
+    std::vector<std::vector<double>> parts(tasks.size());  // the sums of pools that have several tasks
     parallel_for(
         tasks.size(), options.threads, 1, [] { return Reused<Workspace>(); },
         [&](Reused<Workspace>& space, std::size_t t) {

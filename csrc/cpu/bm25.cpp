@@ -17,8 +17,9 @@ namespace pyfast {
 
 namespace {
 
-constexpr std::int64_t window = 8192;  // documents scored at a time: their scores fit the first-level cache
-constexpr std::int64_t group = 16;     // scores compared with the bar at a time
+// documents that are scored together: their scores fit into the first-level cache
+constexpr std::int64_t window = 8192;
+constexpr std::int64_t group = 16;  // scores that are compared with the bar together
 
 struct Found {
     float score;
@@ -29,7 +30,8 @@ bool better(const Found& a, const Found& b) {
     return a.score != b.score ? a.score > b.score : a.document < b.document;
 }
 
-// What a document's length adds to tf in the denominator. Of the usual lengths from a table: a division less.
+// The part of the denominator that depends on a document's length. A table has the values of common lengths, which
+// saves a division.
 class LengthNorm {
   public:
     explicit LengthNorm(const Bm25Options& options)
@@ -54,16 +56,17 @@ class LengthNorm {
     std::array<double, 1024> table_{};
 };
 
-// The entries of a query's term in one part that are still to be scored.
+// The entries of a query's term in one part that are not scored yet.
 struct Column {
     const std::int32_t* documents;
-    const std::int32_t* counts;  // one of these two is there
+    const std::int32_t* counts;  // exactly one of these two is set
     const std::uint8_t* small_counts;
     std::int64_t next;
     std::int64_t end;
     double idf;
 
-    // Where the entries below `document` end. Large steps first: most columns are long or sparse.
+    // The end of the entries below `document`. It tries large steps first, because most columns are long or
+    // sparse.
     [[nodiscard]] std::int64_t before(std::int64_t document) const {
         std::int64_t low = next, step = 1;
         while (low + step < end && documents[low + step] < document) {
@@ -81,7 +84,7 @@ struct Workspace {
     std::array<float, window> scores{};  // 0 between windows
     std::vector<Column> columns;
     std::vector<double> idf;  // of each term of the query
-    std::vector<Found> best;  // a heap, the worst of them first
+    std::vector<Found> best;  // a heap; its top is the worst of the best
 };
 
 [[noreturn]] void malformed(std::size_t part) {
@@ -110,7 +113,7 @@ std::span<const std::int32_t> documents_of(const TermCounts& part, std::int64_t 
     return checked_list<std::int32_t>({part.indptr, part.documents}, column, "indptr");
 }
 
-// In how many documents the term is that are not deleted.
+// The number of documents that have the term and are not deleted.
 std::int64_t frequency(std::span<const TermCounts> parts, std::int32_t term) {
     std::int64_t count = 0;
     for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -132,7 +135,7 @@ std::int64_t frequency(std::span<const TermCounts> parts, std::int32_t term) {
     return count;
 }
 
-// Adds a column's shares of the documents from `first` on, below `end` of its entries.
+// Adds the shares of a column to the scores of its documents, from document `first` up to the entry `end`.
 template <class Count>
 void add_scores(Workspace& space, Column& column, const Count* counts, std::int64_t first, std::int64_t end,
                 const TermCounts& part, std::size_t number, const LengthNorm& norm) {
@@ -175,7 +178,7 @@ struct Search {
         }
     }
 
-    // A score must be above this to be among the best: of equal ones those that came first stay.
+    // A score must be above this to enter the best. So among equal scores, the earlier documents stay.
     [[nodiscard]] float bar(const Workspace& space) const {
         return std::ssize(space.best) < options.k ? 0.0f : space.best.front().score;
     }
@@ -199,7 +202,8 @@ struct Search {
         }
     }
 
-    // The best documents of a part that starts at document `base`, of `allowed` alone where that is given.
+    // The best documents of a part whose first document is number `base`. If `allowed` is given, only its
+    // documents.
     void part(Workspace& space, std::size_t p, std::int64_t base, std::span<const std::int32_t> query,
               const std::span<const std::int32_t>* allowed) const {
         const TermCounts& part = parts[p];
@@ -287,7 +291,7 @@ struct Search {
     }
 };
 
-// How many documents there are, the deleted ones too.
+// The number of documents, including deleted ones.
 std::int64_t check_parts(std::span<const TermCounts> parts) {
     std::int64_t documents = 0;
     for (std::size_t p = 0; p < parts.size(); ++p) {

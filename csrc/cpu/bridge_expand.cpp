@@ -17,11 +17,11 @@ namespace pyfast {
 
 namespace {
 
-// Sums of floats in another order differ by less than this, relative to their size.
+// Sums of the same floats in another order differ by less than this, relative to their size.
 constexpr float slack = 1e-4f;
 
-// Terms are taken up until what is left of the seed reaches no further than this share of the k-th best
-// similarity: fewer terms would leave more documents to be scored one by one.
+// The search reads terms until the rest of the seed can add at most this share of the k-th best similarity. With
+// fewer terms, more documents would have to be scored one by one.
 constexpr float enough = 0.5f;
 
 struct Neighbour {
@@ -37,20 +37,20 @@ struct Workspace {
     struct Term {
         std::int32_t id;
         float weight;
-        std::size_t size;  // entries of the transposed index: the documents that hold it
+        std::size_t size;  // the number of documents that have the term
     };
     struct Candidate {
-        float met;  // its similarity as far as terms were taken up
+        float met;  // its similarity over the terms that were read
         std::int32_t document;
     };
 
-    bool in_use = false;                  // still, when a seed begins: an error ended the one before
-    std::vector<float> weight;            // of the seed, by term id; 0 between seeds
+    bool in_use = false;                  // true when a seed begins only if an error ended the seed before
+    std::vector<float> weight;            // of the seed's terms, by term id; 0 between seeds
     std::vector<float> met;               // by document; 0 between seeds
-    std::vector<std::int32_t> documents;  // whose `met` is not 0
+    std::vector<std::int32_t> documents;  // the documents whose `met` is not 0
     std::vector<Term> terms;
-    RowMemory seed;           // of rows that are not read where they lie
-    RowMemory other;          // the same, of one row at a time
+    RowMemory seed;           // for rows that are not read in place
+    RowMemory other;          // the same, for one row at a time
     std::vector<float> best;  // a min-heap
     std::vector<Candidate> candidates;
     std::vector<Neighbour> neighbours;
@@ -65,7 +65,8 @@ struct Workspace {
     }
 };
 
-// The seed's terms outside the question, those first that say most for the entries they cost.
+// The seed's terms outside the question, ordered by weight^2 / frequency: the most informative for their cost come
+// first.
 void choose_terms(Workspace& space, const Forward& transposed, const Row& seed,
                   std::span<const std::int32_t> masked) {
     space.terms.clear();
@@ -87,8 +88,8 @@ void choose_terms(Workspace& space, const Forward& transposed, const Row& seed,
 
 [[noreturn]] void changed() { throw Error("X, XT: changed during the call; arrays must stand still"); }
 
-// Adds the term's share to every document that holds it, `entries`. Returns the k-th best `met` among them, or
-// `bar` if that is larger: so much the k-th best document has at least.
+// Adds the share of a term to each document of `entries`. Returns the k-th best `met` among them, or `bar` if it
+// is larger: a lower bound for the k-th best document.
 float take_up(Workspace& space, float weight, const Row& entries, std::size_t k, float bar) {
     space.best.clear();
     const std::size_t before = space.documents.size();
@@ -115,7 +116,7 @@ float take_up(Workspace& space, float weight, const Row& entries, std::size_t k,
             if (space.best.size() > k) {
                 std::pop_heap(space.best.begin(), space.best.end(), std::greater<>{});
                 space.best.pop_back();
-                bar = space.best.front();  // of k documents each has at least this
+                bar = space.best.front();  // k documents have at least this
             }
         }
     }
@@ -146,17 +147,17 @@ void find_neighbours(Workspace& space, const Forward& x, const Forward& transpos
     const Row row = checked_row(x, seed, space.seed);
     const auto k = static_cast<std::size_t>(options.k);
     choose_terms(space, transposed, row, masked);
-    double left = 0.0;  // the squared norm of the terms that are not taken up
+    double left = 0.0;  // the squared norm of the terms that were not read
     for (const Workspace::Term& term : space.terms) {
         left += static_cast<double>(term.weight) * static_cast<double>(term.weight);
     }
-    // What they can still add to any document.
+    // The most that they can still add to a document.
     const auto reach = [&] { return largest_norm * static_cast<float>(std::sqrt(std::max(left, 0.0))); };
 
     space.met[static_cast<std::size_t>(seed)] =
-        -std::numeric_limits<float>::infinity();  // never its own neighbour
+        -std::numeric_limits<float>::infinity();  // so that the seed is not its own neighbour
     space.documents.clear();
-    float bar = 0.0f;  // the k-th best similarity is at least this
+    float bar = 0.0f;  // a lower bound of the k-th best similarity
     std::int64_t entries = options.max_entries;
     for (const Workspace::Term& term : space.terms) {
         if (reach() < enough * bar) {

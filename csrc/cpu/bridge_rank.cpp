@@ -27,11 +27,11 @@ struct Edge {
 struct Workspace {
     PoolGraph graph;
     std::vector<std::int32_t> order;
-    std::vector<Edge> chosen;  // of each node the edges to its nearest, node after node
+    std::vector<Edge> chosen;  // for each node in turn, the edges to its nearest nodes
     std::vector<std::size_t> chosen_begin;
-    std::vector<Edge> choosing;  // of each node the edges to those that it is among the nearest of
+    std::vector<Edge> choosing;  // for each node in turn, the edges to the nodes that have it among their nearest
     std::vector<std::size_t> place;
-    std::vector<Edge> edges;  // both directions of every kept edge, by node and then by the other end
+    std::vector<Edge> edges;  // both directions of each kept edge, sorted by node and then by the other end
     std::vector<double> semantic;
     std::vector<double> restart;
     std::vector<double> degree;
@@ -41,7 +41,7 @@ struct Workspace {
     void trim() { graph.trim(); }
 };
 
-// The k nodes nearest to node i, in the pool's order; ties: the earlier node.
+// The k nodes nearest to node i, in the pool's order. If weights are equal, the earlier node comes first.
 void nearest(Workspace& space, std::span<const float> row, std::size_t i, std::size_t k) {
     space.order.clear();
     const auto weight = [&](std::int32_t j) { return row[static_cast<std::size_t>(j)]; };
@@ -60,7 +60,7 @@ void nearest(Workspace& space, std::span<const float> row, std::size_t i, std::s
     std::sort(space.order.begin(), space.order.end());
 }
 
-// Squared weights; an edge stays where it is among the k strongest of either of its ends.
+// Squares the weights, and keeps an edge if it is among the k strongest of either of its ends.
 void strongest_edges(Workspace& space, std::size_t k) {
     const std::size_t n = space.graph.terms.documents();
     space.chosen.clear();
@@ -76,7 +76,7 @@ void strongest_edges(Workspace& space, std::size_t k) {
         }
         space.chosen_begin.push_back(space.chosen.size());
     }
-    // By whom each node was chosen, in the pool's order.
+    // Collect, for each node, the nodes that chose it, in the pool's order.
     std::partial_sum(space.place.begin(), space.place.end(), space.place.begin());
     space.choosing.resize(space.chosen.size());
     for (const Edge& edge : space.chosen) {
@@ -107,7 +107,7 @@ void rank_pool(Workspace& space, std::span<const float> semantic, const BridgeRa
         total += space.restart[v];
     }
     for (double& r : space.restart) {
-        r /= total;  // at least 1: the best node's semantic score is 1
+        r /= total;  // `total` is at least 1: the best semantic score is 1
     }
     space.degree.assign(n, 0.0);
     for (const Edge& edge : space.edges) {
@@ -116,8 +116,8 @@ void rank_pool(Workspace& space, std::span<const float> semantic, const BridgeRa
     for (Edge& edge : space.edges) {
         edge.weight /= space.degree[static_cast<std::size_t>(edge.from)];
     }
-    // A node without edges restarts. A step shrinks the error by the damping, so the number of steps is known
-    // beforehand and the same for every pool.
+    // A node without edges restarts. Each step reduces the error by the damping. So the number of steps is known
+    // in advance and the same for every pool.
     constexpr double tolerance = 1e-9;
     const auto damping = static_cast<double>(options.damping);
     const int steps = damping > 0.0 ? static_cast<int>(std::ceil(std::log(tolerance) / std::log(damping))) : 0;

@@ -15,7 +15,7 @@ struct Range {
     std::size_t first, last;
 };
 
-// What list `list` holds of `size` things.
+// The bounds of list `list`, within `size` entries.
 Range checked_range(const Integers& offsets, std::size_t list, std::size_t size, const char* name) {
     const std::int64_t first = offsets[list];
     const std::int64_t last = offsets[list + 1];
@@ -26,7 +26,7 @@ Range checked_range(const Integers& offsets, std::size_t list, std::size_t size,
     return {static_cast<std::size_t>(first), static_cast<std::size_t>(last)};
 }
 
-// The paper's phi: does some cell value of the table row occur in the passage?
+// The paper's phi: whether a cell value of the table row occurs in the passage.
 bool linked(const Row& passage, const Cells& cells, std::int32_t table_row) {
     const std::size_t values = std::max<std::size_t>(cells.term_offsets.size(), 1) - 1;
     const Range of_row =

@@ -1,4 +1,4 @@
-// Offsets as an op's own.
+// A copy of offsets that an op owns.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace pyfast {
 
-// A copy, checked as check_offsets does: what an op counts by it is still so when it writes, though another thread
-// should change the caller's meanwhile.
+// A copy, checked as check_offsets does. Even if another thread changes the caller's offsets, the op counts and
+// writes by the same numbers.
 inline std::vector<std::int64_t> checked_offsets(std::span<const std::int64_t> offsets, std::size_t values,
                                                  const char* name) {
     std::vector<std::int64_t> own(offsets.begin(), offsets.end());

@@ -17,7 +17,7 @@ namespace pyfast {
 
 namespace {
 
-// What JSON has an escape for, and the other control characters.
+// The characters that JSON must escape.
 constexpr std::array<bool, 256> special = [] {
     std::array<bool, 256> out{};
     std::fill_n(out.begin(), 0x20, true);
@@ -59,13 +59,14 @@ void append_hex(std::string& out, std::uint64_t id) {
     }
 }
 
-// To six digits after the point, without the zeros at their end but for one: what Python's round(score, 6) is.
+// Writes up to six digits after the point, without trailing zeros except the first digit, as Python prints
+// round(score, 6).
 void append_score(std::string& out, double score) {
     if (!std::isfinite(score)) {
         out += "null";
         return;
     }
-    std::array<char, 328> digits;  // the largest double has 309 before the point
+    std::array<char, 328> digits;  // the largest double has 309 digits before the point
     const auto written =
         std::to_chars(digits.data(), digits.data() + digits.size(), score, std::chars_format::fixed, 6);
     std::string_view text(digits.data(), written.ptr);
@@ -81,7 +82,7 @@ std::size_t checked_segment(const Segments& s, std::int64_t segment) {
     return static_cast<std::size_t>(segment);
 }
 
-// The number of a triplet among the triplets.
+// The number of a segment among the segments that are triples.
 std::size_t triplet(const Segments& s, std::size_t i) {
     const auto found = std::lower_bound(s.triplets.begin(), s.triplets.end(), static_cast<std::int64_t>(i));
     if (found == s.triplets.end() || *found != static_cast<std::int64_t>(i)) {
@@ -149,7 +150,7 @@ class Writer {
         }
     }
 
-    // The cells of a row; where the next row would start.
+    // Writes the cells of a row. Returns the position where the next row would start.
     std::size_t cells(std::size_t row) {
         std::size_t cell = row + 1;
         for (; is(cell, Level::table_cell); ++cell) {
@@ -159,7 +160,7 @@ class Writer {
         return cell;
     }
 
-    // The triples of a subgraph, or of all subgraphs of a document.
+    // Writes the triples of a subgraph, or of all subgraphs of a document.
     void triples(std::size_t parent) {
         const bool all = is(parent, Level::document);
         bool several = false;

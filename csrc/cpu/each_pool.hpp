@@ -14,7 +14,8 @@
 
 namespace pyfast {
 
-// Throws Error on malformed offsets, or where `out`, which `name` names, does not hold one number per node.
+// Throws Error for malformed offsets, or if `out`, which messages call `name`, does not have one number for each
+// node.
 inline void check_batch(const Graphs& graphs, std::span<const float> out, const char* name) {
     check_graphs(graphs);
     if (out.size() != graphs.nodes()) {

@@ -16,25 +16,25 @@ namespace pyfast {
 
 namespace {
 
-constexpr std::int64_t first_steps = 50;   // of power iteration, before the first basis; ordinary pools take 25
-constexpr std::int64_t further_steps = 8;  // between two
+constexpr std::int64_t first_steps = 50;   // steps of power iteration before the first basis; most pools take 25
+constexpr std::int64_t further_steps = 8;  // steps between two bases
 constexpr std::size_t smallest_basis = 16;
 constexpr std::size_t largest_basis = 128;
 constexpr std::size_t basis_numbers = std::size_t{1} << 22;
-constexpr int squarings = 44;  // no more: what rounding tells apart of two equal eigenvalues would begin to count
+constexpr int squarings = 44;  // More squarings would let rounding errors decide between two equal eigenvalues.
 
 struct Workspace {
     PoolMatrix matrix;
-    Aligned<double> x;  // padded, as the next two and the vectors of the basis
+    Aligned<double> x;  // padded, like the next two and the basis
     Aligned<double> ax;
-    Aligned<double> former;  // x, while another is tried
+    Aligned<double> former;  // a copy of x, while another vector is tried
     Aligned<double> basis;
-    Aligned<double> inner;  // A as the basis sees it: rows of its size, rounded up
-    Aligned<double> power;  // of it
+    Aligned<double> inner;  // A within the basis: rows of its size, rounded up
+    Aligned<double> power;  // a power of `inner`
     Aligned<double> square;
-    std::vector<double> limit;          // of power iteration there
-    std::vector<std::size_t> incoming;  // edges, per node
-    std::vector<std::size_t> free;      // nodes without any, once those before are gone
+    std::vector<double> limit;          // the limit of power iteration within the basis
+    std::vector<std::size_t> incoming;  // for each node, the number of its edges
+    std::vector<std::size_t> free;      // nodes without edges, after the nodes before them are removed
 
     void trim() {
         matrix.trim();
@@ -69,7 +69,7 @@ PYFAST_MULTIVERSION Products products(const double* x, const double* y, std::siz
     return {total(yy), total(xy)};
 }
 
-// x = (y + shift x) * scale; gives ||y - mu x||^2 of the x before.
+// x = (y + shift x) * scale. Returns ||y - mu x||^2 for the old x.
 PYFAST_MULTIVERSION double step(double* x, const double* y, double mu, double shift, double scale,
                                 std::size_t padded) {
     Doubles residual{};
@@ -98,15 +98,15 @@ PYFAST_MULTIVERSION void add(double* y, double factor, const double* x, std::siz
     }
 }
 
-// One pool's iteration so far.
+// The state of the iteration of one pool.
 struct Progress {
     std::size_t nodes;
     double tolerance;
-    std::int64_t left;  // products
+    std::int64_t left;  // the number of products that are left
     Stop stop;
     double first_mu = 0.0;
     double mu = 0.0;
-    double residual = std::numeric_limits<double>::infinity();  // relative
+    double residual = std::numeric_limits<double>::infinity();  // relative to mu
 };
 
 void multiply(Workspace& space, Progress& progress, const double* from) {
@@ -115,7 +115,7 @@ void multiply(Workspace& space, Progress& progress, const double* from) {
     space.matrix.push(from, space.ax.data());
 }
 
-// A step of power iteration; mu and residual are those of the x before. False where A x comes to nothing.
+// A step of power iteration. mu and residual belong to the old x. Returns false if A x is 0.
 bool advance(Workspace& space, Progress& progress) {
     const std::size_t padded = space.matrix.padded();
     multiply(space, progress, space.x.data());
@@ -133,8 +133,8 @@ bool advance(Workspace& space, Progress& progress) {
     return true;
 }
 
-// Arnoldi, from x: an orthonormal basis of at most so many vectors, and A within it. Gives their number: fewer
-// where A leads to no more.
+// Arnoldi's method from x: an orthonormal basis of at most `most` vectors, and A within it. Returns their number,
+// which is smaller if A leads to no new direction.
 std::size_t make_basis(Workspace& space, Progress& progress, std::size_t most) {
     const std::size_t padded = space.matrix.padded();
     space.basis.resize(most * padded);
@@ -145,7 +145,7 @@ std::size_t make_basis(Workspace& space, Progress& progress, std::size_t most) {
     std::transform(space.x.begin(), space.x.end(), basis, [&](double number) { return number / start; });
     for (std::size_t size = 1;; ++size) {
         multiply(space, progress, basis + (size - 1) * padded);
-        for (int time = 0; time < 2; ++time) {  // the first time leaves rounding
+        for (int time = 0; time < 2; ++time) {  // the second pass removes the rounding errors of the first
             for (std::size_t j = 0; j < size; ++j) {
                 const double along = products(basis + j * padded, space.ax.data(), padded).xy;
                 space.inner[j * stride + size - 1] += along;
@@ -162,8 +162,8 @@ std::size_t make_basis(Workspace& space, Progress& progress, std::size_t most) {
     }
 }
 
-// Where power iteration on A + shift I comes to from the basis's first vector without leaving the basis: each
-// squaring of the matrix is as many steps as all before. False where it comes to nothing.
+// The limit of power iteration on A + shift I within the basis, from its first vector. Each squaring of the matrix
+// doubles the number of steps. Returns false if the result is 0.
 bool find_limit(Workspace& space, std::size_t size, std::size_t most, double shift) {
     const std::size_t stride = rounded_up(most, lanes_of_doubles);
     space.power.assign(space.inner.begin(), space.inner.begin() + static_cast<std::ptrdiff_t>(size * stride));
@@ -186,7 +186,7 @@ bool find_limit(Workspace& space, std::size_t size, std::size_t most, double shi
         }
         norm = std::sqrt(norm);
         if (!(norm > 0.0)) {
-            return false;  // NaN among them
+            return false;  // also if there is a NaN
         }
         double change = 0.0;
         for (std::size_t i = 0; i < size; ++i) {
@@ -206,8 +206,8 @@ bool find_limit(Workspace& space, std::size_t size, std::size_t most, double shi
     return true;
 }
 
-// Goes where power iteration would come to, as far as a basis of `most` vectors can tell, and a step on; stays
-// where that is no better. False where no larger basis can help.
+// Moves x to the limit of power iteration within a basis of `most` vectors, and one step further. Keeps the old x
+// if that is no better. Returns false if a larger basis cannot help.
 bool leap(Workspace& space, Progress& progress, std::size_t most) {
     const std::size_t padded = space.matrix.padded();
     const std::size_t size = make_basis(space, progress, most);
@@ -220,13 +220,13 @@ bool leap(Workspace& space, Progress& progress, std::size_t most) {
     for (std::size_t j = 0; j < size; ++j) {
         add(space.x.data(), space.limit[j], space.basis.data() + j * padded, padded);
     }
-    // Of one sign, but for rounding and for what is not there yet.
+    // All entries should have one sign. The rest is rounding, or not converged yet.
     std::transform(space.x.begin(), space.x.end(), space.x.begin(),
                    [](double number) { return std::abs(number); });
     const double norm = std::sqrt(products(space.x.data(), space.x.data(), padded).yy);
     std::transform(space.x.begin(), space.x.end(), space.x.begin(), [&](double number) { return number / norm; });
     const Progress before = progress;
-    // An eigenvalue that small is within the rounding of larger ones, which a basis mixes and steps do not.
+    // A smaller eigenvalue is within the rounding errors of the larger ones. A basis mixes them, steps do not.
     const double least = 1e-10 * progress.first_mu;
     if (!advance(space, progress) || !(progress.residual < before.residual && progress.mu > least)) {
         progress.mu = before.mu;
@@ -236,7 +236,7 @@ bool leap(Workspace& space, Progress& progress, std::size_t most) {
     return !whole;
 }
 
-// Whether a walk along edges comes back; else no eigenvalue is above 0.
+// Whether the graph has a cycle. Otherwise no eigenvalue is above 0.
 bool has_cycle(Workspace& space, const PoolEdges& pool) {
     const std::size_t n = pool.nodes();
     space.incoming.assign(n, 0);
@@ -250,7 +250,7 @@ bool has_cycle(Workspace& space, const PoolEdges& pool) {
                 const auto found = std::lower_bound(back.indices.begin(), back.indices.end(), node);
                 if (found != back.indices.end() && *found == node &&
                     back.weights[static_cast<std::size_t>(found - back.indices.begin())] > 0.0f) {
-                    return true;  // at the first edge, where they lead both ways
+                    return true;  // found at the first edge, if edges lead both ways
                 }
                 ++space.incoming[w];
             }
@@ -315,7 +315,7 @@ Convergence solve_pool(Workspace& space, const PoolEdges& pool, const Eigenvecto
     space.x.assign(padded, 0.0);
     std::fill_n(space.x.begin(), n, 1.0 / std::sqrt(static_cast<double>(n)));
     space.ax.assign(padded, 0.0);
-    // A sum of n terms is rounded so far: no residual need fall below.
+    // The rounding error of a sum of n terms: the residual need not fall below it.
     const double rounding = std::numeric_limits<double>::epsilon() * static_cast<double>(n + 16);
     const Progress start{n, std::max(options.tolerance, rounding), options.max_iterations, options.stop};
     const Convergence convergence = iterate(space, start);
