@@ -22,19 +22,19 @@ namespace pyfast {
 
 namespace {
 
-constexpr std::size_t block = 16;                   // weights that are compared at a time
-constexpr std::size_t much = std::size_t{1} << 22;  // edges: lists are freed as soon as they are copied
-constexpr std::size_t shared_pool = 2048;  // above so many documents the rows of a pool are shared among threads
-constexpr std::size_t shared_rows = 32;    // so many at a time
+constexpr std::size_t block = 16;                   // weights that are compared together
+constexpr std::size_t much = std::size_t{1} << 22;  // with more edges, each list is freed as soon as it is copied
+constexpr std::size_t shared_pool = 2048;           // threads share the rows of a pool with more documents
+constexpr std::size_t shared_rows = 32;             // rows that a thread takes at a time
 
-// Edges in the order in which one thread found them. It never grows: what is in it stays where it is.
+// Edges in the order in which one thread found them. A list never grows, so its edges stay in place.
 struct EdgeList {
     explicit EdgeList(std::size_t capacity) : indices(capacity), weights(capacity) {}
 
     Buffer<std::int32_t> indices;
     Buffer<float> weights;
     std::size_t used = 0;
-    std::atomic<std::size_t> blocks{0};  // that lie in it and are still to be copied
+    std::atomic<std::size_t> blocks{0};  // the number of its blocks that are still to be copied
 
     void free() {
         indices = {};
@@ -49,10 +49,10 @@ struct Workspace {
     std::vector<float> row;
     std::vector<std::pair<float, std::int32_t>> strongest;  // weight, document
 
-    // A list with room for that many more edges.
+    // A list with room for this many more edges.
     EdgeList& room(std::size_t edges) {
         constexpr std::size_t first = std::size_t{1} << 14;
-        // Above 32 MB glibc's malloc maps pages for each, and free() gives them back at once.
+        // For larger blocks than 32 MB, glibc's malloc maps pages each time, and free() returns them at once.
         constexpr std::size_t largest = (std::size_t{8} << 20) + 4096;
         if (lists.empty() || lists.back().indices.size - lists.back().used < edges) {
             const std::size_t next =
@@ -75,7 +75,7 @@ struct Workspace {
     }
 };
 
-// Appends the edges of node i: those of its `row` above the threshold. Returns their number.
+// Appends the edges of node i: the entries of `row` above the threshold. Returns their number.
 std::size_t append_all(EdgeList& list, std::span<const float> row, float threshold) {
     std::int32_t* const indices = list.indices.data.get() + list.used;
     float* const weights = list.weights.data.get() + list.used;
@@ -89,15 +89,15 @@ std::size_t append_all(EdgeList& list, std::span<const float> row, float thresho
     return kept;
 }
 
-// The same for the k strongest of them; of equal ones the first.
+// The same for the k strongest. If weights are equal, the earlier document comes first.
 std::size_t append_strongest(Workspace& space, EdgeList& list, std::span<const float> row, float threshold,
                              std::size_t k) {
     using Edge = std::pair<float, std::int32_t>;
     const auto stronger = [](const Edge& a, const Edge& b) {
         return a.first != b.first ? a.first > b.first : a.second < b.second;
     };
-    // Candidates are sifted when there are twice as many as may stay. Those that stay came before what is still to
-    // come, which must therefore be above the weakest of them; hardly anything is.
+    // Candidates are reduced to k when there are twice as many. The next candidate must be above the weakest of
+    // these k, because it comes later. Few are.
     auto& strongest = space.strongest;
     strongest.resize(2 * k + block);
     std::size_t count = 0;
@@ -178,7 +178,7 @@ Graph evidence_graph(const Forward& x, const Pools& given, const Ragged<std::int
     indptr[0] = 0;
 
     std::mutex guard;
-    std::deque<Reused<Workspace>> spaces;  // with the edges, until they are copied
+    std::deque<Reused<Workspace>> spaces;  // they hold the edges until these are copied
     std::vector<Workspace*> idle;
     const auto give_back = [&](Workspace* space) {
         const std::lock_guard lock(guard);

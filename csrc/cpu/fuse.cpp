@@ -11,7 +11,7 @@ namespace pyfast {
 
 namespace {
 
-// In place, and in float, so that a list's scores are the same numbers wherever they are normalised.
+// In place, in float, so that a list gets the same numbers wherever it is normalised.
 void normalise(std::span<float> scores) {
     if (scores.empty()) {
         return;
@@ -23,7 +23,8 @@ void normalise(std::span<float> scores) {
         throw Error("semantic: the scores of one list are too far apart");
     }
     std::transform(scores.begin(), scores.end(), scores.begin(),
-                   [&](float score) { return range > 0.0f ? (score - low) / range + 0.0f : 1.0f; });  // never -0
+                   // + 0 turns -0 into 0
+                   [&](float score) { return range > 0.0f ? (score - low) / range + 0.0f : 1.0f; });
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ RankedPools fuse(std::span<const std::int64_t> list_offsets, const Pools& lists,
     if (scores.size() != lists.values.size()) {
         throw Error("semantic: must hold one number per document of the lists");
     }
-    // What is sorted by must not change meanwhile.
+    // A copy, because the keys of a sort must not change.
     const std::vector<std::int32_t> documents(lists.values.begin(), lists.values.end());
     std::vector<float> normalised(scores.begin(), scores.end());
     check_finite(normalised, "semantic");
@@ -47,9 +48,9 @@ RankedPools fuse(std::span<const std::int64_t> list_offsets, const Pools& lists,
         normalise(std::span(normalised).subspan(first, static_cast<std::size_t>(offsets[i + 1]) - first));
     }
     RankedPools out;
-    std::vector<std::size_t> ranked;       // entries of a pool's lists, best first
-    std::vector<std::size_t> by_document;  // their ranks, those of one document side by side
-    std::vector<std::uint8_t> repeated;    // by rank: its document came before
+    std::vector<std::size_t> ranked;       // the entries of a pool's lists, best first
+    std::vector<std::size_t> by_document;  // their ranks, grouped by document
+    std::vector<std::uint8_t> repeated;    // by rank: whether the document has occurred before
     for (std::size_t p = 0; p + 1 < groups.size(); ++p) {
         const auto first = static_cast<std::size_t>(offsets[static_cast<std::size_t>(groups[p])]);
         const auto last = static_cast<std::size_t>(offsets[static_cast<std::size_t>(groups[p + 1])]);

@@ -18,8 +18,8 @@ namespace {
 
 using namespace gatv2_rows;
 
-// Destinations that one thread takes at a time, and whose part of att's gradient is one sum: a fixed number, or
-// the sums would depend on the threads.
+// The number of destinations in a block. A thread takes a block, and sums its part of att's gradient. The number
+// is fixed, so sums do not depend on the threads.
 constexpr std::size_t block_size = 32;
 
 void check_size(const char* name, std::size_t found, std::size_t expected) {
@@ -29,10 +29,10 @@ void check_size(const char* name, std::size_t found, std::size_t expected) {
     }
 }
 
-// The checked graph, with the self-loops that it is to have.
+// The checked graph, with its self-loops.
 struct Topology {
     Gatv2Graph graph;
-    std::size_t stored = 0;  // edges of the graph; loop i is edge stored + i
+    std::size_t stored = 0;  // the edges of the graph; loop i is edge stored + i
     std::size_t sources = 0;
     std::size_t destinations = 0;
     bool self_loops = false;
@@ -107,7 +107,7 @@ void check_options(const Gatv2Options& options) {
     }
 }
 
-// Threads that a call is worth: one for each 2^18 numbers that its edges make it read.
+// The number of threads that pay off: one for each 2^18 numbers that the edges read.
 std::size_t work(const Topology& graph, const Shape& shape) {
     return (graph.edges() + graph.destinations) * shape.numbers();
 }
@@ -117,7 +117,7 @@ int threads_for(const Topology& graph, const Shape& shape, int wanted) {
         std::min(static_cast<std::size_t>(std::max(wanted, 1)), 1 + work(graph, shape) / share));
 }
 
-// att as the rows read it, and what it owns.
+// att in the form that the rows read, and the memory for it.
 template <class T>
 struct OwnedAttention {
     using A = Gatv2Sum<T>;
@@ -137,7 +137,7 @@ struct OwnedAttention {
     [[nodiscard]] Attention<A> view() const { return {positive.data(), negative.data(), slope}; }
 };
 
-// The edges of the destinations of one block: those of its destination i are begin[i] to begin[i + 1].
+// The edges of the destinations of one block. Its destination i has the edges begin[i] to begin[i + 1].
 struct Block {
     std::vector<Edge> edges;
     std::vector<std::size_t> begin;
@@ -155,8 +155,8 @@ struct Block {
     }
 };
 
-// Whether an edge's weight of a head is dropped: number `at` of the SplitMix64 generator that starts at a mix of
-// the seed (Steele, Lea, Flood 2014); any of its numbers costs the same.
+// Whether an edge's weight of a head is dropped. It is number `at` of the SplitMix64 generator (Steele, Lea, Flood
+// 2014) that starts at a mix of the seed. Any of its numbers takes constant time.
 class Dropped {
   public:
     explicit Dropped(const Gatv2Options& options)
@@ -193,7 +193,7 @@ struct ForwardSpace {
     std::vector<double> shares;
 };
 
-// Scores of one destination become weights; attention gets its rows.
+// Turns the scores of one destination into weights, and writes its rows of attention.
 template <class A>
 void soften(const Shape& shape, const Edges& edges, const Dropped& dropped, A keep, std::vector<double>& shares,
             A* scores, A* attention) {
@@ -224,7 +224,7 @@ void soften(const Shape& shape, const Edges& edges, const Dropped& dropped, A ke
     }
 }
 
-// The same graph by source: what leads to destination `node` by edge `id`, in the order of the edges.
+// The same graph by source: the edges that lead to each node, in the order of the edges.
 struct Transposed {
     std::vector<std::size_t> begin;
     std::vector<Edge> edges;
@@ -257,7 +257,7 @@ struct BackwardSpace {
     std::vector<A> gradients;  // [edges, heads]
 };
 
-// From grad . x_src to the gradients of the scores: those of the softmax's arguments.
+// From grad . x_src to the gradients of the scores, which are the arguments of the softmax.
 template <class A>
 void soften_backward(const Shape& shape, const Edges& edges, const A* attention, A keep, A* gradients, A* all) {
     for (std::size_t h = 0; h < shape.heads; ++h) {

@@ -11,7 +11,7 @@ namespace pyfast::gatv2_rows {
 
 namespace {
 
-// GCC's and Clang's portable vectors: one register, two or four, as the processor has them.
+// The portable vectors of GCC and Clang: one, two or four registers, depending on the processor.
 template <class A>
 struct VectorOf;
 template <>
@@ -51,7 +51,7 @@ template <class A>
 [[gnu::always_inline]] inline double widened(double number) { return number; }
 [[gnu::always_inline]] inline float widened(bfloat16 number) { return widen(number); }
 
-// Calls use(v, vector) for each vector of one head's channels; lanes behind the last channel are zero.
+// Calls use(v, vector) for each vector of one head's channels. Lanes beyond the last channel are zero.
 template <class T, class Use>
 [[gnu::always_inline]] inline void each_vector(const T* head, std::size_t channels, const Use& use) {
     using A = Gatv2Sum<T>;
@@ -72,7 +72,7 @@ template <class T, class Use>
     }
 }
 
-// The sum of the lanes: halves are added until one is left.
+// The sum of the lanes: adds the two halves until one lane is left.
 template <class A, std::size_t Bytes = 64>
 [[gnu::always_inline]] inline A total(const A* lanes) {
     if constexpr (Bytes == 16) {
@@ -100,7 +100,7 @@ template <class A>
     return total<A>(lanes.lane);
 }
 
-// Rows of nodes lie anywhere: while that of one edge is read, that of the next one is on its way.
+// The rows of nodes are scattered, so the next edge's row is prefetched while this one is read.
 template <class T>
 [[gnu::always_inline]] inline const T* row_after(const T* x, std::size_t numbers, const Edge* edge,
                                                  const Edge* known) {
@@ -286,7 +286,7 @@ template <class T>
 
 }  // namespace
 
-// The functions of the header for one type, each compiled for every instruction set.
+// The functions of the header for one type, compiled for each instruction set.
 #define PYFAST_GATV2_ROWS(T, A)                                                                                   \
     template <>                                                                                                   \
     PYFAST_MULTIVERSION void spread<T>(const Shape& shape, const T* x, Lanes<A>* row) {                           \
@@ -331,10 +331,10 @@ PYFAST_GATV2_ROWS(bfloat16, float)
 
 PYFAST_MULTIVERSION void exponentials(std::span<double> numbers) {
     constexpr double log2e = 1.4426950408889634;
-    constexpr double ln2_high = 0.693147180369123816490;  // its last 21 bits are zero: whole multiples are exact
+    // its last 21 bits are zero, so whole multiples are exact
+    constexpr double ln2_high = 0.693147180369123816490;
     constexpr double ln2_low = 1.90821492927058770002e-10;
-    constexpr double rounding =
-        6755399441055744.0;  // 3 * 2^51: adding it leaves the whole number in the last bits
+    constexpr double rounding = 6755399441055744.0;  // 3 * 2^51: adding it leaves the integer in the last bits
     constexpr double taylor[] = {1.0 / 6227020800.0,
                                  1.0 / 479001600.0,
                                  1.0 / 39916800.0,

@@ -15,12 +15,12 @@ namespace pyfast {
 namespace {
 
 struct Faults {
-    std::size_t descents;  // indices that are not above the one before, wherever their rows begin
+    std::size_t descents;  // the number of indices that are not above the one before, across all rows
     bool weight;
 };
 
-// They run over every edge. Read as integers, floats from 0 to the largest are in their own order, and above them
-// come infinity, NaN and what is negative.
+// These loops read each edge. The bits of floats from 0 to the largest are ordered as integers; infinity, NaN and
+// negative numbers come above them.
 PYFAST_MULTIVERSION Faults find_faults(const std::int32_t* indices, const float* weights, std::size_t n) {
     constexpr std::size_t lanes = 16;
     using Ints [[gnu::vector_size(lanes * sizeof(std::int32_t))]] = std::int32_t;
@@ -80,8 +80,8 @@ PoolEdges checked_pool(const Graphs& graphs, std::size_t p) {
     if (faults.weight) {
         throw Error("g.weights: a weight of pool " + std::to_string(p) + " is negative, infinite or NaN");
     }
-    // Within rows indices rise, so that they may only fall where a row begins; and then a row's first and last
-    // tell whether all of it lies in the pool.
+    // Indices rise within a row, so they may fall only where a row begins. Then the first and the last index of a
+    // row tell whether all of it is in the pool.
     std::size_t allowed = 0;
     bool inside = true;
     for (std::size_t v = 0; v < n; ++v) {

@@ -19,11 +19,12 @@ namespace {
 using Segments = std::span<const std::int64_t>;
 
 constexpr std::size_t cursors_at_a_time = 64;
-constexpr std::size_t work_of_a_thread = 16384;  // segments to look at: a thread is not started for fewer
+// segments that a thread should read at least; for fewer, no thread is started
+constexpr std::size_t work_of_a_thread = 16384;
 
 std::int64_t ssize(std::size_t n) { return static_cast<std::int64_t>(n); }
 
-// A segment that comes from outside, as a position.
+// Checks a segment that comes from outside, and returns its position.
 std::size_t checked(std::int64_t segment, std::int64_t size, const char* name) {
     if (segment < 0 || segment >= size) {
         throw Error(std::string(name) + ": segment " + std::to_string(segment) + " is not one of " +
@@ -39,19 +40,19 @@ void check_same_lists(std::size_t lists, std::size_t cursors, const char* name) 
     }
 }
 
-// Segments and what is known of them: a hash table, kept from list to list.
+// Segments and their marks: a hash table that is reused from list to list.
 class Known {
   public:
     static constexpr std::uint8_t prior = 1;
     static constexpr std::uint8_t taken = 2;
 
-    // Forgets all, and makes room for so many segments; for more it grows.
+    // Removes all, and makes room for this many segments. It grows for more.
     void start(std::size_t most) {
         count_ = 0;
         clear(most == 0 ? 0 : std::bit_ceil(most * 2));
     }
 
-    // What was known before.
+    // Adds a mark. Returns the marks from before.
     std::uint8_t add(std::int64_t segment, std::uint8_t mark) {
         if (count_ * 2 >= used_) {
             grow();
@@ -103,8 +104,8 @@ class Known {
     }
 
     std::vector<Slot> slots_;
-    std::size_t used_ = 0;   // slots: a power of two, or none
-    std::size_t count_ = 0;  // segments in them
+    std::size_t used_ = 0;   // the number of slots: a power of two, or 0
+    std::size_t count_ = 0;  // the number of segments in them
 };
 
 void check_stream(const Stream& stream) {
@@ -120,7 +121,7 @@ void check_stream(const Stream& stream) {
     }
 }
 
-// Lists of segments with offsets of their own, which nobody changes.
+// Lists of segments with a copy of their offsets, which no other thread can change.
 class Lists {
   public:
     Lists(const Ragged<std::int64_t>& given, const char* name)
@@ -134,7 +135,7 @@ class Lists {
     Segments values_;
 };
 
-// A stream and cursors on it, checked as far as that costs nothing.
+// A stream and its cursors, with the checks that take no time.
 class Walk {
   public:
     Walk(const Stream& stream, const Cursors& cursors)
@@ -150,7 +151,7 @@ class Walk {
 
     [[nodiscard]] Segments selected(std::size_t c) const { return selected_[c]; }
 
-    // Learns what cursor c has, and makes room for more.
+    // Adds the segments of cursor c, and makes room for more.
     void know(Known& known, std::size_t c, std::size_t more) const {
         const Segments prior = prior_[c];
         const Segments selected = selected_[c];
@@ -168,7 +169,8 @@ class Walk {
         }
     }
 
-    // Calls take(segment) for the first `width` segments of cursor c's window; returns the place behind them.
+    // Calls take(segment) for the first `width` segments in the window of cursor c. Returns the place behind the
+    // last one.
     template <class Take>
     std::int64_t walk(const Known& known, std::size_t c, std::int64_t width, const Take& take) const {
         const Segments prior = prior_[c];
@@ -211,7 +213,7 @@ class Walk {
 
     [[nodiscard]] std::size_t size() const { return cursors_.place.size(); }
 
-    // About how many segments are looked at where each cursor sees `width`.
+    // The approximate number of segments that are read if each cursor sees `width`.
     [[nodiscard]] std::size_t work(std::int64_t width) const {
         const auto most = std::min(static_cast<std::size_t>(width), work_of_a_thread);
         return size() * most + cursors_.selected.values.size() + cursors_.prior.values.size();
@@ -260,7 +262,7 @@ std::vector<std::int64_t> checked_starts(const Order& order) {
     return checked_offsets(order.starts, order.segments.size(), "order");
 }
 
-// The hierarchy's columns, each entry checked when it is read.
+// The columns of the hierarchy. Each entry is checked when it is read.
 class Tree {
   public:
     explicit Tree(const Hierarchy& hierarchy) : columns_(hierarchy), size_(ssize(hierarchy.level.size())) {
@@ -293,7 +295,7 @@ class Tree {
         return parent;
     }
 
-    // The parent, which must be of this level.
+    // The parent, which must have this level.
     [[nodiscard]] std::int64_t parent(std::int64_t i, Level level) const {
         const std::int64_t above = parent(i);
         if (above < 0 || !is(above, level)) {
@@ -303,7 +305,7 @@ class Tree {
         return above;
     }
 
-    // Calls take(child) while it returns true.
+    // Calls take(child) until it returns false.
     template <class Take>
     void children(std::int64_t i, const Take& take) const {
         const std::int64_t last = end(i);
@@ -347,7 +349,7 @@ class Tree {
     }
 
   private:
-    // Cells have no children: the k-th one of a row is k behind the row's first.
+    // Cells have no children, so the k-th cell of a row is k positions behind the first one.
     template <class Take>
     void column(std::int64_t cell, const Take& take) const {
         const std::int64_t own = parent(cell, Level::table_row);
@@ -368,7 +370,7 @@ class Tree {
     std::int64_t size_;
 };
 
-// Goes through the sequence with the segments that are open; close(i, end) tells where each one ends.
+// Walks through the sequence and tracks the open segments. close(i, end) reports the end of each one.
 template <class Close>
 void close_each(const Integers& parent, const Close& close) {
     std::vector<std::int64_t> open;
@@ -412,7 +414,7 @@ void check_subtree_ends(const Integers& parent, const Integers& subtree_end) {
 }
 
 OwnedOrder level_order(std::span<const std::uint8_t> given, std::span<const std::uint8_t> priorities) {
-    // Read once: what is counted is what is written, though another thread should change the column meanwhile.
+    // A copy, so that the column is counted and written with the same values, even if another thread changes it.
     const std::vector<std::uint8_t> level(given.begin(), given.end());
     const std::vector<std::uint8_t> priority(priorities.begin(), priorities.end());
     std::array<std::size_t, levels> counts{};
@@ -485,7 +487,7 @@ OwnedTombstones delete_segments(const Hierarchy& hierarchy, const Order& order, 
         checked(segment, tree.size(), "segments");
         const std::int64_t end = tree.end(segment);
         std::fill(mask.begin() + segment, mask.begin() + end, std::uint8_t{1});
-        // The segments of one level that lie in it stand side by side in the order.
+        // The descendants of one level are contiguous in the order.
         for (std::size_t k = 0; k + 1 < starts.size(); ++k) {
             const auto begin = order.segments.begin();
             const auto low = std::lower_bound(begin + starts[k], begin + starts[k + 1], segment);

@@ -1,5 +1,5 @@
-// Which places are live: a bit each, in words; and above them words whose bits tell which words hold any, up to a
-// single one.
+// Which places are live: one bit for each, in words. Higher words have one bit for each lower word that is not
+// zero, up to a single word.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace pyfast {
 
-// Word is `std::uint64_t`, const or not. No words at all: all places are live.
+// Word is `std::uint64_t`, const or not. Without words, all places are live.
 template <class Word>
 class LivePlaces {
   public:
@@ -43,12 +43,12 @@ class LivePlaces {
         return total;
     }
 
-    // The first live place that is not before `place`; the number of places where there is none.
+    // The first live place from `place` on, or the number of places if there is none.
     [[nodiscard]] std::size_t next(std::size_t place) const {
         if (heights_ == 0 || place >= places_) {
             return place < places_ ? place : places_;
         }
-        std::size_t at = place;  // among the bits of height h
+        std::size_t at = place;  // a position among the bits of height h
         for (std::size_t h = 0; h < heights_; ++h) {
             const std::size_t word = at / 64;
             if (word >= words_[h].size()) {
@@ -63,7 +63,7 @@ class LivePlaces {
         return places_;
     }
 
-    // Marks all places live; clear() the others after that.
+    // Marks all places live. clear() then removes the others.
     void fill() {
         std::size_t n = places_;
         for (std::size_t h = 0; h < heights_; ++h) {
@@ -85,7 +85,7 @@ class LivePlaces {
                 bits = w == high ? bits & (~std::uint64_t{0} >> (63 - (last - 1) % 64)) : bits;
                 words_[h][w] &= ~bits;
             }
-            // Of the words in between none holds anything any more; those at the ends may.
+            // The words in between are zero now. Those at the ends may not be.
             first = low + (words_[h][low] != 0 ? 1 : 0);
             last = high + (words_[h][high] == 0 ? 1 : 0);
         }

@@ -23,7 +23,7 @@ constexpr std::int64_t most_dimensions = 65536;
 
 std::size_t rounded(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
-// What every pair reads.
+// The data that each pair reads.
 struct Problem {
     std::span<const float> queries;
     std::vector<std::int64_t> query_offsets;
@@ -35,7 +35,7 @@ struct Problem {
     [[nodiscard]] std::size_t width() const { return rounded(dimensions, 4); }  // bytes of a token's codes
 };
 
-// A query's tokens, side by side in lanes.
+// The tokens of a query, one in each lane.
 struct Packed {
     Aligned<float> numbers;
     Aligned<std::int8_t> codes;
@@ -80,7 +80,7 @@ Packed pack(const Problem& problem, std::size_t query) {
     return packed;
 }
 
-// Memory of a thread.
+// The memory of a thread.
 struct Workspace {
     Aligned<std::uint8_t> codes;
     std::vector<float> scales;

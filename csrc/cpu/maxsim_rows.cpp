@@ -7,8 +7,8 @@
 
 #include "multiversion.hpp"
 
-// Intrinsics are not multiversion.hpp's way: no compiler makes these instructions of portable code. So the level
-// is looked up at each call, with GCC and with Clang.
+// Intrinsics cannot use multiversion.hpp, because a compiler does not make these instructions from portable code.
+// So GCC and Clang look up the level at each call.
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #define PYFAST_MAXSIM_X86
@@ -21,9 +21,9 @@ namespace {
 typedef float Floats [[gnu::vector_size(64)]];
 
 constexpr float none = -std::numeric_limits<float>::infinity();
-constexpr std::size_t step = 32;  // dimensions that are added up side by side, on every level
+constexpr std::size_t step = 32;  // dimensions that are added up together, on each level
 
-// The sum of so many lanes: halves are added until one is left.
+// The sum of the lanes: adds the two halves until one lane is left.
 inline float total(float* sums) {
     for (std::size_t half = step / 2; half > 0; half /= 2) {
         for (std::size_t i = 0; i < half; ++i) {
@@ -33,7 +33,7 @@ inline float total(float* sums) {
     return sums[0];
 }
 
-// Calls add(query, codes) for each step of dimensions; lanes behind the last are zero in the query.
+// Calls add(query, codes) for each step of dimensions. Lanes beyond the last dimension are zero in the query.
 template <class Add>
 [[gnu::always_inline]] inline void each_step(const float* query, const std::uint8_t* codes, std::size_t dimensions,
                                              const Add& add) {
@@ -179,8 +179,8 @@ PYFAST_AVX2 void choose_avx2(const Codes& codes, std::int32_t* chosen) {
     }
 }
 
-// The same for AVX-512 without and with VNNI: `add` adds four products to each lane's sum. A function's target is
-// no parameter of a template.
+// The same for AVX-512 with and without VNNI: `add` adds four products to the sum of each lane. A macro, because a
+// function's target cannot be a template parameter.
 #define PYFAST_CHOOSE_AVX512(name, target, add)                                                                \
     template <std::size_t tiles, std::size_t rows>                                                             \
     target void name##_tiles(const Codes& codes, std::size_t tile, std::int32_t* chosen) {                     \
@@ -248,7 +248,7 @@ using Choose = void (*)(const Codes&, std::int32_t*);
 
 using Multiply = void (*)(const Chosen&, float*);
 
-// Null where the processor lacks the level.
+// Null if the processor lacks the level.
 Choose kernel(MaxsimLevel level) {
     switch (level) {
         case MaxsimLevel::portable: return choose_portable;
@@ -265,7 +265,7 @@ Choose kernel(MaxsimLevel level) {
 
 [[gnu::always_inline]] inline void read(const float* x, Floats& out) { std::memcpy(&out, x, sizeof out); }
 
-// Tokens t to t + rows of one tile.
+// The tokens t to t + rows of one tile.
 template <std::size_t rows>
 [[gnu::always_inline]] inline void largest_of(const float* query, std::size_t dimensions, const float* document,
                                               Floats& best, Floats& poison) {
@@ -287,7 +287,7 @@ template <std::size_t rows>
 
 bool has(MaxsimLevel level) { return kernel(level) != nullptr; }
 
-// By their bits, which order as numbers do: without a branch, and NaN comes out.
+// The bits of numbers are ordered as the numbers are. So no branch is needed, and NaN shows up.
 PYFAST_MULTIVERSION
 float magnitude(const float* numbers, std::size_t n) {
     std::uint32_t most = 0;
@@ -299,7 +299,7 @@ float magnitude(const float* numbers, std::size_t n) {
 
 PYFAST_MULTIVERSION
 std::int32_t round(const float* numbers, std::size_t n, float magnitude, std::int8_t* codes) {
-    const float scale = magnitude > 1e-36f ? 63.0f / magnitude : 0.0f;  // else it may be infinite
+    const float scale = magnitude > 1e-36f ? 63.0f / magnitude : 0.0f;  // otherwise it could be infinite
     std::int32_t sum = 0;
     for (std::size_t i = 0; i < n; ++i) {
         const float number = numbers[i] * scale;

@@ -1,5 +1,5 @@
-// What maxsim does with one document: 16 tokens of a query at a time, each in a lane of its own, so that no
-// vector is ever added up across its lanes, and sums have one order on every processor.
+// maxsim's work on one document: 16 tokens of a query at a time, each in its own lane. So no vector is added up
+// across its lanes, and sums have one order on every processor.
 #pragma once
 
 #include <cstddef>
@@ -9,35 +9,35 @@
 
 namespace pyfast::maxsim_rows {
 
-inline constexpr std::size_t lanes = 16;  // tokens of a query that are worked on together: a tile
-inline constexpr std::size_t block = 12;  // tokens of a document: kernels read whole blocks
+inline constexpr std::size_t lanes = 16;  // tokens of a query in a tile
+inline constexpr std::size_t block = 12;  // tokens of a document in a block: kernels read whole blocks
 
-// Codes of a query's tokens, -63 to 63, and of a document's, shifted by 128: no sum of two products exceeds 16
-// bits.
+// The codes of a query's tokens are from -63 to 63, and those of a document are shifted by 128. So no sum of two
+// products exceeds 16 bits.
 struct Codes {
-    const std::int8_t* query;   // [tiles, groups, lanes, 4]: of each lane four dimensions
+    const std::int8_t* query;   // [tiles, groups, lanes, 4]: four dimensions of each lane
     const std::int32_t* shift;  // [tiles, lanes]: -128 times the sum of the lane's codes
     std::size_t tiles;
-    std::size_t groups;            // of four dimensions; those behind the last are zero in the query
+    std::size_t groups;  // groups of four dimensions; those beyond the last dimension are zero in the query
     const std::uint8_t* document;  // [tokens, groups, 4]
-    const float* scales;           // [tokens]: NaN behind the last, to fill the block
+    const float* scales;           // [tokens]: NaN beyond the last token, to fill the block
     std::size_t tokens;            // a multiple of `block`
 };
 
-// chosen[tile, lane]: the document's first token of the largest product.
+// chosen[tile, lane]: the first token of the document with the largest product.
 void choose(MaxsimLevel level, const Codes& codes, std::int32_t* chosen);
 [[nodiscard]] bool has(MaxsimLevel level);
 
-// The largest magnitude of n numbers; not finite where one is not.
+// The largest magnitude of n numbers. It is not finite if one of them is not.
 float magnitude(const float* numbers, std::size_t n);
 
-// n numbers as codes of a query, -63 to 63; their sum.
+// Converts n numbers into codes of a query, -63 to 63. Returns their sum.
 std::int32_t round(const float* numbers, std::size_t n, float magnitude, std::int8_t* codes);
 
-// Codes shifted by 128.
+// Shifts codes by 128.
 void shift(const std::int8_t* codes, std::size_t n, std::uint8_t* shifted);
 
-// A query's tokens, and of each the document's token that was chosen: products[t] without its scale.
+// The tokens of a query, and the chosen token of the document for each. products[t] is without the scale.
 struct Chosen {
     const float* query;  // [tokens, dimensions]
     std::size_t tokens;
@@ -48,8 +48,8 @@ struct Chosen {
 };
 void multiply(MaxsimLevel level, const Chosen& chosen, float* products);
 
-// Numbers in place of codes: best[tile, lane] is the largest product with one of the document's tokens, NaN where
-// one is not finite. `query` is [tiles, dimensions, lanes].
+// The same for numbers: best[tile, lane] is the largest product with one of the document's tokens, or NaN if one
+// is not finite. `query` is [tiles, dimensions, lanes].
 void largest(const float* query, std::size_t tiles, std::size_t dimensions, const float* document,
              std::size_t tokens, float* best);
 

@@ -1,7 +1,7 @@
-// One binary for any x86-64: the marked function is compiled for several instruction sets, and the loader
-// takes the best that the processor has. Elsewhere the mark is empty. So it is with Clang: its clones of templates
-// have no resolver, and functions that only clones call are not emitted. Who builds with it names the processor,
-// by -march in CMAKE_CXX_FLAGS; the results are the same.
+// One binary for any x86-64: a marked function is compiled for several instruction sets, and the loader chooses
+// the best one that the processor has. On other platforms, the mark is empty. With Clang it is empty too, because
+// its clones of templates have no resolver, and it does not emit functions that only clones call. Users of Clang
+// name the processor with -march in CMAKE_CXX_FLAGS. The results are the same.
 #pragma once
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_THREAD__) && \

@@ -12,7 +12,7 @@ namespace pyfast {
 
 namespace {
 
-// UTF-8 continues a character with bytes 10xxxxxx, which no character starts with.
+// In UTF-8, bytes 10xxxxxx continue a character, and no character starts with them.
 bool starts_character(std::uint8_t byte) { return (byte & 0xC0) != 0x80; }
 
 PYFAST_MULTIVERSION std::int64_t count_characters(const std::uint8_t* text, std::size_t n) {
@@ -23,7 +23,7 @@ PYFAST_MULTIVERSION std::int64_t count_characters(const std::uint8_t* text, std:
     return count;
 }
 
-// The bytes of the first `characters` of a text.
+// The number of bytes of the first `characters` characters of a text.
 std::size_t prefix(std::string_view text, std::int64_t characters) {
     std::size_t end = 0;
     while (end < text.size() && (characters > 0 || !starts_character(static_cast<std::uint8_t>(text[end])))) {

@@ -21,7 +21,7 @@ namespace {
 
 template <class T>
 struct Vectors {
-    Aligned<T> restart;  // padded, as all three
+    Aligned<T> restart;  // padded, like all three
     Aligned<T> rank;
     Aligned<T> pushed;
 };
@@ -35,7 +35,7 @@ struct Workspace {
     void trim() { matrix.trim(); }
 };
 
-// rank = pushed + share * restart; gives the change, added up.
+// rank = pushed + share * restart. Returns the sum of the changes.
 template <class Vector, class T>
 [[gnu::always_inline]] inline T step_of(T* rank, const T* pushed, const T* restart, T share, std::size_t padded) {
     constexpr std::size_t lanes = sizeof(Vector) / sizeof(T);
@@ -68,8 +68,8 @@ PYFAST_MULTIVERSION float step(float* rank, const float* pushed, const float* re
     return step_of<Floats>(rank, pushed, restart, share, padded);
 }
 
-// Steps until the last one changed no more than the tolerance, or, where rounding keeps it from that, no less than
-// the one before: but for rounding each changes less.
+// Steps until the last one changes at most the tolerance. Rounding may prevent that. Then it ends when a step
+// changes no less than the step before.
 template <class T>
 Convergence iterate(const PoolMatrix& matrix, std::span<const std::size_t> stuck, Vectors<T>& vectors, T damping,
                     T tolerance, std::int64_t most, Stop stop) {
@@ -116,7 +116,7 @@ Convergence rank_pool(Workspace& space, const PoolEdges& pool, std::span<const f
     fine.rank = fine.restart;
     fine.pushed.assign(fine.rank.size(), 0.0);
     std::int64_t steps = 0;
-    constexpr double rough = 3e-7;  // as far as float goes; it takes half the time
+    constexpr double rough = 3e-7;  // the accuracy that float reaches, in half the time
     if (matrix.dense() && options.tolerance < rough) {
         space.rough.restart.assign(fine.restart.begin(), fine.restart.end());
         space.rough.rank = space.rough.restart;

@@ -1,5 +1,5 @@
-// A loop over pools on a few threads. Each pool is one thread's work from start to end, and threads share
-// nothing, so results cannot depend on their number.
+// A loop over pools on a few threads. One thread handles a pool from start to end, and threads share nothing, so
+// results do not depend on their number.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 
 namespace pyfast {
 
-// No call has more threads than this, even if it asks for more: the machine's cores, and always 16, so that what
-// is tried on a small machine is what runs on a large one.
+// The maximum number of threads of a call: the machine's cores, but at least 16, so that a small machine can try
+// what a large one runs.
 inline std::size_t most_threads() {
     static const std::size_t most = std::max(16U, std::thread::hardware_concurrency());
     return most;
 }
 
-// Calls body(workspace, p) for p in 0..n-1; every thread makes one workspace of its own with make().
-// Threads take pools in order, `grain` at a time. Of several errors the one of the lowest pool is thrown.
+// Calls body(workspace, p) for p in 0..n-1. Each thread makes one workspace with make(). Threads take pools in
+// order, `grain` at a time. If several pools fail, the error of the lowest one is thrown.
 template <class Make, class Body>
 void parallel_for(std::size_t n, int threads, std::size_t grain, const Make& make, const Body& body) {
     const std::size_t wanted = std::min(static_cast<std::size_t>(std::max(threads, 1)), most_threads());
@@ -56,7 +56,7 @@ void parallel_for(std::size_t n, int threads, std::size_t grain, const Make& mak
             others.emplace_back(work);
         }
     } catch (const std::system_error&) {
-        // No more threads available: those that run do all of the work.
+        // The system gives no more threads, so the running ones do all the work.
     }
     work();
     for (std::thread& other : others) {

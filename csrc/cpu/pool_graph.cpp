@@ -14,12 +14,12 @@ namespace pyfast {
 
 namespace {
 
-// GCC's and Clang's portable vectors: one register, two or four, as the processor has them.
+// The portable vectors of GCC and Clang: one, two or four registers, depending on the processor.
 constexpr std::size_t lanes = 16;
 using Vector [[gnu::vector_size(lanes * sizeof(float))]] = float;
 
-constexpr std::size_t small_pool = 512;  // its full matrix fits a core's cache
-// For `sum` a stored weight of 0 still counts as shared, so absence needs a value of its own.
+constexpr std::size_t small_pool = 512;  // its full matrix fits into a core's cache
+// With `sum`, a stored weight of 0 still counts as shared. So -1 stands for an absent edge.
 constexpr float absent = -1.0f;
 
 struct Sum {
@@ -41,7 +41,7 @@ struct Min {
     }
 };
 
-// row[0 .. Width vectors) += the entries' columns; the sums stay in registers.
+// row[0 .. Width vectors) += the columns of the entries. The sums stay in registers.
 template <std::size_t Width, class Weight>
 [[gnu::always_inline]] inline void add_block(float* row, const float* values,
                                              std::span<const PoolGraph::Frequent> entries, Weight weight) {
@@ -85,13 +85,14 @@ PYFAST_MULTIVERSION void add_columns_min(float* row, std::size_t stride, const f
 
 }  // namespace
 
-// Decides for every term: nowhere (at most one document, or masked), a list, or a column.
+// Decides for each term: nothing (masked, or in at most one document), a list, or a column.
 void PoolGraph::lay_out() {
     const std::size_t n = terms.documents();
     const std::size_t m = terms.terms();
     stride_ = (n + lanes - 1) / lanes * lanes;
     small_ = !by_rows(n) && function_ == nullptr;
-    // The longest list: it costs a scalar addition per document and row, a column a vector addition per 16.
+    // The longest list. A list takes a scalar addition for each document and row, a column a vector addition for
+    // each 16.
     const auto limit = function_ != nullptr ? n : std::max<std::size_t>(n / 8, 3);
     const std::size_t column = limit + 1;
     const auto kind_of = [&](std::size_t t) { return std::min(static_cast<std::size_t>(terms.df[t]), column); };
@@ -107,7 +108,8 @@ void PoolGraph::lay_out() {
     for (const std::size_t t : shared_) {
         ++lists_[kind_of(t)];
     }
-    // Lists of one length lie together, the shortest first, then the columns; place 0 takes what nobody reads.
+    // Lists of one length are contiguous, the shortest first, then the columns. Place 0 takes writes that are
+    // never read.
     kinds_.assign(column + 1, Kind{{0, 0, 0}, 0});
     std::size_t place = 1;
     for (std::size_t d = 2; d <= column; ++d) {

@@ -11,7 +11,7 @@ namespace pyfast {
 
 namespace {
 
-// to[0 .. Width vectors) of the product; the sums stay in registers.
+// to[0 .. Width vectors) of the product. The sums stay in registers.
 template <class Vector, std::size_t Width, class T>
 [[gnu::always_inline]] inline void push_block(const T* values, std::size_t rows, std::size_t stride, const T* from,
                                               T* to) {
@@ -52,7 +52,7 @@ double scale(std::optional<double> damping, double total) {
     return !damping ? 1.0 : total > 0.0 ? *damping / total : 0.0;
 }
 
-// Rows of weights, as floats, become rows of the matrix, as doubles and as floats.
+// Converts rows of weights from float into rows of the matrix, in double and in float.
 PYFAST_MULTIVERSION void scale_rows(float* rough, std::size_t n, std::optional<double> damping, double* totals,
                                     double* values) {
     using Half [[gnu::vector_size(lanes_of_doubles * sizeof(float))]] = float;
@@ -92,7 +92,7 @@ void PoolMatrix::read(const PoolEdges& pool, std::optional<double> damping) {
     pool_ = pool;
     const std::size_t n = pool.nodes();
     totals_.resize(n);
-    // A stored edge costs as much as eight entries of a dense row; and a dense matrix shall fit a cache.
+    // A stored edge takes the time of eight entries of a dense row. A dense matrix should fit into a cache.
     constexpr std::size_t largest = 1024;
     dense_ = n <= largest && pool.edges() * 8 >= n * n;
     if (dense_) {

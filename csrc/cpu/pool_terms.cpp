@@ -24,7 +24,7 @@ void PoolTerms::gather(const Forward& x, std::span<const std::int32_t> documents
     df.assign(most, 0);
     table_.make_room(x.terms);
     constexpr std::int32_t largest = std::numeric_limits<std::int32_t>::max();
-    if (most > static_cast<std::size_t>(largest - base_)) {  // after a million pools or so
+    if (most > static_cast<std::size_t>(largest - base_)) {  // after about a million pools
         table_.clear();
         base_ = 0;
     }
@@ -32,7 +32,7 @@ void PoolTerms::gather(const Forward& x, std::span<const std::int32_t> documents
     const std::uint32_t keep = table_.keep();
     const std::int32_t base = base_;
     std::int32_t last = base;
-    // The number of a term, new or known, without a branch: which of the two is a coin toss for the processor.
+    // The number of a term, new or known. No branch: the processor cannot predict which one it is.
     const auto number_of = [&](std::int32_t term) {
         std::int32_t& place = table[static_cast<std::uint32_t>(term) & keep];
         const std::int32_t known = place;

@@ -19,8 +19,8 @@ struct RowFaults {
     bool weight;
 };
 
-// Vectors of 8; the last one overlaps the one before, so that no entry is left to a scalar loop. They run over
-// every entry of every pool.
+// Vectors of 8. The last one overlaps the one before, so no scalar loop is needed. These loops read each entry of
+// each pool.
 PYFAST_MULTIVERSION RowFaults find_faults(const std::int32_t* terms, const float* weights, std::size_t n) {
     constexpr std::size_t lanes = 8;
     using Ints [[gnu::vector_size(lanes * sizeof(std::int32_t))]] = std::int32_t;
@@ -44,7 +44,7 @@ PYFAST_MULTIVERSION RowFaults find_faults(const std::int32_t* terms, const float
         usables &= (w >= 0.0f) & (w <= largest);
         Ints here;
         Ints before;
-        const std::size_t second = std::max<std::size_t>(at, 1);  // n > lanes: still inside
+        const std::size_t second = std::max<std::size_t>(at, 1);  // n > lanes, so this is still inside
         std::memcpy(&here, terms + second, sizeof here);
         std::memcpy(&before, terms + second - 1, sizeof before);
         disorders |= here <= before;
@@ -63,11 +63,11 @@ void check_columns(bool inside, const char* name, std::int32_t i, std::int64_t c
     }
 }
 
-// Puts `terms` in order, and adds up the weights of duplicates, in the row's order.
+// Sorts `terms`, and adds up the weights of duplicates in the row's order.
 template <class Weight>
 void put_in_order(std::vector<std::int32_t>& terms, const Weight* weights, std::vector<float>& out,
                   std::vector<std::uint64_t>& keys) {
-    keys.resize(terms.size());  // the term, then its place
+    keys.resize(terms.size());  // the term, then its position
     for (std::size_t e = 0; e < keys.size(); ++e) {
         keys[e] = static_cast<std::uint64_t>(terms[e]) << 32 | e;
     }
@@ -86,7 +86,7 @@ void put_in_order(std::vector<std::int32_t>& terms, const Weight* weights, std::
     out.resize(kept);
 }
 
-// A row in memory of its own: as narrow and in such order as ops want it.
+// Copies a row into memory, in the width and order that ops need.
 template <class Id, class Weight>
 Row made_row(std::span<const Id> ids, std::span<const Weight> weights, std::int64_t columns, RowMemory& memory,
              const char* name, std::int32_t i) {

@@ -13,7 +13,8 @@ namespace pyfast {
 Pruned prune(std::span<const float> score, std::span<const std::uint8_t> is_table,
              std::span<const std::int64_t> pool_offsets, const PruneOptions& options) {
     const auto offsets = checked_offsets(pool_offsets, score.size(), "pool_offsets");
-    const std::vector<float> scores(score.begin(), score.end());  // what is sorted by must not change meanwhile
+    // a copy, because the keys of a sort must not change
+    const std::vector<float> scores(score.begin(), score.end());
     check_finite(scores, "score");
     if (is_table.size() != score.size()) {
         throw Error("is_table: must hold as many flags as there are scores");
@@ -27,20 +28,21 @@ Pruned prune(std::span<const float> score, std::span<const std::uint8_t> is_tabl
     Pruned out;
     out.offsets.push_back(0);
     std::vector<std::int32_t> order;
-    std::vector<std::uint8_t> secured;  // by rank: the best `per_kind` of each kind
+    std::vector<std::uint8_t> secured;  // by rank: whether it is among the best `per_kind` of its kind
     for (std::size_t p = 0; p + 1 < offsets.size(); ++p) {
         const auto begin = static_cast<std::size_t>(offsets[p]);
         const auto n = static_cast<std::size_t>(offsets[p + 1]) - begin;
         const auto score_of = [&](std::int32_t v) { return scores[begin + static_cast<std::size_t>(v)]; };
         order.resize(n);
         std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(),  // stable: ties stay in retrieval order
+        std::stable_sort(order.begin(), order.end(),  // stable: equal scores stay in the order of retrieval
                          [&](std::int32_t a, std::int32_t b) { return score_of(a) > score_of(b); });
         double total = 0.0;
         for (std::size_t v = begin; v < begin + n; ++v) {
             total += static_cast<double>(scores[v]);
         }
-        // n * score is exact, as is the total of equals: a mean would round, and equals could fall below it.
+        // n * score is exact, and so is the sum of equal scores. A mean would be rounded, and equal scores could
+        // fall below it.
         const auto at_least_mean = [&](float s) {
             return static_cast<double>(s) * static_cast<double>(n) >= total;
         };

@@ -1,4 +1,5 @@
-// Workspaces kept from call to call, so that a small batch does not pay for allocating and clearing them.
+// Workspaces that are kept between calls, so that a small batch does not spend time on allocating and clearing
+// them.
 #pragma once
 
 #include <memory>
@@ -12,8 +13,8 @@
 
 namespace pyfast {
 
-// Borrows a T that nobody uses at the moment, or makes one; gives it back when it goes out of scope.
-// T::trim() is called on the way back and must drop what is too large to keep.
+// Borrows an unused T or makes one, and returns it at the end of the scope. Before that, it calls T::trim(), which
+// must free memory that is too large to keep.
 template <class T>
 class Reused {
   public:
@@ -50,7 +51,7 @@ class Reused {
         Store() {
             idle.reserve(64);
 #ifdef PYFAST_HAS_FORK
-            // A fork waits until no other thread holds the lock: in the child nobody would give it back.
+            // A fork waits for the lock. Otherwise it could stay locked in the child for ever.
             pthread_atfork([] { store().guard.lock(); }, [] { store().guard.unlock(); },
                            [] { store().guard.unlock(); });
 #endif
@@ -59,14 +60,14 @@ class Reused {
         std::vector<std::unique_ptr<T>> idle;
     };
     static Store& store() {
-        static Store* const kept = new Store;  // never destroyed: a thread may outlive static destructors
+        static Store* const kept = new Store;  // never destroyed, because a thread may outlive static destructors
         return *kept;
     }
 
     std::unique_ptr<T> object_;
 };
 
-// Frees a vector that holds more than 32 MB.
+// Frees a vector that is larger than 32 MB.
 template <class T, class Allocator>
 void trim(std::vector<T, Allocator>& vector) {
     if (vector.capacity() * sizeof(T) > (std::size_t{32} << 20)) {

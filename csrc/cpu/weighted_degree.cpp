@@ -17,15 +17,15 @@ namespace pyfast {
 namespace {
 
 struct Workspace {
-    // What the closed forms need of a term: {sum of its weights, base + number of them}, by the term's id in the
-    // index. What is not above `base` is an earlier pass's, so nothing has to be cleared between them.
+    // The data of a term for the formulas, by term id: {sum of its weights, base + number of them}. A value up to
+    // `base` belongs to an earlier pass. So nothing is cleared between passes.
     using Term [[gnu::vector_size(2 * sizeof(double))]] = double;
 
     std::vector<Row> rows;
-    RowMemory memory;  // of rows that are not read where they lie
+    RowMemory memory;  // for rows that are not read in place
     Zeroed<Term> terms;
     double base = 0.0;
-    std::vector<double> totals;  // per document
+    std::vector<double> totals;  // for each document
     PoolGraph graph;
 
     void trim() {
@@ -47,13 +47,13 @@ void degree_from_edges(Workspace& space, const WeightedDegreeOptions& options, s
     }
 }
 
-// A term's entry as the pool has it so far. Without a branch: whether a term is new is a coin toss for the
-// processor.
+// The data of a term so far. No branch: the processor cannot predict whether the term is new.
 [[gnu::always_inline]] inline Workspace::Term known(const Workspace::Term& term, double base) {
     return Workspace::Term{term[1], term[1]} > base ? term : Workspace::Term{0.0, base};
 }
 
-// The sum of part(e) over the entries of a row: four sums in flight, for one alone would wait for each addition.
+// The sum of part(e) over the entries of a row. Four sums run in parallel, because a single one would wait for
+// each addition.
 template <class Part>
 [[gnu::always_inline]] inline double total_of(const Row& row, const Part& part) {
     std::array<double, 4> totals{};
@@ -90,8 +90,8 @@ PYFAST_MULTIVERSION void degree_of_sum(Workspace& space, std::span<float> degree
     }
 }
 
-// What the others hold of a term is added up from both ends of the pool, and never S_t - x_it, of which nothing is
-// left where x_it is most of S_t.
+// The weights of the other documents are added up from both ends of the pool. S_t - x_it would lose everything if
+// x_it is most of S_t.
 PYFAST_MULTIVERSION void degree_of_dot(Workspace& space, std::span<float> degree) {
     using Term = Workspace::Term;
     Term* const terms = space.terms.data();

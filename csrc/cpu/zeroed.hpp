@@ -1,4 +1,4 @@
-// A table with an entry per term of the vocabulary.
+// A table with an entry for each term of the vocabulary.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,13 @@
 
 namespace pyfast {
 
-// All zeros when made. From the system large memory comes zeroed page by page as it is touched, so that a call
-// pays for the terms that it meets and not for those that there are.
+// All zeros at first. The system clears large memory page by page when it is touched, so a call takes time only
+// for the terms that it meets.
 template <class T>
 class Zeroed {
   public:
-    // Room for an entry per term, a power of two of them; what was in a smaller table is gone. Throws Error where
-    // there can be no such term.
+    // Makes room for an entry for each term: a power of two. The contents of a smaller table are lost. Throws
+    // Error if there cannot be so many terms.
     void make_room(std::int64_t terms) {
         constexpr std::int64_t most = std::int64_t{1} << 31;  // ids have 32 bits
         if (terms < 0 || terms > most) {
@@ -35,11 +35,11 @@ class Zeroed {
 
     [[nodiscard]] T* data() { return memory_.get(); }
 
-    // Of any term at all, `term & keep()` lies inside: terms were checked, but another thread may have changed the
-    // caller's array since.
+    // `term & keep()` is inside the table for any term. Terms were checked, but another thread may have changed
+    // the caller's array since.
     [[nodiscard]] std::uint32_t keep() const { return static_cast<std::uint32_t>(size_ - 1); }
 
-    // Frees more than 256 MB.
+    // Frees the memory if it is larger than 256 MB.
     void trim() {
         if (size_ * sizeof(T) > (std::size_t{256} << 20)) {
             memory_.reset();
