@@ -1,5 +1,5 @@
-// NumPy arrays in and out of the core, without copies. Dtypes are settled by the Python layer; what is
-// checked here is what memory safety asks for: dimension, contiguity, dtype. Contents are the core's to check.
+// NumPy arrays in and out of the core, without copies. The Python layer has fixed the dtypes. This layer checks
+// what memory safety needs: dimensions, contiguity, dtype. The core checks the contents.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -42,7 +42,7 @@ inline Integers integers(const py::array& array, const char* name) {
     return view<std::int64_t>(array, name);
 }
 
-// X as the Python layer hands it over: (indptr, indices, data, number of columns).
+// X as the Python layer passes it: (indptr, indices, data, number of columns).
 using ForwardArrays = std::tuple<py::array, py::array, py::array, std::int64_t>;
 using RaggedArrays = std::tuple<py::array, py::array>;
 
@@ -73,7 +73,7 @@ Ragged<T> ragged(const py::array& offsets, const py::array& values, const char* 
     return {view<std::int64_t>(offsets, name), view<T>(values, name)};
 }
 
-// An EvidenceGraph as the Python layer hands it over: (pool_offsets, indptr, indices, weights).
+// An EvidenceGraph as the Python layer passes it: (pool_offsets, indptr, indices, weights).
 using GraphArrays = std::tuple<py::array, py::array, py::array, py::array>;
 
 inline Graphs graphs(const GraphArrays& g) {
@@ -90,7 +90,7 @@ py::array_t<T> own(Buffer<T> buffer) {
     return py::array_t<T>(static_cast<py::ssize_t>(buffer.size), data, free);
 }
 
-// A vector as an array of its own.
+// An array that owns a vector.
 template <class T>
 py::array_t<T> copy(const std::vector<T>& vector) {
     return py::array_t<T>(static_cast<py::ssize_t>(vector.size()), vector.data());
@@ -100,7 +100,7 @@ inline py::tuple tuple(const RankedPools& pools) {
     return py::make_tuple(copy(pools.offsets), copy(pools.documents), copy(pools.scores));
 }
 
-// A list of T (py::bytes, or py::str: decoded).
+// A list of T: py::bytes, or py::str, which is decoded.
 template <class T>
 py::list list(const Texts& texts) {
     py::list out(texts.offsets.size() - 1);
@@ -112,7 +112,7 @@ py::list list(const Texts& texts) {
     return out;
 }
 
-// A new array of n numbers, and its memory to write to.
+// A new array of n numbers, and its writable memory.
 template <class T>
 std::pair<py::array_t<T>, std::span<T>> fresh(std::size_t n) {
     py::array_t<T> array(static_cast<py::ssize_t>(n));
@@ -136,9 +136,9 @@ void bind_narrate(py::module_& m);
 void bind_pagerank(py::module_& m);
 void bind_prune(py::module_& m);
 void bind_weighted_degree(py::module_& m);
-void bind_cuda(py::module_& m);  // where it is built
+void bind_cuda(py::module_& m);  // if it is built
 
-// What the Python layer hands over of an edge's weight: its name, or the address of a function.
+// An edge weight as the Python layer passes it: its name, or the address of a function.
 using WeightArgument = std::variant<std::uintptr_t, std::string>;
 struct Weight {
     EdgeWeight kind = EdgeWeight::sum;

@@ -31,7 +31,8 @@ void bind_betweenness(py::module_& m) {
             } else {
                 options.lengths = view<double>(std::get<py::array>(length), "length");
                 if (options.lengths.size() != batch.indices.size()) {
-                    throw Error("length: must hold one number per edge");  // none at all means that none are given
+                    // an empty array would mean that no lengths are given
+                    throw Error("length: must hold one number per edge");
                 }
             }
             auto [centrality, out] = fresh<float>(batch.nodes());

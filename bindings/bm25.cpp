@@ -6,8 +6,8 @@
 
 namespace pyfast::python {
 
-// TermCounts as the Python layer hands them over: (indptr, documents, counts, lengths, columns, deleted), the last
-// two empty where there are none.
+// TermCounts as the Python layer passes them: (indptr, documents, counts, lengths, columns, deleted). The last two
+// may be empty.
 using TermCountsArrays = std::tuple<py::array, py::array, py::array, py::array, py::array, py::array>;
 
 void bind_bm25(py::module_& m) {

@@ -6,7 +6,7 @@
 namespace pyfast::python {
 
 void bind_eigenvector(py::module_& m) {
-    // (centrality, and of each pool: iterations, whether it converged)
+    // (centrality, and for each pool: iterations, whether it converged)
     m.def(
         "eigenvector",
         [](const GraphArrays& g, double tolerance, std::int64_t max_iterations, int threads) {

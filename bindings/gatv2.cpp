@@ -9,7 +9,7 @@ namespace pyfast::python {
 
 namespace {
 
-// What a T is in NumPy, which has no bfloat16.
+// The NumPy dtype of T. NumPy has no bfloat16.
 template <class T>
 using InNumPy = std::conditional_t<std::is_same_v<T, bfloat16>, std::uint16_t, T>;
 
@@ -25,7 +25,7 @@ std::pair<py::array, std::span<T>> fresh_numbers(std::size_t n) {
     return {array, {reinterpret_cast<T*>(out.data()), out.size()}};
 }
 
-// The arguments that both functions share, in their order.
+// The arguments of both functions, in order.
 struct Arguments {
     py::array x_src;
     py::array x_dst;
@@ -78,7 +78,7 @@ py::tuple backward(const Arguments& arguments, const Gatv2Options& options, cons
     return py::make_tuple(x_src, x_dst, att);
 }
 
-// Calls use(T) with the type that the features have.
+// Calls use(T) with the type of the features.
 template <class Use>
 py::tuple with_type(const py::array& features, const Use& use) {
     if (features.dtype().equal(py::dtype::of<double>())) {

@@ -51,7 +51,7 @@ py::tuple tuple(OwnedTombstones found) {
     return py::make_tuple(own(std::move(found.mask)), own(std::move(found.live)));
 }
 
-// What the core does with arguments that are plain memory by now.
+// Calls the core with plain memory, without the GIL.
 template <class Work>
 auto released(const Work& work) {
     const py::gil_scoped_release release;

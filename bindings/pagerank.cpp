@@ -6,7 +6,7 @@
 namespace pyfast::python {
 
 void bind_pagerank(py::module_& m) {
-    // (rank, and of each pool: iterations, whether it converged)
+    // (rank, and for each pool: iterations, whether it converged)
     m.def(
         "pagerank",
         [](const GraphArrays& g, const py::array& personalization, double damping, double tolerance,

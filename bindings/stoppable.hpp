@@ -1,4 +1,4 @@
-// Ops that may take long: without the GIL, and with an ear for Ctrl-C.
+// Ops that may take long: they run without the GIL, and Ctrl-C stops them.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -18,12 +18,12 @@
 
 namespace pyfast::python {
 
-// Calls work(stop) without the GIL. `operations` is what it takes at most, roughly: where that may be felt, it is
-// done by a thread of its own, and this one, which Python sends its signals to, looks for them meanwhile. What a
-// signal's handler raises stops the work and is thrown.
+// Calls work(stop) without the GIL. `operations` is an upper estimate of the work. If it is large, another thread
+// does the work, and this thread looks for signals meanwhile, because Python handles them here. An exception of a
+// signal's handler stops the work and is thrown.
 template <class Work>
 void stoppable(double operations, const Work& work) {
-    constexpr double short_work = 5e8;  // a second at most
+    constexpr double short_work = 5e8;  // at most a second
     constexpr std::chrono::milliseconds pause{10};
     std::atomic<bool> stop{false};
     const py::gil_scoped_release release;
@@ -32,7 +32,7 @@ void stoppable(double operations, const Work& work) {
         try {
             done = std::async(std::launch::async, [&] { work(&stop); });
         } catch (const std::system_error&) {
-            // No more threads available: this one does the work, and signals wait.
+            // The system gives no more threads, so this one does the work, and signals wait.
         }
     }
     if (!done.valid()) {
@@ -54,12 +54,12 @@ void stoppable(double operations, const Work& work) {
     try {
         done.get();
     } catch (const Stopped&) {
-        // as told
+        // `stop` was set
     }
     throw py::error_already_set(*std::move(raised));
 }
 
-// Of each pool the iterations, and whether it converged.
+// For each pool: iterations, whether it converged.
 inline std::tuple<py::array_t<std::int64_t>, py::array_t<bool>> arrays(const std::vector<Convergence>& pools) {
     auto [iterations, taken] = fresh<std::int64_t>(pools.size());
     auto [converged, done] = fresh<bool>(pools.size());

@@ -7,7 +7,7 @@ namespace pyfast::python {
 void bind_cuda(py::module_& parent) {
     py::module_ m = parent.def_submodule("cuda", "The ops on a GPU, of device memory. Called by pyfast.ops.");
     py::register_exception<pyfast::cuda::DeviceError>(m, "DeviceError", PyExc_RuntimeError);
-    // (number of devices, why there are none)
+    // (the number of devices, the reason if there are none)
     m.def("devices", [] {
         const pyfast::cuda::Devices found = pyfast::cuda::devices();
         return std::make_tuple(found.count, found.problem);

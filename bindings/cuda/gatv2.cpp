@@ -6,7 +6,7 @@ namespace pyfast::python::cuda {
 
 namespace {
 
-// (x_src, x_dst, indptr, indices, whether they are 64 bits wide, att, heads, channels)
+// (x_src, x_dst, indptr, indices, whether they have 64 bits, att, heads, channels)
 using LayerMemory = std::tuple<Memory, Memory, Memory, Memory, bool, Memory, std::int64_t, std::int64_t>;
 // (negative slope, self-loops, dropout, seed, mask)
 using Settings = std::tuple<double, bool, double, std::uint64_t, std::optional<Memory>>;
@@ -33,7 +33,7 @@ Gatv2Options options_of(const Settings& settings) {
     return options;
 }
 
-// Calls use(T) with the type that the features have.
+// Calls use(T) with the type of the features.
 template <class Use>
 void with_type(bool is_bfloat16, const Use& use) {
     if (is_bfloat16) {

@@ -1,5 +1,5 @@
-// Device memory in and out of the ops on a GPU: addresses and lengths. Whose they are, and of which dtype, is
-// settled by the Python layer; nothing here reads what they point to.
+// Device memory in and out of the GPU ops: addresses and lengths. The Python layer has checked devices and dtypes.
+// Nothing here reads the memory.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -22,9 +22,9 @@ namespace py = pybind11;
 // (address, number of elements)
 using Memory = std::tuple<std::uintptr_t, std::size_t>;
 using RaggedMemory = std::tuple<Memory, Memory>;
-// X: (indptr, whether it is 64 bits wide, indices, data, number of columns)
+// X: (indptr, whether it has 64 bits, indices, data, number of columns)
 using ForwardMemory = std::tuple<Memory, bool, Memory, Memory, std::int64_t>;
-// (documents of a pool at most, their squares added up, entries of a pool at most)
+// (documents of the largest pool, the sum of the squares of all pools' documents, entries of the largest pool)
 using BoundNumbers = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 // (stream, address of the status word, workspace)
 using QueueMemory = std::tuple<std::uintptr_t, std::uintptr_t, Memory>;
@@ -62,7 +62,7 @@ inline pyfast::cuda::Queue queue(const QueueMemory& memory) {
     return {reinterpret_cast<void*>(stream), reinterpret_cast<std::int32_t*>(status), at<std::byte>(workspace)};
 }
 
-// All conversions are done before the call: a launch needs no Python.
+// All conversions happen before the call, because a launch needs no Python.
 using Released = py::call_guard<py::gil_scoped_release>;
 
 void bind_evidence_graph(py::module_& m);

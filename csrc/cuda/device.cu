@@ -50,7 +50,7 @@ Devices devices() {
     if (error != cudaSuccess) {
         found.problem = cudaGetErrorString(error);
         found.count = 0;
-        static_cast<void>(cudaGetLastError());  // forgets it
+        static_cast<void>(cudaGetLastError());  // clears the error
     } else if (found.count == 0) {
         found.problem = "the driver knows of no device";
     }

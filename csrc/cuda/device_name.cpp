@@ -1,4 +1,4 @@
-// Plain C++, not a kernel's source: what the runtime says of a device has no part in the emulation.
+// Plain C++, not the source of a kernel: the emulator has no devices to name.
 #include <cuda_runtime.h>
 
 #include <string>

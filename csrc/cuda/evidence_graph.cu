@@ -15,9 +15,9 @@ namespace {
 
 constexpr int threads = 128;
 constexpr int warps = threads / lanes;
-constexpr std::size_t most_parts = 32'768;  // of a pool, as a grid's second dimension takes them
+constexpr std::size_t most_parts = 32'768;  // parts of a pool at most, for the second dimension of a grid
 
-// The weights between all documents of each pool: those of pool p are a matrix at begin[p], -1 on its diagonal.
+// The weights between all documents of each pool. The matrix of pool p starts at begin[p]; its diagonal is -1.
 struct Matrices {
     std::int64_t* begin;  // [P + 1]
     float* weights;
@@ -29,22 +29,22 @@ struct Selection {
     std::int64_t top_k;  // 0: all
 };
 
-// Where edges go.
+// Where edges are written.
 struct Edges {
     std::int32_t* indices;
     float* weights;
     std::int64_t room;
 };
 
-// One row of a matrix, and the node that it is of.
+// One row of a matrix, and its node.
 struct MatrixRow {
     const float* weights;
     std::int64_t size;
     std::int64_t node;
 };
 
-// Rows i of the pools, a warp each: pools along the grid's first dimension, parts of one along the second. Calls
-// use(pool, first, n, i) with the pool's first node, its documents and the row.
+// The rows i of the pools, one warp each: pools along the grid's first dimension, parts of a pool along the
+// second. Calls use(pool, first, n, i) with the pool's first node, its number of documents and the row.
 template <class Use>
 __device__ void each_row(const std::int64_t* offsets, std::int64_t pools, const Use& use) {
     for (std::int64_t p = blockIdx.x; p < pools; p += gridDim.x) {
@@ -92,8 +92,8 @@ __global__ void square_kernel(PoolArrays pools, std::int64_t* squares, const std
     return found;
 }
 
-// Row i of the pool, as far as it is i's to weigh: of two documents the one with the lower number has the table,
-// and their weight goes to both rows. So it depends on nothing but the two documents: those that are twice in a
+// The part of row i that i's warp computes. Of two documents, the one with the lower number has the table, and the
+// weight goes to both rows. So a weight depends only on its two documents, and documents that occur twice in a
 // pool tie.
 __global__ void weigh_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<std::int32_t> masked,
                              EdgeWeight weight, Matrices matrices, const std::int32_t* status) {
@@ -110,7 +110,7 @@ __global__ void weigh_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<std
         const std::int64_t end = x.offset(own + 1);
         std::int64_t begin = x.offset(own);
         bool more = false;
-        do {  // a table of terms at a time; seldom more than one
+        do {  // one table of terms at a time; rarely more than one
             table.clear();
             const std::int64_t stop = end - begin > RowTable::most ? begin + RowTable::most : end;
             for (std::int64_t e = begin + lane; e < stop; e += lanes) {
@@ -122,7 +122,7 @@ __global__ void weigh_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<std
             for (std::int64_t j = 0; j < n; ++j) {
                 const std::int32_t other = pools.values[first + j];
                 if (other < own || (other == own && j <= i)) {
-                    continue;  // the warp
+                    continue;  // the whole warp
                 }
                 const std::int64_t other_end = x.offset(other + 1);
                 float sum = 0.0f;
@@ -146,7 +146,7 @@ __global__ void weigh_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<std
     });
 }
 
-// How many of the row's weights are above the bar.
+// The number of weights in the row above the bar.
 __device__ std::int64_t count_above(const MatrixRow& row, float bar) {
     int count = 0;
     for (std::int64_t j = lane_of_thread(); j < row.size; j += lanes) {
@@ -170,7 +170,7 @@ __global__ void count_kernel(PoolArrays pools, Matrices matrices, Selection sele
 }
 
 // The k-th strongest weight of a row that has more than k above a bar of at least 0: bit by bit from the highest.
-// As integers such weights have the order that they have as floats.
+// The bits of such weights are ordered as the weights are.
 __device__ float strongest(const MatrixRow& row, std::int64_t k) {
     int bits = 0;
     for (int bit = 1 << 30; bit > 0; bit >>= 1) {
@@ -183,7 +183,7 @@ __device__ float strongest(const MatrixRow& row, std::int64_t k) {
     return __int_as_float(bits);
 }
 
-// Writes those above the bar, and of those that are equal to it the first `ties`.
+// Writes the edges above the bar, and the first `ties` that are equal to it.
 __device__ void write_row(const MatrixRow& row, float bar, std::int64_t ties, std::int64_t at,
                           const Edges& edges) {
     const unsigned before = (1U << lane_of_thread()) - 1;
@@ -300,7 +300,7 @@ void evidence_graph_count(const Forward& x, const Pools& pools, const Ragged<std
         }
     }
     Bounds checked = bounds;
-    checked.entries = std::numeric_limits<std::int64_t>::max();  // of no matter here
+    checked.entries = std::numeric_limits<std::int64_t>::max();  // no bound is needed here
     check_pools(forward, batch.pools, checked, queue);
     const auto lists = static_cast<std::size_t>(batch.pools.lists);
     GPU_LAUNCH(square_kernel, blocks_for(lists + 1, threads), threads, 0, stream, batch.pools,

@@ -26,7 +26,7 @@ __global__ void check_graph_kernel(Gatv2Edges edges, std::int32_t* status) {
     }
 }
 
-// A warp for each destination and head.
+// One warp for each destination and head.
 template <class T, int Width>
 __global__ void __launch_bounds__(threads) forward_kernel(Gatv2Arrays<T> layer, Gatv2Dropout dropped, float keep,
                                                           T* y, float* attention, const std::int32_t* status) {
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(Gatv2Arrays<T> layer, 
                 attention[at] = score;
             }
             const float before = most;
-            most = most < score ? score : most;  // NaN does not become it
+            most = most < score ? score : most;  // NaN never replaces it
             const float scale = before == most ? 1.0f : expf(before - most);
             const float part = score == -HUGE_VALF ? 0.0f : expf(score - most);
             const float weight = dropped(at) ? 0.0f : part * keep;

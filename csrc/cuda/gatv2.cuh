@@ -1,4 +1,4 @@
-// What the kernels of gatv2 share: the graph, and the rows of features as the lanes of a warp hold them.
+// What the kernels of gatv2 share: the graph, and rows of features as the lanes of a warp hold them.
 #pragma once
 
 #include <type_traits>
@@ -11,7 +11,7 @@ namespace pyfast::cuda {
 __device__ inline float to_float(float number) { return number; }
 __device__ inline float to_float(bfloat16 number) { return __int_as_float(static_cast<int>(number.bits) << 16); }
 __device__ inline void store(float number, float& to) { to = number; }
-__device__ inline void store(float number, bfloat16& to) {  // as pyfast::narrow does
+__device__ inline void store(float number, bfloat16& to) {  // as pyfast::narrow
     const auto bits = static_cast<std::uint32_t>(__float_as_int(number));
     const std::uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
     to.bits = static_cast<std::uint16_t>(number == number ? rounded : bits >> 16 | 0x40);
@@ -19,7 +19,7 @@ __device__ inline void store(float number, bfloat16& to) {  // as pyfast::narrow
 
 struct Gatv2Edges {
     const std::int64_t* indptr;
-    const std::int32_t* indices32;  // one of the two
+    const std::int32_t* indices32;  // exactly one of the two is set
     const std::int64_t* indices64;
     std::int64_t stored;  // loop i is edge stored + i
     std::int64_t sources;
@@ -29,11 +29,11 @@ struct Gatv2Edges {
     [[nodiscard]] __device__ std::int64_t source(std::int64_t edge) const {
         return indices64 != nullptr ? indices64[edge] : indices32[edge];
     }
-    // Whether the edge of that number, from `node` to `destination`, is stored in place of a loop.
+    // Whether a self-loop replaces this stored edge from `node` to `destination`.
     [[nodiscard]] __device__ bool replaced(std::int64_t node, std::int64_t destination) const {
         return self_loops && node == destination;
     }
-    // By a warp: calls use(edge, source) for each edge of the destination that counts, all lanes at a time.
+    // For a warp: calls use(edge, source) for each edge of the destination that counts, with all lanes at a time.
     template <class Use>
     __device__ void each(std::int64_t destination, const Use& use) const {
         const std::int64_t end = indptr[destination + 1];
@@ -52,8 +52,8 @@ struct Gatv2Edges {
             use(stored + destination, destination);
         }
     }
-    // By a warp: calls use(edge, absent) for each row of attention that is the destination's, one lane for each;
-    // absent are stored loops, and the loop of a destination that has no source of its number.
+    // For a warp: calls use(edge, absent) for each row of attention that belongs to the destination, one lane for
+    // each. Absent are stored loops, and the loop of a destination without a source of its number.
     template <class Use>
     __device__ void each_of_lane(std::int64_t destination, const Use& use) const {
         for (std::int64_t edge = indptr[destination] + lane_of_thread(); edge < indptr[destination + 1];
@@ -76,13 +76,14 @@ struct Gatv2Arrays {
     std::int64_t channels;
     float slope;
 
-    // Of a node of x_src, x_dst or alike, or of att (node 0): where a head begins.
+    // Where a head begins in the row of a node of x_src, x_dst or a similar array, or of att (node 0).
     [[nodiscard]] __device__ std::int64_t row(std::int64_t node, std::int64_t head) const {
         return (node * heads + head) * channels;
     }
 };
 
-// A head's channels: a warp holds `Width` for each lane, channel lane + 32 k the k-th. Behind the last they are 0.
+// The channels of a head in a warp: each lane has `Width`, and the k-th is channel lane + 32 k. Those beyond the
+// last channel are 0.
 template <int Width>
 struct Channels {
     float of[Width];
@@ -112,12 +113,12 @@ struct Channels {
     }
 };
 
-// Whether an edge's weight of a head is dropped: number `at` of the SplitMix64 generator that starts at a mix of
-// the seed, as on the CPU.
+// Whether an edge's weight of a head is dropped. It is number `at` of the SplitMix64 generator that starts at a
+// mix of the seed, as on the CPU.
 struct Gatv2Dropout {
     std::uint64_t start;
     double probability;
-    const std::uint8_t* mask;  // null: the generator says
+    const std::uint8_t* mask;  // null: the generator decides
 
     static constexpr std::uint64_t step = 0x9E3779B97F4A7C15;
     __host__ __device__ static std::uint64_t mix(std::uint64_t z) {
@@ -137,8 +138,8 @@ struct Gatv2Dropout {
     }
 };
 
-// Calls use(width) with the least number of channels per lane that there are kernels for, as a constant: `Most` at
-// most.
+// Calls use(width) with the smallest number of channels for each lane that has a kernel, as a constant of at most
+// `Most`.
 template <int Most = 32, class Use>
 void with_width(std::int64_t channels, const Use& use) {
     if (channels <= 2 * lanes) {
@@ -154,11 +155,11 @@ void with_width(std::int64_t channels, const Use& use) {
     }
 }
 
-// On the host: the layer with its lengths checked. Throws Error as pyfast::gatv2 does.
+// On the host: checks the lengths of the layer. Throws Error as pyfast::gatv2 does.
 template <class T>
 Gatv2Arrays<T> gatv2_arrays(const Gatv2Layer<T>& layer, const Gatv2Options& options);
 void check_gatv2_size(const char* name, std::size_t found, std::size_t expected);
-// Looks at the graph before it is used.
+// Checks the graph before it is used.
 void check_gatv2_graph(const Gatv2Edges& edges, const Queue& queue);
 
 }  // namespace pyfast::cuda

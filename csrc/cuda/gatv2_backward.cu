@@ -12,33 +12,33 @@ namespace {
 
 constexpr int threads = 128;
 constexpr int warps = threads / lanes;
-constexpr std::int64_t group = 8;  // destinations of a warp, whose part of att's gradient is one sum
-constexpr int most_width = 16;     // channels of a lane: with twice as many the sums would not fit the registers
+constexpr std::int64_t group = 8;  // destinations of a warp, which sums their part of att's gradient
+constexpr int most_width = 16;     // channels of a lane: twice as many sums would not fit into the registers
 constexpr std::int64_t most_channels = most_width * lanes;
-constexpr int rows_at_once = 8;  // parts of att's gradient that a block adds up at a time
+constexpr int rows_at_once = 8;  // parts of att's gradient that a block adds up together
 
-// An edge by source: its number, and the destination that it leads to.
+// An edge by source: its number and its destination.
 struct Edge {
     std::int32_t id;
     std::int32_t node;
 };
 
-// The graph by source: the edges from source j are edges[begin[j] .. begin[j + 1]), by number.
+// The graph by source: source j has the edges edges[begin[j] .. begin[j + 1]), sorted by number.
 struct BySource {
     std::int64_t* begin;  // [sources + 1]
-    std::int64_t* next;   // [sources] where the next edge of each goes
+    std::int64_t* next;   // [sources] the place of the next edge
     std::int64_t* scan;
-    Edge* found;  // in any order
+    Edge* found;  // not sorted yet
     Edge* edges;
 };
 
 struct Memory {
-    float* scores;  // [edges, heads] the gradients of the softmax's arguments
-    float* att;     // [groups of destinations, heads, channels]; null: not wanted
+    float* scores;  // [edges, heads] the gradients of the arguments of the softmax
+    float* att;     // [groups of destinations, heads, channels]; null: not computed
     BySource by_source;
 };
 
-// What the backward pass reads beside the layer.
+// What the backward pass reads besides the layer.
 template <class T>
 struct Flow {
     const float* attention;
@@ -46,7 +46,7 @@ struct Flow {
     float keep;
 };
 
-// A warp for each destination and head: the gradients by its scores, from grad . x_src.
+// One warp for each destination and head: the gradients of its scores, from grad . x_src.
 template <class T, int Width>
 __global__ void __launch_bounds__(threads)
     score_kernel(Gatv2Arrays<T> layer, Flow<T> flow, float* scores, const std::int32_t* status) {
@@ -87,20 +87,20 @@ __global__ void __launch_bounds__(threads)
     }
 }
 
-// A tile of one head's channels: what a warp of the kernels below holds in its registers.
+// A tile of one head's channels: the part that a warp of the kernels below holds in its registers.
 struct Tile {
     std::int64_t first;     // channel
-    std::int64_t channels;  // from there on
+    std::int64_t channels;  // the number of channels
 
     template <class T>
     __device__ Tile(const Gatv2Arrays<T>& layer, std::int64_t number, int width)
         : first(number * width * lanes), channels(layer.channels - number * width * lanes) {}
 };
 
-// A warp for each `group` of destinations, head and tile: x_dst, unless it is null, and its part of att's
+// One warp for each `group` of destinations, head and tile: x_dst, unless it is null, and a part of att's
 // gradient.
 template <class T, int Width>
-__global__ void __launch_bounds__(threads, 2)  // more registers than the compiler would take by itself
+__global__ void __launch_bounds__(threads, 2)  // more registers than the compiler would choose
     destination_kernel(Gatv2Arrays<T> layer, Memory memory, std::int64_t tiles, T* of_destination,
                        const std::int32_t* status) {
     if (*status != 0) {
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(threads, 2)  // more registers than the compil
     }
 }
 
-// A block for each `lanes` numbers of att's gradient: adds up their parts, in double and one order.
+// One block for each `lanes` numbers of att's gradient: adds up their parts in double, in one order.
 template <class T>
 __global__ void att_kernel(const float* parts, std::int64_t groups, std::int64_t numbers, T* att,
                            const std::int32_t* status) {
@@ -165,7 +165,7 @@ __global__ void att_kernel(const float* parts, std::int64_t groups, std::int64_t
     }
 }
 
-// A thread for each source: no edges yet.
+// One thread for each source: no edges yet.
 __global__ void clear_kernel(BySource by_source, std::int64_t sources, const std::int32_t* status) {
     if (*status != 0) {
         return;
@@ -175,7 +175,7 @@ __global__ void clear_kernel(BySource by_source, std::int64_t sources, const std
     }
 }
 
-// A warp for each destination: counts the edges of each source j in begin[j + 1].
+// One warp for each destination: counts the edges of each source j in begin[j + 1].
 __global__ void count_kernel(Gatv2Edges graph, BySource by_source, const std::int32_t* status) {
     if (*status != 0) {
         return;
@@ -199,7 +199,7 @@ __global__ void start_kernel(BySource by_source, std::int64_t sources, const std
     }
 }
 
-// A warp for each destination: its edges go to their sources, in any order.
+// One warp for each destination: moves its edges to their sources, in any order.
 __global__ void place_kernel(Gatv2Edges graph, BySource by_source, const std::int32_t* status) {
     if (*status != 0) {
         return;
@@ -216,7 +216,7 @@ __global__ void place_kernel(Gatv2Edges graph, BySource by_source, const std::in
     }
 }
 
-// A thread for each edge: its place among those of its source is the number of those before it.
+// One thread for each edge: its place among the edges of its source is the number of edges before it.
 __global__ void order_kernel(Gatv2Edges graph, BySource by_source, const std::int32_t* status) {
     if (*status != 0) {
         return;
@@ -233,7 +233,7 @@ __global__ void order_kernel(Gatv2Edges graph, BySource by_source, const std::in
     }
 }
 
-// A warp for each source, head and tile.
+// One warp for each source, head and tile.
 template <class T, int Width>
 __global__ void __launch_bounds__(threads)
     source_kernel(Gatv2Arrays<T> layer, Flow<T> flow, Memory memory, std::int64_t tiles, T* of_source,

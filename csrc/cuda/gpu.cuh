@@ -1,14 +1,16 @@
-// The layer between the kernels and what compiles them, so that the same source also runs where there is no GPU:
-// the emulator of the tests brings a cuda_runtime.h of its own, with these macros. All else is ordinary CUDA.
+// The layer between the kernels and their compiler, so that the same source also runs without a GPU: the emulator
+// of the tests has its own cuda_runtime.h with these macros. Everything else is ordinary CUDA.
 //
-// What keeps a kernel testable: every thread of a block reaches every barrier, all lanes of a warp its ballots and
+// Rules that keep a kernel testable: each thread of a block reaches each barrier, and all lanes of a warp reach
+// its ballots and shuffles. If a kernel leaves early, all of its threads leave. A kernel uses static or dynamic
+// shared memory, not both.
 // shuffles; a kernel that leaves early does so as a whole; static or dynamic shared memory, not both.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #ifndef GPU_LAUNCH
-// Protects the commas of a template's arguments in the macro below.
+// Protects the commas of template arguments in the macro below.
 #define GPU_KERNEL(...) __VA_ARGS__
 #define GPU_LAUNCH(kernel, grid, block, shared, stream, ...) \
     (kernel)<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
@@ -16,7 +18,7 @@
 #define GPU_DYN_SHARED(T, name)                                     \
     extern __shared__ __align__(16) unsigned char gpu_dyn_shared[]; \
     T* const name = reinterpret_cast<T*>(gpu_dyn_shared)
-// Of the workspace these bytes are an array: the emulator fences it off.
+// Marks these bytes of the workspace as an array: the emulator puts fences around it.
 #define GPU_CARVED(array, bytes) static_cast<void>(0)
 #endif
 
@@ -32,12 +34,11 @@ constexpr int lanes = 32;
 
 inline cudaStream_t stream_of(const Queue& queue) { return static_cast<cudaStream_t>(queue.stream); }
 
-// Throws DeviceError where the last launch, of the kernels of `op`, was refused. What goes wrong while they run
-// shows when the caller synchronises.
+// Throws DeviceError if the last launch of the kernels of `op` was refused. Errors while they run show up when the
+// caller synchronises.
 void check_launch(const char* op);
 
-// Cuts a workspace into arrays, none of which begins where another ends. Without one it only adds up what they
-// need.
+// Cuts a workspace into arrays with gaps between them. Without a workspace, it only adds up the sizes.
 class Arena {
   public:
     explicit Arena(std::byte* base = nullptr) : base_(base) {}
@@ -58,24 +59,24 @@ class Arena {
     std::size_t used_ = 0;
 };
 
-// Throws Error where the queue's workspace is smaller than that, or where it has no status word.
+// Throws Error if the queue's workspace is too small, or if the queue has no status word.
 void check_queue(const Queue& queue, std::size_t workspace);
 
-// Blocks for so many pieces of work, as the first dimension of a grid takes them. Kernels loop where there are
-// more.
+// The number of blocks for this many pieces of work, within the limit of a grid's first dimension. Kernels loop
+// over the rest.
 inline unsigned blocks_for(std::size_t pieces, std::size_t of_a_block) {
     constexpr std::size_t most = std::size_t{1} << 30;
     const std::size_t blocks = (pieces + of_a_block - 1) / of_a_block;
     return static_cast<unsigned>(blocks < most ? blocks : most);
 }
 
-// Adds to the faults that the caller will find. The order in which threads do so does not show.
+// Adds a fault to the status word. The order of the threads does not matter.
 __device__ inline void report(std::int32_t* status, Fault fault) { atomicOr(status, static_cast<int>(fault)); }
 
 __device__ inline int lane_of_thread() { return static_cast<int>(threadIdx.x) % lanes; }
 __device__ inline int warp_of_thread() { return static_cast<int>(threadIdx.x) / lanes; }
 
-// The thread's, or its warp's, number in the grid, and how many of them there are.
+// The number of the thread or warp in the grid, and how many there are.
 __device__ inline std::int64_t thread_of_grid() {
     return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
@@ -83,7 +84,7 @@ __device__ inline std::int64_t threads_of_grid() { return static_cast<std::int64
 __device__ inline std::int64_t warp_of_grid() { return thread_of_grid() / lanes; }
 __device__ inline std::int64_t warps_of_grid() { return threads_of_grid() / lanes; }
 
-// Of all lanes' numbers, the same for every lane, added up in a fixed order.
+// The sum of the numbers of all lanes, in a fixed order. Each lane gets it.
 template <class T>
 __device__ inline T warp_sum(T number) {
     for (int distance = lanes / 2; distance > 0; distance /= 2) {
@@ -108,13 +109,13 @@ __device__ inline T warp_max(T number) {
     return number;
 }
 
-// The same of a block's threads; `parts` is shared memory for a number per warp.
+// The same for the threads of a block. `parts` is shared memory with one number for each warp.
 template <class T, class Reduce>
 __device__ inline T block_reduce(T number, T* parts, Reduce of_warp, T nothing) {
     const int warps = static_cast<int>(blockDim.x) / lanes;
     const int lane = lane_of_thread();
     number = of_warp(number);
-    __syncthreads();  // the parts may still be in use
+    __syncthreads();  // other threads may still use the parts
     if (lane == 0) {
         parts[warp_of_thread()] = number;
     }

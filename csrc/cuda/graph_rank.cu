@@ -25,7 +25,7 @@ __global__ void check_offsets_kernel(RaggedArrays<float> lists, std::int32_t* st
     }
 }
 
-// A block for each pool.
+// One block for each pool.
 __global__ void graph_rank_kernel(RaggedArrays<float> semantic, const float* structural, float alpha, float* score,
                                   const std::int32_t* status) {
     if (*status != 0) {

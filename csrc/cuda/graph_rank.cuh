@@ -1,4 +1,4 @@
-// graph_rank of one pool, by a block.
+// graph_rank of one pool, computed by a block.
 #pragma once
 
 #include "gpu.cuh"
@@ -10,7 +10,8 @@ struct MinMax {
     float high;
 };
 
-// Of scores[first .. last), for all threads of the block; `parts` is shared memory for a number per warp.
+// The minimum and maximum of scores[first .. last), for all threads of the block. `parts` is shared memory with
+// one number for each warp.
 __device__ inline MinMax block_min_max(const float* scores, std::int64_t first, std::int64_t last, float* parts) {
     float low = scores[first];
     float high = low;
@@ -24,7 +25,7 @@ __device__ inline MinMax block_min_max(const float* scores, std::int64_t first, 
     return {low, high};
 }
 
-// The pool first .. last of equation 1, computed as the CPU does; called by all threads of a block. A pool may be
+// Equation 1 for the pool first .. last, computed as on the CPU. All threads of a block call it. A pool may be
 // empty.
 __device__ inline void rank_pool(const float* semantic, const float* structural, std::int64_t first,
                                  std::int64_t last, float alpha, float* score, float* parts) {
@@ -35,7 +36,7 @@ __device__ inline void rank_pool(const float* semantic, const float* structural,
     const MinMax str = block_min_max(structural, first, last, parts);
     const double sem_range = static_cast<double>(sem.high) - static_cast<double>(sem.low);
     const double str_range = static_cast<double>(str.high) - static_cast<double>(str.low);
-    __syncthreads();  // all have read the scores, of which `score` may be one
+    __syncthreads();  // all threads have read the scores; `score` may be the same memory
     for (std::int64_t v = first + threadIdx.x; v < last; v += blockDim.x) {
         const double s = sem_range > 0.0 ? (semantic[v] - static_cast<double>(sem.low)) / sem_range : 1.0;
         const double t = str_range > 0.0 ? (structural[v] - static_cast<double>(str.low)) / str_range : 1.0;
@@ -43,7 +44,7 @@ __device__ inline void rank_pool(const float* semantic, const float* structural,
     }
 }
 
-// On the host: whether the scores are finite, and what alpha must be.
+// On the host: checks that the scores are finite, and that alpha is valid.
 void check_scores(const float* scores, std::size_t n, const Queue& queue);
 void check_alpha(float alpha);
 

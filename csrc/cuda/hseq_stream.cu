@@ -27,15 +27,15 @@ struct CursorArrays {
     std::int64_t count;
     RaggedArrays<std::int64_t> selected;
     RaggedArrays<std::int64_t> prior;
-    RaggedArrays<std::int64_t> chosen;  // of a refresh: else no lists, and none are looked at
+    RaggedArrays<std::int64_t> chosen;  // used by refresh; otherwise it has no lists
 };
 
 struct Memory {
     std::int64_t* segments;
     std::int32_t* marks;
     std::int32_t* first;
-    std::uint8_t* kept;     // by choice: whether it is new
-    std::int64_t* windows;  // width for each cursor
+    std::uint8_t* kept;     // for each choice, whether it is new
+    std::int64_t* windows;  // `width` for each cursor
     std::int64_t* scan;
 };
 
@@ -49,7 +49,7 @@ __device__ void check_segments(const RaggedArrays<std::int64_t>& lists, std::int
     }
 }
 
-// All but the order, of which only what a cursor comes by is looked at.
+// Checks everything except the order. Of the order, only the entries that a cursor reads are checked later.
 __global__ void check_cursors_kernel(StreamArrays stream, CursorArrays cursors, std::int64_t items,
                                      std::int32_t* status) {
     for (std::int64_t i = thread_of_grid(); i < items; i += threads_of_grid()) {
@@ -65,13 +65,13 @@ __global__ void check_cursors_kernel(StreamArrays stream, CursorArrays cursors, 
     }
 }
 
-// Whether there are faults, the same for all lanes although other warps may find some at this very moment.
+// Whether there are faults. All lanes get the same result, even if other warps report a fault at this moment.
 __device__ bool stopped(std::int32_t* status) {
     const int found = lane_of_thread() == 0 ? atomicOr(status, 0) : 0;
     return __shfl_sync(all_lanes, found, 0) != 0;
 }
 
-// By a warp: cursor c's table, with its prior and what it has selected.
+// For a warp: the table of cursor c, with its prior and its selected segments.
 __device__ KnownSegments know(const CursorArrays& cursors, const Memory& memory, std::int64_t c,
                               std::int32_t* status) {
     const bool choices = cursors.chosen.offsets != nullptr;
@@ -87,7 +87,7 @@ __device__ KnownSegments know(const CursorArrays& cursors, const Memory& memory,
          i += lanes) {
         if ((atomicOr(known.marks + known.add(cursors.prior.values[i]), KnownSegments::prior) &
              KnownSegments::prior) != 0) {
-            report(status, Fault::segments);  // twice
+            report(status, Fault::segments);  // it occurs twice
         }
     }
     for (std::int64_t i = cursors.selected.offsets[c] + lane_of_thread(); i < cursors.selected.offsets[c + 1];
@@ -98,7 +98,7 @@ __device__ KnownSegments know(const CursorArrays& cursors, const Memory& memory,
     return known;
 }
 
-// Of the lanes whose place counts, the first `room`: their number, and how many places were gone by for them.
+// The first `room` of the lanes whose place counts: their number, and how many places were passed for them.
 struct Taken {
     unsigned lanes;
     int passed;
@@ -110,7 +110,7 @@ __device__ Taken take(bool counts, std::int64_t room) {
     }
     const unsigned all = left;
     for (std::int64_t k = 1; k < room; ++k) {
-        left &= left - 1;  // without the lowest
+        left &= left - 1;  // removes the lowest bit
     }
     const int last = __ffs(static_cast<int>(left)) - 1;
     return {all & (0xFFFFFFFFU >> (31 - last)), last + 1};
@@ -128,8 +128,8 @@ struct Walked {
     std::int64_t count;
 };
 
-// By a warp: the first `width` segments of cursor c's window go to `out`, if anywhere. Gives the place behind
-// them.
+// For a warp: writes the first `width` segments of cursor c's window to `out`, unless it is null. Returns the
+// place behind them.
 __device__ Walked walk(const StreamArrays& stream, const CursorArrays& cursors, const KnownSegments& known,
                        std::int64_t c, std::int64_t width, std::int64_t* out, std::int32_t* status) {
     const std::int64_t* const prior = cursors.prior.values + cursors.prior.offsets[c];
@@ -168,12 +168,12 @@ __device__ Walked walk(const StreamArrays& stream, const CursorArrays& cursors, 
     return {place < length ? place : length + in_order, count};
 }
 
-// A warp for each cursor; their windows go to memory.windows, and how long they are to counts[c + 1].
+// One warp for each cursor: writes the window to memory.windows, and its length to counts[c + 1].
 __global__ void window_kernel(StreamArrays stream, CursorArrays cursors, Memory memory, std::int64_t width,
                               std::int64_t* counts, std::int32_t* status) {
     for (std::int64_t c = warp_of_grid(); c < cursors.count; c += warps_of_grid()) {
         if (stopped(status)) {
-            return;  // the warp; there is no barrier
+            return;  // the whole warp; there is no barrier
         }
         const KnownSegments known = know(cursors, memory, c, status);
         const Walked walked = walk(stream, cursors, known, c, width, memory.windows + c * width, status);
@@ -196,18 +196,18 @@ __global__ void gather_kernel(const std::int64_t* windows, std::int64_t cursors,
     }
 }
 
-// A warp for each cursor: its place, and which of its choices are new.
+// One warp for each cursor: its place, and which of its choices are new.
 __global__ void refresh_kernel(StreamArrays stream, CursorArrays cursors, Memory memory, std::int64_t past,
                                std::int64_t* place, std::int64_t* counts, std::int32_t* status) {
     for (std::int64_t c = warp_of_grid(); c < cursors.count; c += warps_of_grid()) {
         if (stopped(status)) {
-            return;  // the warp; there is no barrier
+            return;  // the whole warp; there is no barrier
         }
         const KnownSegments known = know(cursors, memory, c, status);
         const Walked walked = walk(stream, cursors, known, c, past, nullptr, status);
         const std::int64_t begin = cursors.chosen.offsets[c];
         const std::int64_t end = cursors.chosen.offsets[c + 1];
-        __syncwarp();  // other lanes may still be reading the table
+        __syncwarp();  // other lanes may still read the table
         for (std::int64_t i = begin + lane_of_thread(); i < end; i += lanes) {
             atomicMin(known.first + known.add(cursors.chosen.values[i]), static_cast<int>(i - begin));
         }
@@ -227,7 +227,7 @@ __global__ void refresh_kernel(StreamArrays stream, CursorArrays cursors, Memory
     }
 }
 
-// What was selected, then the new choices in their order.
+// Writes the selected segments, then the new choices in their order.
 __global__ void select_kernel(CursorArrays cursors, const std::uint8_t* kept, const std::int64_t* offsets,
                               std::int64_t* segments, const std::int32_t* status) {
     if (*status != 0) {
@@ -303,7 +303,7 @@ CursorArrays cursor_arrays(const Cursors& cursors) {
             lists_of(cursors.prior, count, "priors"), RaggedArrays<std::int64_t>{nullptr, nullptr, 0, 0}};
 }
 
-// What a window may hold: no more than the stream does.
+// The useful width of a window: at most the number of segments of the stream.
 std::int64_t useful_width(const Stream& stream, const Cursors& cursors, std::int64_t width) {
     const std::size_t all = stream.order.segments.size() + cursors.prior.values.size();
     return std::clamp<std::int64_t>(width, 0, static_cast<std::int64_t>(all));

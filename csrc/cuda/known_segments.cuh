@@ -1,4 +1,4 @@
-// Segments and what a cursor knows of them: a hash table in the workspace, a warp's.
+// The segments of a cursor and their marks: a hash table in the workspace, for one warp.
 #pragma once
 
 #include "gpu.cuh"
@@ -8,14 +8,14 @@ namespace pyfast::cuda {
 struct KnownSegments {
     static constexpr int prior = 1;
     static constexpr int taken = 2;
-    static constexpr int room = 4;  // slots in the workspace for each segment that is to be known
+    static constexpr int room = 4;  // slots in the workspace for each segment
 
     std::int64_t* segments;  // -1: a free slot
     std::int32_t* marks;
-    std::int32_t* first;  // of the choices that are this segment; null: there are none
-    std::int64_t slots;   // a power of two, or none at all
+    std::int32_t* first;  // the first choice that is this segment; null: there are no choices
+    std::int64_t slots;   // a power of two, or 0
 
-    // The table for so many segments. Its memory is `room` slots for each.
+    // The table for this many segments. Its memory has `room` slots for each.
     __device__ KnownSegments(std::int64_t* segments_, std::int32_t* marks_, std::int32_t* first_,
                              std::int64_t most)
         : segments(segments_), marks(marks_), first(first_), slots(most == 0 ? 0 : 1) {
@@ -23,7 +23,7 @@ struct KnownSegments {
             slots *= 2;
         }
     }
-    // By all lanes.
+    // Called by all lanes.
     __device__ void clear() const {
         for (std::int64_t slot = lane_of_thread(); slot < slots; slot += lanes) {
             segments[slot] = -1;
@@ -38,7 +38,7 @@ struct KnownSegments {
         const std::uint64_t mixed = static_cast<std::uint64_t>(segment) * 0x9E3779B97F4A7C15U;
         return static_cast<std::int64_t>(mixed >> 32) & (slots - 1);
     }
-    // The slot of a segment, which it takes where it has none yet.
+    // The slot of a segment. A new segment gets a free slot.
     [[nodiscard]] __device__ std::int64_t add(std::int64_t segment) const {
         constexpr auto free = ~0ULL;
         const auto wanted = static_cast<unsigned long long>(segment);
@@ -52,7 +52,7 @@ struct KnownSegments {
             slot = (slot + 1) & (slots - 1);
         }
     }
-    // What is known of a segment, once __syncwarp() has made known what was added.
+    // The marks of a segment. Call __syncwarp() between add() and this.
     [[nodiscard]] __device__ int marks_of(std::int64_t segment) const {
         if (slots == 0) {
             return 0;

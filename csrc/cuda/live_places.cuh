@@ -1,5 +1,5 @@
-// Which places of a stream are live, as csrc/cpu/live_places.hpp has them: a bit each, and above the words others
-// that tell which of them hold any.
+// Which places of a stream are live, as in csrc/cpu/live_places.hpp: one bit for each, in words. Higher words have
+// one bit for each lower word that is not zero.
 #pragma once
 
 #include "gpu.cuh"
@@ -10,7 +10,7 @@ struct LivePlaces {
     static constexpr int most_heights = 11;
 
     const std::uint64_t* words;        // null: all places are live
-    std::int64_t begin[most_heights];  // of the words of each height
+    std::int64_t begin[most_heights];  // where the words of each height begin
     std::int64_t count[most_heights];
     int heights;
     std::int64_t places;
@@ -19,13 +19,13 @@ struct LivePlaces {
         return place < places && (words == nullptr || (words[place / 64] >> (place % 64) & 1) != 0);
     }
 
-    // The first live place that is not before `place`, or the number of places. Where the words contradict each
-    // other that is reported, and there are no more places.
+    // The first live place from `place` on, or the number of places. If the words contradict each other, it
+    // reports a fault, and there are no more places.
     [[nodiscard]] __device__ std::int64_t next(std::int64_t place, std::int32_t* status) const {
         if (words == nullptr || place >= places) {
             return place < places ? place : places;
         }
-        std::int64_t at = place;  // among the bits of height h
+        std::int64_t at = place;  // a position among the bits of height h
         for (int h = 0; h < heights; ++h) {
             const std::int64_t word = at / 64;
             if (word >= count[h]) {

@@ -9,7 +9,7 @@ namespace {
 constexpr int threads = 128;
 constexpr std::int64_t most_dimensions = 65536;
 
-// Either numbers or codes; `documents` has the offsets of both.
+// Numbers or codes. `documents` has the offsets of both.
 struct Tokens {
     const float* numbers;
     const std::int8_t* codes;
@@ -17,14 +17,15 @@ struct Tokens {
 };
 
 struct Workspace {
-    std::int8_t* codes;  // of the queries' tokens
+    std::int8_t* codes;  // the codes of the queries' tokens
 };
 
 Workspace arrays(Arena& arena, std::size_t query_tokens, std::size_t dimensions) {
     return {arena.take<std::int8_t>(query_tokens * dimensions)};
 }
 
-// Looks at all but the vectors. A kernel that reports faults reads none: lanes would differ in what they see.
+// Checks everything except the vectors. A kernel that reports faults reads no vectors: lanes would see different
+// things.
 __global__ void check_maxsim_kernel(RaggedArrays<float> queries, RaggedArrays<float> documents,
                                     const float* scales, const std::int64_t* pairs, float* scores, std::int64_t n,
                                     std::int32_t* status) {
@@ -55,7 +56,7 @@ __global__ void check_maxsim_kernel(RaggedArrays<float> queries, RaggedArrays<fl
     }
 }
 
-// A warp for each of the queries' tokens: checked, and with codes rounded to 7 bits.
+// One warp for each token of the queries: checks it, and with codes rounds it to 7 bits.
 __global__ void round_queries_kernel(const float* queries, std::int64_t tokens, std::int64_t dimensions,
                                      std::int8_t* codes, std::int32_t* status) {
     for (std::int64_t t = warp_of_grid(); t < tokens; t += warps_of_grid()) {
@@ -79,7 +80,7 @@ __global__ void round_queries_kernel(const float* queries, std::int64_t tokens, 
     }
 }
 
-// What a lane has found: the document's first token of the largest product.
+// The result of a lane: the first token of the document with the largest product.
 struct Found {
     float product;
     int token;
@@ -96,7 +97,7 @@ __device__ inline Found warp_first_largest(Found found) {
     return found;
 }
 
-// Of lanes that take a document's tokens in turn.
+// For lanes that take turns with the tokens of a document.
 __device__ inline float largest_number(const float* query, const float* document, int count,
                                        std::int64_t dimensions) {
     float best = -INFINITY;
@@ -137,7 +138,7 @@ __device__ inline float largest_of_codes(const float* query, const std::int8_t* 
     return warp_sum(sum) * scales[chosen];
 }
 
-// A warp for each pair.
+// One warp for each pair.
 __global__ void maxsim_kernel(RaggedArrays<float> queries, RaggedArrays<float> documents, Tokens tokens,
                               const std::int8_t* query_codes, const std::int64_t* pairs, std::int64_t dimensions,
                               float* scores, std::int64_t n, const std::int32_t* status) {
@@ -203,7 +204,7 @@ void maxsim(std::span<const float> queries, std::span<const std::int64_t> query_
     }
     const std::size_t query_tokens = queries.size() / width;
     check_queue(queue, maxsim_workspace(query_tokens, width));
-    // Lists of tokens: their vectors have `dimensions` numbers each.
+    // Lists of tokens. Each vector has `dimensions` numbers.
     const Ragged<float> asked{query_offsets, queries.first(query_tokens)};
     const RaggedArrays<float> of_queries = ragged_arrays(asked, "query_offsets");
     RaggedArrays<float> of_documents =

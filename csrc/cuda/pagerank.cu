@@ -12,8 +12,9 @@ namespace {
 
 constexpr int threads = 128;
 constexpr int warps = threads / lanes;
-constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();  // what a step changes at its end
-constexpr std::int64_t small_pool = 128;                                  // its vectors lie in shared memory
+// the change of a step that is only rounding
+constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();
+constexpr std::int64_t small_pool = 128;  // its vectors are in shared memory
 
 struct GraphArrays {
     RaggedArrays<std::int32_t> pools;  // offsets only
@@ -21,8 +22,8 @@ struct GraphArrays {
     const float* weights;
 };
 
-// The edges of the pools by target: those to node v are incoming[begin[v] .. end[v]), by source, and a pool's lie
-// where its rows have theirs.
+// The edges of the pools by target: node v has incoming[begin[v] .. end[v]), by source. The edges of a pool take
+// the same space as in its rows.
 struct Incoming {
     std::int64_t* begin;
     std::int64_t* end;
@@ -32,8 +33,8 @@ struct Incoming {
 
 struct Vectors {
     double* rank;
-    double* pushed;  // what an edge of weight 1 brings
-    double* totals;  // of the weights that leave a node
+    double* pushed;  // what an edge of weight 1 carries
+    double* totals;  // the sum of the weights that leave a node
     double* restart;
 };
 
@@ -43,7 +44,7 @@ struct Settings {
     std::int64_t most;
 };
 
-// A block for each pool.
+// One block for each pool.
 __global__ void check_graphs_kernel(GraphArrays graphs, std::int32_t* status) {
     for (std::int64_t p = blockIdx.x; p < graphs.pools.lists; p += gridDim.x) {
         if (!offsets_hold(graphs.pools, p)) {
@@ -80,10 +81,11 @@ __global__ void check_shares_kernel(const float* shares, std::int64_t n, std::in
     }
 }
 
-// begin[first .. last): where the edges to each node start, from their counts in `end`; by the first warp.
+// begin[first .. last): where the edges to each node start, from their counts in `end`. The first warp computes
+// it.
 __device__ void place_targets(const Incoming& incoming, std::int64_t first, std::int64_t last, std::int64_t base) {
     if (warp_of_thread() != 0) {
-        return;  // the whole warp; what follows is the first one's alone
+        return;  // the whole warp leaves; the rest is for the first warp
     }
     const int lane = lane_of_thread();
     for (std::int64_t tile = first; tile < last; tile += lanes) {
@@ -120,11 +122,11 @@ __device__ void turn(const GraphArrays& graphs, const Incoming& incoming, std::i
             incoming.sources[place] = static_cast<std::int32_t>(u - first);
             incoming.weights[place] = graphs.weights[e];
         }
-        __syncthreads();  // a target is once in a row: its sources come row by row
+        __syncthreads();  // a target occurs once in a row, so its sources come row by row
     }
 }
 
-// The totals of the rows, and where the walk restarts and begins.
+// The totals of the rows, and the distribution where the walk restarts and begins.
 __device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::int64_t first, std::int64_t n,
                            const Vectors& vectors, double* parts) {
     for (std::int64_t v = warp_of_thread(); v < n; v += warps) {
@@ -151,7 +153,7 @@ __device__ void begin_walk(const GraphArrays& graphs, const float* shares, std::
     __syncthreads();
 }
 
-// One step; gives the change of all ranks, added up.
+// One step. Returns the sum of the changes of all ranks.
 __device__ double step(const Incoming& incoming, std::int64_t first, std::int64_t n, const Vectors& vectors,
                        double damping, double* parts) {
     double stuck = 0.0;
@@ -179,7 +181,7 @@ __device__ double step(const Incoming& incoming, std::int64_t first, std::int64_
     return block_sum(change, parts);
 }
 
-// `converged` is null, or has room for each pool.
+// `converged` is null, or has one entry for each pool.
 __global__ void pagerank_kernel(GraphArrays graphs, const float* shares, Settings settings, Incoming incoming,
                                 Vectors large, float* rank, std::uint8_t* converged, const std::int32_t* status) {
     if (*status != 0) {
@@ -201,7 +203,8 @@ __global__ void pagerank_kernel(GraphArrays graphs, const float* shares, Setting
         for (std::int64_t steps = 0; steps < settings.most && !ended; ++steps) {
             const double before = change;
             change = step(incoming, first, n, vectors, settings.damping, parts);
-            ended = change <= settings.tolerance || change >= before;  // the whole block: all have the same sum
+            // the whole block decides the same, because all threads have the same sum
+            ended = change <= settings.tolerance || change >= before;
         }
         if (converged != nullptr && threadIdx.x == 0) {
             converged[p] = ended && (n == 0 || change <= fmax(settings.tolerance, rounding)) ? 1 : 0;
@@ -214,7 +217,7 @@ __global__ void pagerank_kernel(GraphArrays graphs, const float* shares, Setting
         for (std::int64_t v = threadIdx.x; v < n; v += blockDim.x) {
             rank[first + v] = static_cast<float>(vectors.rank[v] / sum);
         }
-        __syncthreads();  // the next pool takes the vectors
+        __syncthreads();  // the next pool uses the same vectors
     }
 }
 

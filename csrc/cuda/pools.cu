@@ -10,14 +10,14 @@ namespace {
 
 constexpr int threads = 128;
 
-// Whether the row of a document lies inside the index.
+// Whether the row of a document is inside the index.
 __device__ inline bool row_holds(const ForwardArrays& x, std::int32_t document) {
     const std::int64_t begin = x.offset(document);
     const std::int64_t end = x.offset(document + 1);
     return begin >= 0 && begin <= end && end <= x.entries;
 }
 
-// By a warp: the bounds of pool p, and how many entries its rows have.
+// For a warp: checks the bounds of pool p, and the number of entries in its rows.
 __device__ void check_pool(const ForwardArrays& x, const PoolArrays& pools, const Bounds& bounds, std::int64_t p,
                            std::int32_t* status) {
     if (!offsets_hold(pools, p)) {
@@ -38,7 +38,7 @@ __device__ void check_pool(const ForwardArrays& x, const PoolArrays& pools, cons
     }
 }
 
-// By a warp: document v of all pools, and its row.
+// For a warp: checks document v of all pools, and its row.
 __device__ void check_node(const ForwardArrays& x, const PoolArrays& pools, std::int64_t v, std::int32_t* status) {
     const std::int32_t document = pools.values[v];
     if (document < 0 || document >= x.documents) {
@@ -63,7 +63,7 @@ __device__ void check_node(const ForwardArrays& x, const PoolArrays& pools, std:
     }
 }
 
-// A warp for each pool, then one for each document.
+// One warp for each pool, then one for each document.
 __global__ void check_pools_kernel(ForwardArrays x, PoolArrays pools, Bounds bounds, std::int32_t* status) {
     for (std::int64_t item = warp_of_grid(); item < pools.lists + pools.size; item += warps_of_grid()) {
         if (item < pools.lists) {

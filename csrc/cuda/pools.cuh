@@ -25,11 +25,11 @@ struct RaggedArrays {
     const std::int64_t* offsets;
     const T* values;
     std::int64_t lists;
-    std::int64_t size;  // of the values
+    std::int64_t size;  // the number of values
 };
 using PoolArrays = RaggedArrays<std::int32_t>;
 
-// Of views of device memory. Throws Error where the lengths of the spans do not fit each other.
+// From views of device memory. Throws Error if the lengths of the spans do not fit each other.
 ForwardArrays forward_arrays(const Forward& x);
 PoolArrays pool_arrays(const Pools& pools);
 template <class T>
@@ -41,7 +41,7 @@ RaggedArrays<T> ragged_arrays(const Ragged<T>& lists, const char* name) {
             static_cast<std::int64_t>(lists.values.size())};
 }
 
-// Looks at all that the pools make an op read, before it does.
+// Checks everything that an op reads for these pools, before it reads it.
 void check_pools(const ForwardArrays& x, const PoolArrays& pools, const Bounds& bounds, const Queue& queue);
 
 // Whether the offsets of list p are in order.

@@ -1,4 +1,5 @@
-// Some terms of one document as a hash table in shared memory: a warp's, for the rows that it compares with them.
+// Some terms of one document in a hash table in shared memory. A warp uses it for the rows that it compares with
+// them.
 #pragma once
 
 #include "gpu.cuh"
@@ -7,8 +8,8 @@ namespace pyfast::cuda {
 
 struct RowTable {
     static constexpr int slots = 512;
-    static constexpr int most = slots / 2;  // terms at a time
-    static constexpr float absent = -1.0f;  // a stored 0 counts as held
+    static constexpr int most = slots / 2;  // the number of terms at a time
+    static constexpr float absent = -1.0f;  // a stored weight of 0 counts as present
 
     std::int32_t* terms;  // [slots]; -1: a free slot
     float* weights;       // [slots]
@@ -16,15 +17,15 @@ struct RowTable {
     [[nodiscard]] static __device__ int first_slot(std::int32_t term) {
         return static_cast<int>(static_cast<std::uint32_t>(term) * 0x9E3779B9U >> 23);
     }
-    // By all lanes, as are the others.
+    // Called by all lanes, like the other functions.
     __device__ void clear() const {
-        __syncwarp();  // others may still be reading
+        __syncwarp();  // other lanes may still read
         for (int slot = lane_of_thread(); slot < slots; slot += lanes) {
             terms[slot] = -1;
         }
         __syncwarp();
     }
-    // A lane's own term, none twice; __syncwarp() before any is looked for.
+    // Each lane adds its own term, and no term twice. Call __syncwarp() before the table is searched.
     __device__ void add(std::int32_t term, float weight) const {
         int slot = first_slot(term);
         while (atomicCAS(terms + slot, -1, term) != -1) {

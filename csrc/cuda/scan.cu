@@ -5,10 +5,10 @@ namespace pyfast::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int each = 4;  // numbers of a thread
+constexpr int each = 4;  // the numbers of one thread
 constexpr int tile = threads * each;
 
-// The sum of the numbers of the threads before this one in the block; `total` is that of all.
+// The sum of the numbers of the earlier threads in the block. `total` is the sum of all.
 __device__ inline std::int64_t sum_before(std::int64_t number, std::int64_t* parts, std::int64_t& total) {
     const int lane = lane_of_thread();
     std::int64_t sum = number;
@@ -30,7 +30,7 @@ __device__ inline std::int64_t sum_before(std::int64_t number, std::int64_t* par
     return before;
 }
 
-// Scans one tile from `base` on; gives the sum of all.
+// Scans one tile from `base` on. Returns its sum.
 __device__ inline std::int64_t scan_tile(std::int64_t* numbers, std::int64_t n, std::int64_t first,
                                          std::int64_t base, std::int64_t* parts) {
     const std::int64_t begin = first + static_cast<std::int64_t>(threadIdx.x) * each;
@@ -51,7 +51,7 @@ __device__ inline std::int64_t scan_tile(std::int64_t* numbers, std::int64_t n, 
     return total;
 }
 
-// Each block its tile; totals[b] is the sum of tile b.
+// One block for each tile. totals[b] is the sum of tile b.
 __global__ void scan_tiles(std::int64_t* numbers, std::int64_t n, std::int64_t* totals,
                            const std::int32_t* status) {
     if (*status != 0) {
@@ -64,7 +64,7 @@ __global__ void scan_tiles(std::int64_t* numbers, std::int64_t n, std::int64_t* 
     }
 }
 
-// One block, all of the totals.
+// One block for all of the totals.
 __global__ void scan_totals(std::int64_t* totals, std::int64_t n, const std::int32_t* status) {
     if (*status != 0) {
         return;
@@ -81,7 +81,8 @@ __global__ void add_totals(std::int64_t* numbers, std::int64_t n, const std::int
     if (*status != 0) {
         return;
     }
-    const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) + 1) * tile;  // the first tile needs nothing
+    // the first tile needs no offset
+    const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) + 1) * tile;
     for (int k = 0; k < each; ++k) {
         const std::int64_t at = first + k * threads + threadIdx.x;
         if (at < n) {

@@ -13,20 +13,21 @@ namespace pyfast::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr std::size_t shared_slots = 4096;   // 64 KB: three blocks fit a multiprocessor of an H100
-constexpr std::size_t blocks_at_once = 264;  // whose tables lie in the workspace: two for each of its 132
+constexpr std::size_t shared_slots = 4096;  // 64 KB: three blocks fit a multiprocessor of an H100
+// the number of blocks whose tables are in the workspace: two for each of its 132 multiprocessors
+constexpr std::size_t blocks_at_once = 264;
 constexpr std::size_t slot_size = sizeof(double) + 2 * sizeof(std::int32_t);
 constexpr std::size_t parts_size = 256;  // for the sums of a block's warps
 
-// The terms of a pool, with what the closed form wants of their weights. For `sum`: how many there are, and their
-// sum. For `dot`: the largest, and the sum of the others; what all but x add up to is (largest - x) + that, while
-// of the difference of two sums nothing would be left where x is most of them. Open addressing; there is a slot
-// for each entry of the pool, so that there always is a free one for a new term.
+// The terms of a pool, with the data that the formula needs. For `sum`: the number of weights and their sum. For
+// `dot`: the largest weight and the sum of the others. The sum of all weights except x is (largest - x) + the sum
+// of the others. A difference of two sums would lose everything if x is most of them. Open addressing. There is a
+// slot for each entry of the pool, so a new term always finds a free one.
 struct Terms {
     double* sums;
     std::int32_t* terms;   // -1: a free slot
     std::int32_t* counts;  // for `sum`
-    float* largest;        // for `dot`, in the same place
+    float* largest;        // for `dot`, in the same memory
     std::int64_t mask;     // slots - 1; the slots are a power of two
 
     __device__ Terms(void* memory, std::int64_t slots)
@@ -42,10 +43,10 @@ struct Terms {
         for (std::int64_t slot = threadIdx.x; slot <= mask; slot += blockDim.x) {
             sums[slot] = 0.0;
             terms[slot] = -1;
-            counts[slot] = 0;  // and 0.0f
+            counts[slot] = 0;  // the same bits as 0.0f
         }
     }
-    // No two threads may add the same term at a time.
+    // Two threads must not add the same term at the same time.
     __device__ void add(std::int32_t term, float weight, EdgeWeight kind) const {
         std::int64_t slot = first_slot(term);
         for (std::int32_t found = atomicCAS(terms + slot, -1, term); found != -1 && found != term;
@@ -60,7 +61,7 @@ struct Terms {
             largest[slot] = fmaxf(weight, largest[slot]);
         }
     }
-    // The slot of a term that is there.
+    // The slot of a term that is in the table.
     [[nodiscard]] __device__ std::int64_t find(std::int32_t term) const {
         std::int64_t slot = first_slot(term);
         while (terms[slot] != term) {
@@ -71,7 +72,7 @@ struct Terms {
 };
 
 struct Rank {
-    const float* semantic;  // null: no scores are wanted
+    const float* semantic;  // null: no scores are computed
     float* score;
     float alpha;
 };
@@ -84,11 +85,11 @@ __device__ void add_documents(const Terms& terms, const ForwardArrays& x, const 
         for (std::int64_t e = x.offset(document) + threadIdx.x; e < end; e += blockDim.x) {
             terms.add(x.indices[e], x.weights[e], weight);
         }
-        __syncthreads();  // a term is once in a document: its sum grows document by document
+        __syncthreads();  // a term occurs once in a document, so its sum grows document by document
     }
 }
 
-// Gives each document of the pool its degree; a warp for each.
+// Writes the degree of each document of the pool, one warp for each.
 __device__ void sum_documents(const Terms& terms, const ForwardArrays& x, const PoolArrays& pools,
                               EdgeWeight weight, std::int64_t first, std::int64_t last, float* degree) {
     for (std::int64_t v = first + warp_of_thread(); v < last; v += blockDim.x / lanes) {
@@ -109,7 +110,7 @@ __device__ void sum_documents(const Terms& terms, const ForwardArrays& x, const 
     }
 }
 
-// A block for each pool. `tables` holds one for each block, or is null: they are in shared memory.
+// One block for each pool. `tables` has one table for each block. If it is null, tables are in shared memory.
 __global__ void degree_kernel(ForwardArrays x, PoolArrays pools, EdgeWeight weight, std::int64_t slots,
                               unsigned char* tables, float* degree, Rank rank, const std::int32_t* status) {
     if (*status != 0) {
@@ -150,7 +151,7 @@ void run(const Forward& x, const Pools& pools, EdgeWeight weight, const Bounds& 
         throw Error("degree: must hold one number per node");
     }
     Bounds checked = bounds;
-    checked.documents = std::numeric_limits<std::int64_t>::max();  // of no matter here
+    checked.documents = std::numeric_limits<std::int64_t>::max();  // no bound is needed here
     check_pools(forward, batch, checked, queue);
     if (rank.semantic != nullptr) {
         check_scores(rank.semantic, degree.size(), queue);
