@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -130,7 +130,8 @@ def _strongest_edges(
     ties: the earlier nodes.
     """
     x = index.rows(passages)
-    graph = ops.evidence_graph(x, offsets, passages)
+    # An edge that is among a pool's strongest is also among the strongest of its first node.
+    graph = ops.evidence_graph(x, offsets, passages, top_k=EDGES)
     first = np.repeat(np.arange(len(passages)), np.diff(graph.indptr))
     pool = np.searchsorted(offsets, first, side="right") - 1
     second = graph.indices + offsets[pool]
@@ -139,9 +140,10 @@ def _strongest_edges(
     once = once[np.lexsort((-graph.weights[once], pool[once]))]
     once = once[_rank(pool[once], len(offsets)) < EDGES]
     terms = strongest_shared_terms(x, passages[first[once]], passages[second[once]])
+    names = iter(index.terms.names(np.fromiter(chain.from_iterable(terms), np.int32)))
     places = np.stack([first[once], second[once]], axis=1) - offsets[pool[once], None]
     edges = [
-        (a, b, weight, [index.terms[term] for term in shared])
+        (a, b, weight, list(islice(names, len(shared))))
         for (a, b), weight, shared in zip(places.tolist(), _rounded(graph.weights[once]), terms, strict=True)
     ]
     ends = np.searchsorted(pool[once], np.arange(len(offsets))).tolist()
@@ -158,7 +160,7 @@ def strongest_shared_terms(X: csr_array, first: Int32, second: Int32) -> list[li
     twin = np.flatnonzero(np.diff(key[order]) == 0)  # The term occurs in both rows.
     one, two = order[twin], order[twin + 1]
     pair, terms, shares = pair[one], X.indices[at[one]], X.data[at[one]] + X.data[at[two]]
-    order = np.lexsort((terms, -shares, pair))
+    order = np.lexsort((-shares, pair))  # stable: equal shares keep the order of the terms
     order = order[_rank(pair[order], len(first) + 1) < TERMS]
     ends = np.searchsorted(pair[order], np.arange(len(first) + 1)).tolist()
     kept: list[int] = terms[order].tolist()

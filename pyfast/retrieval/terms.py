@@ -107,6 +107,15 @@ class Terms(Sequence[str]):
         offsets, text, _ = self._arrays
         return offsets.data, text.data
 
+    def names(self, numbers: Int32) -> list[str]:
+        """The terms with these numbers: much faster than one by one."""
+        taken = self.as_arrow().take(pa.array(numbers))
+        try:
+            names: list[str] = taken.to_numpy(zero_copy_only=False).tolist()
+            return names
+        except UnicodeDecodeError as error:
+            raise IndexFormatError("the terms of the index are damaged; build it again") from error
+
     def bytes(self, number: int) -> bytes:
         """A term in UTF-8."""
         offsets, text = self._read
