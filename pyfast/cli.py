@@ -70,7 +70,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         with explained():
-            sys.exit(app(args=renamed_arguments(sys.argv[1:]), standalone_mode=False))
+            sys.exit(app(args=renamed_arguments(sys.argv[1:]), prog_name="pyfast", standalone_mode=False))
     except (PyfastError, OSError) as error:
         print("pyfast:", plain(error), file=sys.stderr)
         sys.exit(1)
@@ -79,7 +79,8 @@ def main() -> None:
         sys.exit(130)
     except _UsageError as error:
         if message := error.format_message():  # There is no message if the command printed its help.
-            print(f"pyfast: {message} (see `pyfast --help`)", file=sys.stderr)
+            command = error.ctx.command_path if error.ctx else "pyfast"
+            print(f"pyfast: {message} (see `{command} --help`)", file=sys.stderr)
         sys.exit(2)
 
 

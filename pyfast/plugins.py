@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Literal
 
 from pyfast.errors import InputError
@@ -51,7 +52,12 @@ def load(kind: Kind, name: str) -> Any:
     """
     entry = _registered(kind).get(name)
     if entry is None and ":" not in name:
-        what = kind.removesuffix("s")
+        what, file = kind.removesuffix("s"), Path(name)
+        if file.suffix == ".py":
+            raise InputError(
+                f"{name}: a file is named as MODULE:NAME, such as {file.stem}:NAME, where NAME is the variable"
+                f" with the {what}; run the command in the folder of the file"
+            )
         raise InputError(f"unknown {what} {name!r}; there are: {', '.join(names(kind))}, or MODULE:NAME")
     module, _, attribute = (entry.value if entry is not None else name).partition(":")
     try:

@@ -38,8 +38,8 @@ def few_kills(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BAD = {
-    "NUMBERS": {"concurrency": "q0 is another at concurrency 1 than at 16: its answer differs"},
-    "LOOKS_ASIDE": {"concurrency": "q0 is another at concurrency 1 than at 16: its trace differs"},
+    "NUMBERS": {"concurrency": "q0 differs at concurrency 1 from concurrency 16: answer is "},
+    "LOOKS_ASIDE": {"concurrency": "q0 differs at concurrency 1 from concurrency 16: trace.beside is 1, and was "},
     "GREEDY": {"budget of steps": "a BudgetError is not to be caught"},
     "BELIEVING": {
         "malformed answers": "an answer of the LLM made the system raise IndexError: tuple index out of"
@@ -71,7 +71,9 @@ def test_a_system_that_does_not_run_is_checked_no_further() -> None:
 
 @pytest.mark.usefixtures("few_kills")
 def test_what_a_new_process_would_answer_otherwise_is_found() -> None:
-    assert list(failed(check_system("bad_systems:OF_THE_PROCESS"))) == ["kill and resume"]
+    (bad,) = (result for result in check_system("bad_systems:OF_THE_PROCESS") if not result.passed)
+    assert bad.name == "kill and resume" and "after it was killed and resumed: answer is" in bad.detail
+    assert "random numbers without a seed" in bad.causes
 
 
 @pytest.mark.usefixtures("few_kills")
@@ -106,6 +108,8 @@ def test_the_shipped_systems_pass(name: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_cannot_be_checked_is_said_at_once() -> None:
     with pytest.raises(InputError, match="unknown system 'nothing'"):
         check_system("nothing")
+    with pytest.raises(InputError, match=r"\./my\.py: a file is named as MODULE:NAME, such as my:NAME"):
+        check_system("./my.py")
     with pytest.raises(InputError, match="rag has no setting 'alpha'"):
         check_system("rag", settings={"alpha": "1"})
     with pytest.raises(InputError, match="good: bound to no name in a module that can be imported"):
@@ -149,5 +153,6 @@ def test_the_command_fails_where_a_check_does(tmp_path: Path) -> None:
 
     status, text = told("bad_systems:BROKEN")
     assert status == 1 and text.startswith("FAIL  answers: 30 of 30 questions failed, q0 because: KeyError: 'q'\n")
+    assert text.endswith("bad_systems:BROKEN breaks 2 of pyfast's promises: answers, malformed answers\n")
     assert told("nothing")[1].startswith("pyfast: unknown system 'nothing'; there are: ")
     assert list(tmp_path.iterdir()) == []

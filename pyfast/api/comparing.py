@@ -10,10 +10,10 @@ from pyfast.api.run import Run
 from pyfast.engine import Record
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
-from pyfast.evaluation.compare import Comparison
+from pyfast.evaluation.compare import Comparison, least_to_differ
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Cost, cost_of
-from pyfast.evaluation.evaluate import Scored, read_answers
+from pyfast.evaluation.evaluate import Scored, groups_of, read_answers
 from pyfast.evaluation.prices import Prices, listed
 
 
@@ -35,8 +35,9 @@ def compare(
     Returns:
         For each pair of runs and each figure: the difference, its 95 % interval (paired bootstrap), its p-value,
         and the p-value after Holm's correction. The p-value comes from McNemar's exact test or from the bootstrap.
-        The result also lists the questions that only one run gets right. For each run it has calls, tokens,
-        seconds and money, per question and per right answer.
+        With fewer than `least` independent questions, no difference can be significant; p-values of the bootstrap
+        are then too small. The result also lists the questions that only one run gets right. For each run it has
+        calls, tokens, seconds and money, per question and per right answer.
 
     Raises:
         InputError: There are fewer than two runs, they share no question, the gold does not fit, or the price list
@@ -66,7 +67,10 @@ def compare(
     costs = [
         _cost(name, run, [scored[name][id] for id in shared], known) for name, run in zip(names, runs, strict=True)
     ]
-    return Comparison(len(shared), tuple(id for id in every if id not in set(shared)), differences, flips, costs)
+    left_out = tuple(id for id in every if id not in set(shared))
+    independent = len(set(groups_of([first[id] for id in shared])))
+    least = least_to_differ(len(differences))
+    return Comparison(len(shared), left_out, differences, flips, costs, independent, least)
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:

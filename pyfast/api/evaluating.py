@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.api.run import Run
-from pyfast.engine.configuration import check_format, recorded_value
+from pyfast.engine.configuration import check_format, recorded_path, recorded_value
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric, Report
@@ -70,10 +70,11 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     if gold is not None:
         return Path(gold) if isinstance(gold, str | Path) else list(gold)
     path = run.path if isinstance(run, Run) else Path(run)
-    places = () if path is None else (recorded_value(path, "places", name) for name in ("gold", "questions"))
-    place = next(filter(None, places), None)
-    if not place or not Path(place).is_file():
-        where = f" (--gold); from this folder, {place} does not exist" if place else ""
-        raise InputError(f"{path or 'the run'}: its file of questions is missing: give the gold{where}")
-    beside = Path(place).with_name(GOLD)
-    return beside if beside.is_file() else Path(place)
+    if path is None:
+        raise InputError("the run is in memory: give the gold")
+    try:
+        place = recorded_path(path, "gold" if recorded_value(path, "places", "gold") else "questions")
+    except InputError as error:
+        raise InputError(f"{error}; give the gold (--gold)") from None
+    beside = place.with_name(GOLD)
+    return beside if beside.is_file() else place

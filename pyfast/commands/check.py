@@ -26,9 +26,15 @@ def check(
     from pyfast.conformance import check_system
 
     results = check_system(system, index, pairs("--set", setting), on_result=_tell)
-    if not all(result.passed for result in results):
+    failed = [result.name for result in results if not result.passed]
+    if failed:
+        rest = "; the other checks need this one and did not run" if len(results) == 1 else ""
+        print(f"{system} breaks {len(failed)} of pyfast's promises: {', '.join(failed)}{rest}")
         raise typer.Exit(1)
+    print(f"{system} keeps all {len(results)} promises")
 
 
 def _tell(result: CheckResult) -> None:
     print(f"{'ok  ' if result.passed else 'FAIL'}  {result.name}: {plain(result.detail)}", flush=True)
+    if result.causes:
+        print(f"      likely causes: {result.causes}", flush=True)

@@ -24,6 +24,9 @@ def show(
     ] = False,
     gold: Gold = None,
     prompts: Annotated[bool, typer.Option("--prompts", help="Show the full prompts and replies.")] = False,
+    all: Annotated[
+        bool, typer.Option("--all", help="Show all passages of each list, and complete texts.")
+    ] = False,
 ) -> None:
     """Print the trace of a question: its path, its gold passages, its LLM calls."""
     import pyfast
@@ -33,7 +36,7 @@ def show(
         raise InputError("show: give the id of a question, or --wrong")
     ids = wrong_questions(run, gold) if id is None else [id]
     for number, each in enumerate(ids, start=1):
-        print(lines(pyfast.show(run, each, gold, prompts=prompts)))
+        print(lines(pyfast.show(run, each, gold, prompts=prompts, whole=all)))
         if number < len(ids):
             if sys.stdin.isatty() and sys.stdout.isatty():
                 input(f"-- {number} of {len(ids)}; Enter for the next one, Ctrl-C to end --")

@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from pyfast.commands.terminal import clock, console, fall_backs, left_out, plain, tokens
+from pyfast.commands.terminal import clock, console, fall_backs, left_out, plain, table, tokens
 
 
 def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
     """Show the progress of a run."""
-    from rich.table import Table
     from rich.text import Text
 
     import pyfast
@@ -42,11 +41,12 @@ def status(run: Annotated[Path, typer.Argument(help="The folder of a run.")]) ->
         shown = ", ".join(f"p{percent} {seconds:.2f}" for percent, seconds in status.seconds.items())
         print(f"seconds of a question: {shown}")
     if status.stages:
-        table = Table("stage", "role", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
+        heads = ("stage", "role", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
+        stages = table(*heads, whole=("stage",))
         for stage in status.stages:
             figures = (f"{stage.queued_ms:.2f}", f"{stage.running_ms:.2f}", f"{stage.batch:.1f}")
-            table.add_row(plain(stage.name), plain(stage.role), str(stage.calls), *figures)
-        screen.print(table)
+            stages.add_row(plain(stage.name), plain(stage.role), str(stage.calls), *figures)
+        screen.print(stages)
         print("running: the time of a batch counts for each question in it")
     for reason, count in status.failures:
         screen.print(Text(f"{count} failed: {plain(reason)}"))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyfast.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from pyfast.engine import Status, Summary
 
 
@@ -104,6 +107,15 @@ def console(stderr: bool = True) -> Any:
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, emoji=False)
+
+
+def table(*heads: str, whole: Collection[str] = ()) -> Table:
+    """A table for `console`. Long cells go on in the next line, except those below the heads in `whole`."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Column, Table
+
+    columns = (Column(head, no_wrap=head in whole, overflow="fold") for head in heads)
+    return Table(*columns, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
 
 
 class OnStderr(logging.Handler):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import shorten
 from typing import Any
 
 from pyfast.conformance.llm import CheckLLM, spoiled
@@ -40,10 +41,23 @@ class CheckResult:
     passed: bool
     detail: str
     """A description of the check, or the broken promise and its place"""
+    causes: str = ""
+    """The likely causes of a broken promise. Empty if `detail` says enough"""
 
 
 class _NotHeldError(Exception):
     """A promise that the system does not keep."""
+
+    causes = ""
+
+
+class _DiffersError(_NotHeldError):
+    """A record that is not the same in another run."""
+
+    causes = (
+        "the clock, random numbers without a seed, the order of a set, or a variable that questions or processes"
+        " share"
+    )
 
 
 @dataclass(slots=True)
@@ -136,7 +150,7 @@ def _result(name: str, check: Callable[[_Checked], str], checked: _Checked) -> C
     try:
         return CheckResult(name, True, check(checked))
     except _NotHeldError as fault:
-        return CheckResult(name, False, str(fault))
+        return CheckResult(name, False, str(fault), fault.causes)
     except PyfastError as error:
         return CheckResult(name, False, f"the run ended: {error}")
     except TimeoutError:
@@ -164,7 +178,7 @@ def _same_at_any_concurrency(checked: _Checked) -> str:
     """The answer of a question does not depend on the questions beside it."""
     for concurrency in (1, 64):
         lines = checked.run(f"concurrency-{concurrency}", checked.questions, CheckLLM(), concurrency)
-        _check_same(lines, checked.plain, f"at concurrency {concurrency} than at 16")
+        _check_same(lines, checked.plain, f"at concurrency {concurrency} from concurrency 16")
     return "the same bytes at concurrency 1, 16 and 64"
 
 
@@ -255,7 +269,7 @@ def _within(checked: _Checked, limit: str, used: list[int], allowed: int) -> str
     steps = dict(checked.steps)
     _check_complete(lines, checked.questions)
     alone = checked.run(f"{limit}-1", checked.questions, CheckLLM(), 1, **{limit: allowed})
-    _check_same(lines, alone, f"with {limit}={allowed} beside others than alone")
+    _check_same(lines, alone, f"with {limit}={allowed} beside other questions")
     failed = 0
     for line, took, question in zip(lines, used, checked.questions, strict=True):
         record = json.loads(line)
@@ -330,8 +344,29 @@ def _check_same(lines: Sequence[bytes], before: Sequence[bytes], when: str) -> N
     for one, other in zip(lines, before, strict=True):
         if one != other:
             new, old = json.loads(one), json.loads(other)
-            part = next((name for name in new if new[name] != old.get(name)), "bytes")
-            raise _NotHeldError(f"{new['id']} is another {when}: its {part} differs")
+            part, value, before = _first_difference(new, old)
+            raise _DiffersError(f"{new['id']} differs {when}: {part} is {_cut(value)}, and was {_cut(before)}")
+
+
+def _first_difference(new: Any, old: Any, path: str = "") -> tuple[str, Any, Any]:
+    """The place of the first difference in two JSON values, and what is there."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        new, old = ({str(name): value for name, value in each.items()} for each in (new, old))
+        places = list({**new, **old})
+    elif isinstance(new, list) and isinstance(old, list):
+        new, old = (dict(enumerate(each)) for each in (new, old))
+        places = list({**new, **old})
+    else:
+        return path, new, old
+    for place in places:
+        if place not in new or place not in old or new[place] != old[place]:
+            deeper = f"{path}.{place}" if path else str(place)
+            return _first_difference(new.get(place, "missing"), old.get(place, "missing"), deeper)
+    return path or "the order of its keys", list(new), list(old)
+
+
+def _cut(value: Any) -> str:
+    return shorten(json.dumps(value, ensure_ascii=False), 80, placeholder=" …")
 
 
 def _check_neighbours(lines: Sequence[bytes], checked: _Checked, when: str) -> None:

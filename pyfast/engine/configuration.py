@@ -121,6 +121,36 @@ def recorded_value(run: Path, table: str, name: str) -> Any:
     return read_configuration(path).get(table, {}).get(name) if path.exists() else None
 
 
+def recorded_path(run: Path, name: str) -> Path:
+    """The file or folder that run.toml records in its table `places`.
+
+    A relative path counts from the working directory, or else from the folder that contains the run.
+
+    Args:
+        run: The folder of a run.
+        name: `index`, `questions` or `gold`.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: run.toml records none, or nothing is there. The message says where pyfast looked.
+    """
+    what = "index" if name == "index" else f"file of {name}"
+    recorded = recorded_value(run, _PLACES, name)
+    if not isinstance(recorded, str) or not recorded:
+        raise InputError(f"{run}: its {what} is missing: it records none")
+    folders = dict.fromkeys((Path.cwd(), run.resolve().parent))
+    for folder in folders:
+        if (folder / recorded).exists():
+            return Path(recorded) if folder == Path.cwd() else folder / recorded
+    where = hint = ""
+    if not Path(recorded).is_absolute():
+        where = f" in {' or in '.join(map(str, folders))}"
+        hint = "; go to the folder in which the run was started"
+    raise InputError(f"{run}: its {what} is missing: there is no {recorded}{where}{hint}")
+
+
 def with_accepted_code(described: Configuration, run: Path | None) -> Configuration:
     """The configuration with the code that started the run. `places` names the code that continues it."""
     if run is None or not (run / CONFIGURATION).exists():

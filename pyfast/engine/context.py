@@ -375,6 +375,7 @@ class Context:
             kept = self._past.get(key)
             if kept is not None:
                 ledger.replayed += 1
+                stage.add(0.0, 0.0, 0)
                 outcome = kept
                 # Calls that were made at the same time run at the same time again, so budgets end at the same
                 # calls.

@@ -38,6 +38,7 @@ class StageStatus:
 
     name: str
     calls: int
+    """Its calls. Those whose replies a resumed run took from its journal count with no time and no batch"""
     queued_ms: float
     """The mean wait of a question for this work"""
     running_ms: float

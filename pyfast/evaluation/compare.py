@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
+from math import ceil, log2
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from pyfast.evaluation.bootstrap import DRAWS, Float64, ratio_draws
 from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evaluate import Scored, groups_of, names_of, table_of
 
+_LEVEL = 0.05
 Test = Literal["mcnemar", "bootstrap"]
 
 
@@ -67,6 +69,10 @@ class Comparison:
     differences: list[Difference]
     flips: list[Flips]
     costs: list[Cost]
+    independent: int
+    """The number of independent questions. The turns of a conversation count as one"""
+    least: int
+    """The smallest number of independent questions that can show a difference, as `least_to_differ` counts it"""
 
     def as_json(self) -> dict[str, Any]:
         """The comparison in JSON types."""
@@ -129,6 +135,20 @@ def bootstrap_p(apart: Float64) -> float:
     apart = apart[~np.isnan(apart)]
     rarer = min((apart <= 0).sum(), (apart >= 0).sum())
     return float(min(1.0, 2 * (rarer + 1) / (DRAWS + 1)))
+
+
+def least_to_differ(differences: int) -> int:
+    """The smallest number of independent questions that can show one of so many differences at 0.05.
+
+    If n questions all change in the same direction, McNemar's exact test and the sign test give p = 2 / 2^n.
+    Holm's correction multiplies the smallest p by the number of differences.
+
+    Example:
+        >>> from pyfast.evaluation.compare import least_to_differ
+        >>> least_to_differ(1), least_to_differ(4)
+        (6, 8)
+    """
+    return ceil(log2(2 * max(differences, 1) / _LEVEL))
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -43,6 +43,14 @@ class Gold(Named):
         """date, number or string, by the form of the first answer."""
         return answer_type(self.answers[0]) if self.answers else "string"
 
+    def sentences(self, uri: str, first: int, end: int) -> list[int] | None:
+        """The sentences of a document that overlap a range of its characters. None if the gold does not say."""
+        starts = (self.sentence_starts or {}).get(uri)
+        if not starts or first < 0:
+            return None
+        ends = (*starts[1:], max(end, starts[-1] + 1))
+        return [n for n, (a, b) in enumerate(zip(starts, ends, strict=True)) if a < end and first < b]
+
     def groups(self) -> dict[str, str]:
         """The groups in which this question counts: a value for each key."""
         groups = {"type": self.type}

@@ -15,6 +15,7 @@ import orjson
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Context, Prompt, Question, questions_in, read_questions, recorded_value
+from pyfast.engine.configuration import recorded_path
 from pyfast.engine.traces import records_of
 from pyfast.errors import InputError
 from pyfast.jsonl import read_lines
@@ -156,19 +157,15 @@ def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs
             raise InputError(f"{run}: not a run folder")
     if asked[0] != asked[1]:
         raise InputError(f"{run_a} and {run_b} answer different questions")
-    path = questions or _place_of_questions(run_a)
+    try:
+        path = questions or recorded_path(run_a, "questions")
+    except InputError as error:
+        raise InputError(f"{error}; give it with --questions") from None
     count, digest = asked[0]
     asked_now = questions_in(path, count)
     if (asked_now.count, asked_now.digest) != (count, digest):
         raise InputError(f"{path}: not the questions that {run_a} answers; give them with --questions")
     return Pairs(path, count, run_a, run_b)
-
-
-def _place_of_questions(run: Path) -> Path:
-    place = recorded_value(run, "places", "questions")
-    if not isinstance(place, str):
-        raise InputError(f"{run}: does not say where its questions are; give them with --questions")
-    return Path(place)
 
 
 def _answers(run: Path) -> Iterator[tuple[str, str | None]]:

@@ -232,17 +232,11 @@ def hotpotqa(record: Record, gold: Gold) -> Values:
 
 
 def _sentences(record: Record, gold: Gold) -> set[tuple[str, int]]:
-    sentences_cited = set()
+    cited = set()
     for number, item in enumerate(record.evidence):
-        starts = (gold.sentence_starts or {}).get(item.uri)
-        first, end = item.offsets
-        if not starts or first < 0:
-            sentences_cited.add((item.uri, -1 - number))
-            continue
-        ends = (*starts[1:], max(end, starts[-1] + 1))
-        sentences = enumerate(zip(starts, ends, strict=True))
-        sentences_cited |= {(item.uri, n) for n, (a, b) in sentences if a < end and first < b}
-    return sentences_cited
+        sentences = gold.sentences(item.uri, *item.offsets)
+        cited |= {(item.uri, n) for n in ([-1 - number] if sentences is None else sentences)}
+    return cited
 
 
 def _harmonic(a: float, b: float) -> float:

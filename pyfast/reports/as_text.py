@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from textwrap import indent, shorten
 from typing import Any
@@ -11,22 +13,31 @@ from pyfast.api.evaluating import GoldLike
 from pyfast.api.run import Run
 from pyfast.evaluation import Metric
 from pyfast.reports.details import question_of
+from pyfast.reports.paths import steps_of
 from pyfast.reports.scores import scores_of, wrongness
 from pyfast.reports.writing import folders_of
 
 _LISTED = 10  # passages of a list
+_LINE = 120  # characters of a passage
+_NOTE = 200  # characters of another value of a trace
 _BAR = 30  # characters of the longest stage
 _REPLY = 300  # characters of a reply
 
 
-def show(run: Run | str | Path, id: str, gold: GoldLike | None = None, *, prompts: bool = False) -> str:
-    """Write one question of a run as text: its answer, its path, its gold passages, its LLM calls.
+def show(
+    run: Run | str | Path, id: str, gold: GoldLike | None = None, *, prompts: bool = False, whole: bool = False
+) -> str:
+    """Write one question of a run as text: its answer, its trace, its gold passages, its LLM calls.
+
+    The trace of a system of your own is shown too. Its lists of segments (ids, or objects with `segment`) become
+    lists of passages, and its lists of other objects become steps.
 
     Args:
         run: The run, or its folder.
         id: The id of the question.
         gold: As for `pyfast.evaluate`. None: the gold beside or in the questions, if there is any.
         prompts: Whether to show the full prompts and replies.
+        whole: Whether to show all passages of each list, and complete texts.
 
     Returns:
         Lines for a terminal, with the original texts, including control characters of documents.
@@ -41,7 +52,7 @@ def show(run: Run | str | Path, id: str, gold: GoldLike | None = None, *, prompt
     """
     (folder,) = folders_of(run)
     details = question_of(folder, id, gold)
-    parts = (_head(details), _gold(details), _path(details), _time(details), _calls(details, prompts))
+    parts = (_head(details), _gold(details), _path(details, whole), _time(details), _calls(details, prompts))
     return "\n\n".join("\n".join(part) for part in map(list, parts) if part)
 
 
@@ -90,6 +101,9 @@ def _head(details: dict[str, Any]) -> Iterator[str]:
         f"Used      {usage['llm_calls']} LLM calls, {usage['prompt_tokens']} tokens in,"
         f" {usage['completion_tokens']} out{took}"
     )
+    if fall_backs := details["ledger"].get("fall_backs"):
+        counts = ", ".join(f"{name} {count}" for name, count in fall_backs.items())
+        yield f"No usable reply to: {counts}; the system continued without it"
 
 
 def _gold(details: dict[str, Any]) -> Iterator[str]:
@@ -101,21 +115,61 @@ def _gold(details: dict[str, Any]) -> Iterator[str]:
             yield f"        {step}, {name}: {'–' if rank is None else f'rank {rank}'} of {size}"
 
 
-def _path(details: dict[str, Any]) -> Iterator[str]:
-    supporting = set(details["gold"]["supporting"]) if details["gold"] else set()
-    for step in details["path"]:
-        yield step["name"] + (f": {step['query']}" if step["query"] else "")
-        for each in step["lists"]:
-            yield f"  {each['name']}, {len(each['segments'])}:"
-            for rank, id in enumerate(each["segments"][:_LISTED], start=1):
-                passage = details["passages"].get(id)
-                mark = "*" if passage and passage["uri"] in supporting else " "
-                shown = f"{passage.get('title', passage['uri'])}: {passage['text']}" if passage else id
-                yield f"   {mark}{rank:3}. {shorten(shown, 100, placeholder='…')}"
-            if len(each["segments"]) > _LISTED:
-                yield f"        and {len(each['segments']) - _LISTED} more"
-    if supporting:
-        yield "(* gold)"
+def _path(details: dict[str, Any], whole: bool) -> Iterator[str]:
+    evidence = list(zip(details["evidence"], details["scores"], strict=True))
+    marks = set[str]()
+    for step in steps_of(details["system"], details["trace"], evidence):
+        yield step.name + (f": {step.query}" if step.query else "")
+        for name, value in step.notes.items():
+            yield f"  {name}: {_value(value) if whole else _cut(_value(value), _NOTE)}"
+        before = set[str]()
+        for each in step.lists:
+            added = {id for id in each.segments if id not in before} if each.chosen and before else set()
+            yield f"  {each.name}, {len(each.segments)}:"
+            shown = each.segments if whole else each.segments[:_LISTED]
+            for rank, (id, score) in enumerate(zip_longest(shown, each.scores[: len(shown)]), start=1):
+                mark = _gold_mark(details, id) + ("+" if id in added else " ")
+                marks.update(mark)
+                number = "" if score is None else f"{score:.3f}  "
+                text = _passage(details, id)
+                yield f"   {mark}{rank:3}. {number}{text if whole else _cut(text, _LINE)}"
+            if len(shown) < len(each.segments):
+                yield f"        and {len(each.segments) - len(shown)} more (--all shows them)"
+            before.update(each.segments)
+    yield from (line for mark, line in _MARKS.items() if mark in marks)
+
+
+_MARKS = {
+    "*": "(* gold: the passage has a gold sentence, or the gold names only its document)",
+    "o": "(o of a gold document, without a gold sentence)",
+    "+": "(+ in no list above it: n2n adds such passages when it expands an evidence graph)",
+}
+
+
+def _gold_mark(details: dict[str, Any], id: str) -> str:
+    passage, gold, named = details["passages"].get(id), details["gold"], details["gold_passages"]
+    if not gold or not passage or passage["uri"] not in gold["supporting"]:
+        return " "
+    return "*" if named is None or id in named else "o"
+
+
+def _passage(details: dict[str, Any], id: str) -> str:
+    passage = details["passages"].get(id)
+    if passage is None:
+        return id
+    uri, title = passage["uri"], passage.get("title")
+    return f"{f'{title} ({uri})' if title else uri}: {passage['text']}"
+
+
+def _value(value: Any) -> str:
+    """A value of a trace on one line: texts as they are, other values as JSON."""
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return "; ".join(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str, most: int) -> str:
+    return shorten(text, most, placeholder="…")
 
 
 def _time(details: dict[str, Any]) -> Iterator[str]:
@@ -140,4 +194,4 @@ def _calls(details: dict[str, Any], whole: bool) -> Iterator[str]:
             yield f"  [{message['role']}]"
             yield indent(message["content"], "    ")
         reply = done["text"] if done else f"failed: {call['error']}"
-        yield indent(reply if whole else shorten(reply, _REPLY, placeholder="…"), "  -> ")
+        yield indent(reply if whole else _cut(reply, _REPLY), "  -> ")

@@ -18,7 +18,7 @@ from pyfast.evaluation import Metric
 from pyfast.evaluation.gold import Gold
 from pyfast.reports.documents import Part, content_of, part_of
 from pyfast.reports.graphs import graphs_of, pools_of
-from pyfast.reports.passages import PassageFinder, as_json, index_of
+from pyfast.reports.passages import Passage, PassageFinder, as_json, index_of
 from pyfast.reports.paths import Step, gold_paths, steps_of
 from pyfast.reports.reading import Entry, RunReader
 from pyfast.reports.scores import Scores, scores_of
@@ -34,7 +34,9 @@ def details_of(
 
     `parts` says for each part of a document where a page finds it.
     """
-    steps = [steps_of(reader.system, entry.record) for entry in entries]
+    records = [entry.record for entry in entries]
+    evidence = [[(one.segment, one.score) for one in record.evidence] for record in records]
+    steps = [steps_of(reader.system, *one) for one in zip((r.trace for r in records), evidence, strict=True)]
     graphs: list[list[dict[str, Any]]] = [[] for _ in entries]
     if reader.system == "n2n":
         texts = ["" if entry.question is None else entry.question.text for entry in entries]
@@ -80,8 +82,9 @@ def _details(
         "calls": [_call(call) for call in entry.calls],
         "passages": as_json(passages, spans),
         "documents": {part.key: parts(part) for part in around},
+        "gold_passages": _gold_passages(passages, gold),
         "gold_documents": _gold_documents(finder, supporting),
-        "path": [_step(step) for step in steps],
+        "path": [_step(step) for step in steps if step.lists],
         "graphs": graphs,
         "turns": [{"id": turn.id, "question": turn.text} for turn in reader.turns(question)],
         **({"weights": _weights(reader.settings)} if system == "mtqa" else {}),
@@ -107,6 +110,18 @@ def _documents(
         parts.append(part)
         spans[id] = (part.key, span)
     return list(dict.fromkeys(parts)), spans
+
+
+def _gold_passages(passages: Mapping[str, Passage], gold: Gold | None) -> list[str] | None:
+    """The ids of the passages with a gold sentence. None if the gold names documents only."""
+    if gold is None or gold.supporting_facts is None or gold.sentence_starts is None:
+        return None
+    facts = set(gold.supporting_facts)
+    return [
+        id
+        for id, one in passages.items()
+        if any((one.uri, number) in facts for number in gold.sentences(one.uri, *one.offsets) or ())
+    ]
 
 
 def _gold_documents(finder: PassageFinder, supporting: Sequence[str]) -> dict[str, dict[str, str]]:

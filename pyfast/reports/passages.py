@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyfast.engine import Record
-from pyfast.engine.configuration import recorded_value
+from pyfast.engine.configuration import recorded_path, recorded_value
 from pyfast.errors import PyfastError
+from pyfast.reports.paths import SEGMENT
 from pyfast.retrieval import Index
 
 EXCERPT = 160
 """The maximum number of characters of a passage that no list kept"""
 _LOG = logging.getLogger("pyfast")
-_ID = re.compile("[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,8 @@ class Passage:
     """Whether `text` is the complete passage"""
     header: tuple[str, ...] = ()
     """For a table row: the names of its columns. `text` has a tab between two cells"""
+    offsets: tuple[int, int] = (-1, -1)
+    """As of `Evidence`"""
 
 
 def index_of(run: Path) -> Index | None:
@@ -43,30 +44,19 @@ def index_of(run: Path) -> Index | None:
 
     It is opened at the run's commit, if that is still there.
 
-    A relative path counts from the working directory, or from the parent of the run's folder. If the index cannot
-    be opened, the function logs a warning.
+    If the index is missing or cannot be opened, the function logs a warning.
     """
-    recorded = recorded_value(run, "places", "index")
-    if not recorded:
+    if not recorded_value(run, "places", "index"):
         return None
-    place = place_of(run, recorded)
-    commit = recorded_value(run, "index", "commit")
-    with contextlib.suppress(PyfastError, OSError):
-        return Index(place, commit=commit)
     try:
+        place = recorded_path(run, "index")
+        commit = recorded_value(run, "index", "commit")
+        with contextlib.suppress(PyfastError, OSError):
+            return Index(place, commit=commit)
         return Index(place)
     except (PyfastError, OSError) as error:
-        _LOG.warning("%s: passages that are no evidence are shown by id only: %s", run, error)
+        _LOG.warning("%s; passages that are not evidence are shown by id", error)
         return None
-
-
-def place_of(run: Path, recorded: str) -> Path:
-    """Return the path at which a file or folder that a run recorded is now.
-
-    If nothing is at the recorded path, the path is tried relative to the folder that contains the run.
-    """
-    beside = run.resolve().parent / recorded
-    return beside if beside.exists() and not Path(recorded).exists() else Path(recorded)
 
 
 class PassageFinder:
@@ -88,10 +78,10 @@ class PassageFinder:
     def find(self, ids: Iterable[str], whole: Iterable[str], record: Record) -> dict[str, Passage]:
         """The passages with these ids; unknown ids are left out. Passages in `whole` have their complete text."""
         shown = _of_evidence(record)
-        wanted = [id for id in dict.fromkeys(ids) if id not in shown]
         all_text = set(whole)
-        for id, segment in self.segments(wanted).items():
-            shown[id] = self._passage(segment, id in all_text)
+        for id, segment in self.segments([*ids, *(id for id, one in shown.items() if not one.title)]).items():
+            passage = self._passage(segment, id in all_text)
+            shown[id] = replace(shown[id], title=passage.title) if id in shown else passage
         return shown
 
     def look_for(self, uris: Iterable[str]) -> None:
@@ -110,7 +100,7 @@ class PassageFinder:
 
     def segments(self, ids: Iterable[str]) -> dict[str, int]:
         """The positions of segments in the corpus, by their ids. Unknown ids are left out."""
-        numbers = {id: int(id, 16) for id in ids if _ID.fullmatch(id)}
+        numbers = {id: int(id, 16) for id in ids if SEGMENT.fullmatch(id)}
         if self._index is None or not numbers or not len(self._sorted):
             return {}
         values = np.array(list(numbers.values()), np.uint64)
@@ -126,7 +116,9 @@ class PassageFinder:
         text = corpus.content(segment)
         header = corpus.header(source) if corpus.is_table(segment) and "\t" in text else ()
         shown = text if whole or header else text[:EXCERPT]
-        return Passage(corpus.uri(source), corpus.title(source), shown, len(shown) == len(text), tuple(header))
+        place = int(corpus.start[segment]), int(corpus.end[segment])
+        whole = len(shown) == len(text)
+        return Passage(corpus.uri(source), corpus.title(source), shown, whole, tuple(header), place)
 
 
 def _of_evidence(record: Record) -> dict[str, Passage]:
@@ -138,6 +130,7 @@ def _of_evidence(record: Record) -> dict[str, Passage]:
             one.snippet,
             True,
             tuple(map(str, one.metadata.get("header") or ())) if "\t" in one.snippet else (),
+            one.offsets,
         )
         for one in record.evidence
         if one.segment

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from pyfast.engine import Record
+SEGMENT = re.compile("[0-9a-f]{16}")
+"""The id of a segment"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +22,20 @@ class Listed:
 
     A segment of an earlier list that is missing here was lost here
     """
+    scores: tuple[float | None, ...] = ()
+    """The score of each segment. Empty if the trace has none"""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a system that searches for evidence."""
+    """A step of a system, such as a hop."""
 
     name: str
     query: str
     lists: tuple[Listed, ...]
     """The lists of the step, in order"""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """Everything else that the trace has of the step"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +58,24 @@ class GoldPath:
 Trace = Mapping[str, Any]
 
 
-def steps_of(system: str, record: Record) -> list[Step]:
-    """The steps of a record, in order. The last one is the evidence of the answer."""
-    evidence = tuple(one.segment for one in record.evidence if one.segment)
-    steps = _STEPS.get(system, _nothing)(record.trace)
-    return [*steps, Step("answer", "", (Listed("evidence of the answer", evidence, chosen=True),))]
+def steps_of(system: str, trace: Trace, evidence: Sequence[tuple[str, float | None]]) -> list[Step]:
+    """The steps of a question, in order. The last one is the evidence of the answer: segments and their scores.
+
+    What the trace has of the whole question is the first step, `trace`.
+    """
+    if system in _STEPS:
+        make, used = _STEPS[system]
+        whole = _step("trace", {name: value for name, value in trace.items() if name not in used}, {})
+    else:
+        make = _nested
+        whole = _step("trace", {name: value for name, value in trace.items() if not _are_steps(value)})
+    named = [(segment, score) for segment, score in evidence if segment]
+    segments, scores = tuple(segment for segment, _ in named), tuple(score for _, score in named)
+    return [
+        *([whole] if whole.notes or whole.lists else []),
+        *make(trace),
+        Step("answer", "", (Listed("evidence of the answer", segments, True, scores),)),
+    ]
 
 
 def gold_paths(steps: Sequence[Step], uris: Iterable[str], uri_of: Mapping[str, str]) -> list[GoldPath]:
@@ -94,27 +113,62 @@ def _ids(items: Any, key: str = "segment") -> tuple[str, ...]:
     return tuple(str(one.get(key, "")) if isinstance(one, dict) else str(one) for one in items)
 
 
-def _nothing(trace: Trace) -> list[Step]:
-    return []
+def _scores(items: Any) -> tuple[float | None, ...]:
+    """The scores in a list of a trace. Empty if none of its objects has one."""
+    objects = [one if isinstance(one, dict) else {} for one in items] if isinstance(items, list) else []
+    scores = tuple(float(one["score"]) if isinstance(one.get("score"), int | float) else None for one in objects)
+    return scores if any(score is not None for score in scores) else ()
+
+
+def _are_segments(value: Any) -> bool:
+    """Whether a value of a trace is a list of segments: ids, or objects that have them."""
+    return isinstance(value, list) and bool(value) and all(map(SEGMENT.fullmatch, _ids(value)))
 
 
 def _listed(fields: Trace, names: Mapping[str, str], kept: str = "") -> tuple[Listed, ...]:
     """The lists that a part of a trace has, by its keys and their names; `kept` is the key of what was kept."""
-    return tuple(Listed(name, _ids(fields[key]), key == kept) for key, name in names.items() if key in fields)
+    return tuple(
+        Listed(name, _ids(fields[key]), key == kept, _scores(fields[key]))
+        for key, name in names.items()
+        if key in fields
+    )
+
+
+def _step(name: str, fields: Trace, names: Mapping[str, str] | None = None, kept: str = "") -> Step:
+    """A step of a trace. Without `names`, every list of segments is one of its lists."""
+    if names is None:
+        names = {key: key for key, value in fields.items() if _are_segments(value)}
+    query = next((key for key in ("query", "question") if isinstance(fields.get(key), str)), "")
+    notes = {key: value for key, value in fields.items() if key != query and key not in names}
+    return Step(name, fields.get(query, ""), _listed(fields, names, kept), notes)
+
+
+def _are_steps(value: Any) -> bool:
+    """Whether a value of a trace is a list of objects that are no segments."""
+    objects = isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
+    return objects and not _are_segments(value)
+
+
+def _nested(trace: Trace) -> list[Step]:
+    """The steps of a system that is not pyfast's: each object in its lists of objects."""
+    return [
+        _step(f"{name} {number}", one)
+        for name, value in trace.items()
+        if _are_steps(value)
+        for number, one in enumerate(value, start=1)
+    ]
 
 
 def _n2n(trace: Trace) -> list[Step]:
     steps = []
     for number, hop in enumerate(trace.get("hops", ()), start=1):
         if "retrieved" in hop:
-            lists = _listed(hop, {"retrieved": "retrieved", "evidence": "kept"}, kept="evidence")
+            steps.append(_step(f"hop {number}", hop, {"retrieved": "retrieved", "evidence": "kept"}, "evidence"))
         else:
-            lists = _listed(hop, {"evidence": "retrieved"})
-        steps.append(Step(f"hop {number}", str(hop.get("query", "")), lists))
+            steps.append(_step(f"hop {number}", hop, {"evidence": "retrieved"}))
     if "candidates" in trace:
         final = {"candidates": trace["candidates"], **trace.get("final", {})}
-        lists = _listed(final, {"candidates": "candidates", "evidence": "kept"}, kept="evidence")
-        steps.append(Step("final graph", "", lists))
+        steps.append(_step("final graph", final, {"candidates": "candidates", "evidence": "kept"}, "evidence"))
     return steps
 
 
@@ -124,35 +178,30 @@ def _subqrag(trace: Trace) -> list[Step]:
     for number, resolved in enumerate(trace.get("path", ()), start=1):
         for branch, one in enumerate(resolved, start=1):
             name = f"sub-question {number}" if len(resolved) == 1 else f"sub-question {number}.{branch}"
-            steps.append(Step(name, str(one.get("question", "")), _listed(one, names, kept="used")))
+            steps.append(_step(name, one, names, "used"))
     return steps
 
 
 def _mtqa(trace: Trace) -> list[Step]:
     names = {"units": "for the thoughts", "correcting": "for the summary", "shown": "in prompts"}
-    return [
-        Step(f"column {number}", "", _listed(one, names, kept="shown"))
-        for number, one in enumerate(trace.get("columns", ()), start=1)
-    ]
+    columns = enumerate(trace.get("columns", ()), start=1)
+    return [_step(f"column {number}", one, names, "shown") for number, one in columns]
 
 
 def _hseq(trace: Trace) -> list[Step]:
     steps = []
     for number, one in enumerate(trace.get("steps", ()), start=1):
         picked = Listed("picked", _ids(one.get("picked"), "id"), chosen=True)
-        steps.append(Step(f"step {number}", "", (Listed("window", _ids(one.get("window"))), picked)))
+        notes = {key: value for key, value in one.items() if key not in ("window", "picked")}
+        steps.append(Step(f"step {number}", "", (Listed("window", _ids(one.get("window"))), picked), notes))
     return steps
 
 
-def _graph_convqa(trace: Trace) -> list[Step]:
-    return [Step("turn", str(trace.get("query", "")), _listed(trace, {"retrieved": "retrieved"}))]
-
-
-_STEPS: dict[str, Callable[[Trace], list[Step]]] = {
-    "n2n": _n2n,
-    "decompose": _n2n,
-    "subqrag": _subqrag,
-    "mtqa": _mtqa,
-    "hseq": _hseq,
-    "graph_convqa": _graph_convqa,
+_STEPS: dict[str, tuple[Callable[[Trace], list[Step]], frozenset[str]]] = {
+    "n2n": (_n2n, frozenset({"hops", "candidates", "final"})),
+    "decompose": (_n2n, frozenset({"hops", "candidates", "final"})),
+    "subqrag": (_subqrag, frozenset({"path"})),
+    "mtqa": (_mtqa, frozenset({"columns"})),
+    "hseq": (_hseq, frozenset({"steps"})),
 }
+"""How to read the traces of pyfast's own systems, and the keys that this reads"""

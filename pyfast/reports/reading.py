@@ -12,12 +12,11 @@ from typing import Any
 
 from pyfast.api.run import Run
 from pyfast.engine import Question, Record, read_questions
-from pyfast.engine.configuration import CONFIGURATION, Configuration, read_configuration
+from pyfast.engine.configuration import CONFIGURATION, Configuration, read_configuration, recorded_path
 from pyfast.engine.ended_questions import ended_questions
 from pyfast.engine.kept_prompts import LLMCall
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import InputError
-from pyfast.reports.passages import place_of
 
 _LOG = logging.getLogger("pyfast")
 
@@ -46,7 +45,7 @@ class RunReader:
         self.configuration: Configuration = read_configuration(path / CONFIGURATION)
         self.system = str(self.configuration.get("system", {}).get("name", ""))
         self.settings = _settings(self.configuration)
-        self.questions = _questions(path, self.configuration)
+        self.questions = _questions(path)
         self._turns = _by_conversation(self.questions.values())
 
     def turns(self, question: Question | None) -> list[Question]:
@@ -91,11 +90,11 @@ def _by_conversation(questions: Iterable[Question]) -> dict[str, list[Question]]
     return turns
 
 
-def _questions(path: Path, configuration: Configuration) -> dict[str, Question]:
+def _questions(path: Path) -> dict[str, Question]:
     """The run's questions by id, from the file that it was given."""
-    recorded = configuration.get("places", {}).get("questions")
-    place = place_of(path, recorded) if recorded else None
-    if place is None or not place.is_file():
-        _LOG.warning("%s: its file of questions is not there: questions are shown by id", path)
+    try:
+        place = recorded_path(path, "questions")
+    except InputError as error:
+        _LOG.warning("%s; questions are shown by id", error)
         return {}
     return {question.id: question for question in read_questions(place)}

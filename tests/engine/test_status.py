@@ -92,6 +92,7 @@ def test_a_run_that_goes_on_still_adds_up(tmp_path: Path) -> None:
     go(tmp_path / "killed", winding, Watched(moody), ask_about(20), concurrency=4)
     found = check(tmp_path / "killed")
     assert found.ended == 20 and found.llm_calls == read_status(tmp_path / "run").llm_calls
+    assert sum(stage.calls for stage in found.stages if stage.role) == found.llm_calls  # replayed ones too
 
 
 def test_the_time_left_is_told_while_it_runs(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from test_evaluate import lines
 import pyfast
 from pyfast.errors import InputError
 from pyfast.evaluation import Scored
-from pyfast.evaluation.compare import compare, holm, mcnemar
+from pyfast.evaluation.compare import compare, holm, least_to_differ, mcnemar
 
 
 def scored(values: list[float], conversations: bool = False) -> list[Scored]:
@@ -53,6 +53,13 @@ def test_equal_systems_rarely_differ_and_better_ones_do(conversations: bool) -> 
         false += first.p < 0.05
         found += second.p < 0.05
     assert false <= 3 and found == 10
+
+
+def test_fewer_questions_than_the_least_never_differ_and_the_least_do() -> None:
+    for differences in (1, 2, 7, 30):
+        least = least_to_differ(differences)
+        p = [mcnemar(np.zeros(n), np.ones(n)) for n in (least - 1, least)]
+        assert holm([p[0]] + [1.0] * (differences - 1))[0] > 0.05 >= holm([p[1]] + [1.0] * (differences - 1))[0]
 
 
 def in_memory(answers: dict[str, str]) -> pyfast.Run:
@@ -109,7 +116,7 @@ def test_what_cannot_be_compared() -> None:
         pyfast.compare([a, b], GOLD)
     with pytest.raises(InputError, match="not a run folder"):
         pyfast.compare([a, Path("/nowhere")], GOLD)
-    with pytest.raises(InputError, match="its file of questions is missing"):
+    with pytest.raises(InputError, match="the run is in memory: give the gold"):
         pyfast.compare([a, b])
 
 

@@ -1,17 +1,23 @@
 """One question as text, and as a file of its own."""
 
 import json
+import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
+from scripted import Scripted, plan
 from test_report import HOSTILE, QUESTIONS, Page
 from typer.testing import CliRunner
 
 import pyfast
 from pyfast.cli import app
+from pyfast.engine import Answer, Context, Prompt, Question
 from pyfast.errors import InputError
 from pyfast.reports import wrong_questions
-from pyfast.retrieval import Index
+from pyfast.retrieval import Index, pool_ids, traced
+from pyfast.systems import Settings, System
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +63,91 @@ def test_the_wrong_ones(place: Path) -> None:
     done = runner.invoke(app, ["show", str(place / "run"), "--wrong"])
     assert done.exit_code == 0 and all(f"{id}: answered" in done.stdout for id in expected)
     assert all(letter.isprintable() or letter == "\n" for letter in done.stdout)  # of the hostile question too
+
+
+class Reply(BaseModel):
+    """The reply to the prompt of a user's system."""
+
+    answer: str
+
+
+READ = Prompt("read", "Reply in JSON.", "$context\n\n$question", Reply, 64)
+
+
+async def in_rounds(question: Question, ctx: Context, settings: Settings) -> Answer:
+    """A user's system. Its trace has a value, a list of segments, and steps."""
+    first, second = await ctx.retrieve(question.text, 15), await ctx.retrieve("moons of Saturn", 2)
+    reply = await ctx.generate(READ, context=await ctx.narrative(first, READ), question=question.text)
+    rounds = [{"query": "moons of Saturn", **traced(ctx.index, second), "why": ["it", "says so"]}]
+    trace = {"confidence": 0.25, "pool": pool_ids(ctx.index, first), "rounds": rounds}
+    return Answer(reply.answer, ctx.evidence(first), trace)
+
+
+def test_the_trace_of_a_users_system(small: Index, tmp_path: Path) -> None:
+    system = System("in_rounds", in_rounds, Settings, (READ,))
+    run = pyfast.answer(QUESTIONS[:1], index=small, llm="instant", system=system, run=tmp_path / "run")
+    record = run.records[0]
+    text, whole = pyfast.show(run, "q0"), pyfast.show(run, "q0", whole=True)
+    for shown in (text, whole):
+        assert "trace\n  confidence: 0.25\n  pool, 15:\n" in shown
+        assert "rounds 1: moons of Saturn\n  why: it; says so\n  evidence, 2:\n" in shown
+        for item in record.trace["rounds"][0]["evidence"]:
+            assert f"{item['score']:.3f}  " in shown.split("rounds 1")[1]
+    assert (
+        text.count("and 5 more (--all shows them)") == 2 and "more (--all" not in whole
+    )  # the pool, the evidence
+    assert all(item.snippet.splitlines()[0] in whole for item in record.evidence)
+
+
+def test_one_label_for_each_source_and_what_else_a_hop_has(small: Index, tmp_path: Path) -> None:
+    said = {"plan": plan("moons of Saturn", "discoverer of {entity1}"), "extract": {"entity": "Titan"}}
+    llm = Scripted(**said, answer={"answer": "Christiaan Huygens"})
+    run = pyfast.answer(QUESTIONS[:1], index=small, llm=llm, system="n2n", run=tmp_path / "run")
+    record = run.records[0]
+    shown = pyfast.show(run, "q0", whole=True)
+    notes = [
+        (name, hop[name]) for hop in record.trace["hops"] for name in ("type", "entity", "stopped") if name in hop
+    ]
+    assert notes and all(f"  {name}: {value}\n" in shown for name, value in notes)
+    added = {one["segment"] for one in record.trace["final"]["evidence"]} - set(record.trace["candidates"])
+    assert shown.split("final graph")[1].split("answer\n")[0].count("+") == len(added)
+    lines = [line for line in shown.splitlines() if ".md" in line and ". " in line]
+    for item in record.evidence:
+        if title := small.title(item.uri):
+            assert all(f"{title} ({item.uri}): " in line for line in lines if f"{item.uri}: " in line)
+
+
+def test_gold_sentences_mark_their_passage_alone(tmp_path: Path) -> None:
+    """A gold document with a sentence in one passage: this one has the star, its others have a circle."""
+    paragraphs = [f"Titan circles Saturn. It was seen in {year} by an astronomer." for year in (1655, 1671, 1684)]
+    documents = [{"id": "titan", "text": "\n\n".join(paragraphs)}, {"id": "io", "text": "Io is not Titan."}]
+    index = pyfast.build_index(documents, tmp_path / "index")
+    question = {"id": "q0", "question": "Who saw Titan?", "answers": ["x"], "supporting": ["titan"]}
+    run = pyfast.answer([question], index=index, llm="instant", system="rag", run=tmp_path / "run")
+    starts = sorted(item.offsets[0] for item in run.records[0].evidence if item.uri == "titan")
+    assert len(starts) == 3
+    facts = {"supporting_facts": [["titan", 1]], "sentence_starts": {"titan": starts}}
+    for given, marks in (
+        (question, {"1655": "*", "1671": "*"}),
+        ({**question, **facts}, {"1655": "o", "1671": "*"}),
+    ):
+        shown = pyfast.show(run, "q0", [given]).splitlines()
+        assert {year: line[3] for line in shown for year in marks if year in line} == marks
+        assert [line[3] for line in shown if "Io is not" in line] == [" "]
+
+
+def test_where_a_missing_index_was_looked_for(
+    place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(place / "run", tmp_path / "elsewhere" / "run")
+    recorded = tmp_path / "elsewhere" / "run" / "run.toml"
+    text = recorded.read_text()
+    index, questions = (tomllib.loads(text)["places"][name] for name in ("index", "questions"))
+    recorded.write_text(text.replace(index, "IDX").replace(questions, "q.jsonl"))
+    pyfast.show(tmp_path / "elsewhere" / "run", "q0")
+    where = f"in {Path.cwd()} or in {tmp_path / 'elsewhere'}; go to the folder in which the run was started"
+    assert f"its index is missing: there is no IDX {where}" in caplog.text
+    assert f"its file of questions is missing: there is no q.jsonl {where}" in caplog.text
 
 
 def test_bad_input(place: Path, tmp_path: Path) -> None:
