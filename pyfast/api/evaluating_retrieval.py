@@ -34,8 +34,10 @@ class RetrievalSetting:
     """The retriever, as in `pyfast.open_index`"""
     ranking: Ranking = "list"
     """The order of the list: as the retriever gives it, by `graph_rank`, or by `bridge_rank`"""
-    expand: bool = False
-    """Whether to add passages that share terms with the best ones. Only with `bridge_rank`"""
+    expand: bool | str = False
+    """Whether to add passages that share terms with the best ones. The name of a retriever, such as `dense`, adds
+    those that it finds nearest to the best ones. Only with `bridge_rank`
+    """
     rerank: str = "off"
     """The reranker, as in `pyfast.open_index`"""
     pool: int = 100
@@ -61,8 +63,8 @@ class RetrievalSetting:
         """Raise `InputError` for a value that does not fit."""
         if self.ranking not in get_args(Ranking):
             raise InputError(f"ranking: expected one of {', '.join(get_args(Ranking))}, got {self.ranking!r}")
-        if not isinstance(self.expand, bool):
-            raise InputError(f"expand: expected on or off, got {self.expand!r}")
+        if not isinstance(self.expand, bool | str):
+            raise InputError(f"expand: expected on, off or the name of a retriever, got {self.expand!r}")
         if self.expand and self.ranking != "bridge_rank":
             raise InputError("expand: only ranking=bridge_rank can lift what it adds")
         if not isinstance(self.pool, int) or self.pool < 1:

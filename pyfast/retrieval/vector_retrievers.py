@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pyfast.errors import InputError
-from pyfast.ops.arrays import Float32, stack
+from pyfast.ops.arrays import Float32, Int32, stack
 from pyfast.retrieval import passage_vectors, vectors
 from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
 from pyfast.retrieval.passage_vectors import Encoder, encoder_of
@@ -71,10 +71,16 @@ class DenseRetriever:
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """The `k` nearest passages to each query, best first. Equal cosines keep the order of the passages."""
+        return self._nearest(self._encoder.encode(queries), k)
+
+    def near(self, passages: Int32, k: int) -> list[Pool]:
+        """The `k` passages nearest to each passage. One of them is the passage itself."""
+        return self._nearest(self._vectors.of(passages), k)
+
+    def _nearest(self, encoded: Float32, k: int) -> list[Pool]:
         pools = []
-        for start in range(0, len(queries), _AT_ONCE):
-            encoded: Float32 = self._encoder.encode(queries[start : start + _AT_ONCE])
-            for places, cosines in zip(*self._vectors.search(encoded, k), strict=True):
+        for start in range(0, len(encoded), _AT_ONCE):
+            for places, cosines in zip(*self._vectors.search(encoded[start : start + _AT_ONCE], k), strict=True):
                 there = places >= 0
                 pools.append(Pool(places[there].astype(np.int32), cosines[there]))
         return pools
@@ -100,9 +106,16 @@ class SparseRetriever:
 
         Equal scores keep the order of the passages.
         """
+        return self._best(self._encoder.encode(queries), k)
+
+    def near(self, passages: Int32, k: int) -> list[Pool]:
+        """The `k` passages with the largest products with each passage. One of them can be the passage itself."""
+        return self._best(self._matrix[passages], k)
+
+    def _best(self, encoded: csr_array, k: int) -> list[Pool]:
         pools = []
-        for start in range(0, len(queries), _AT_ONCE):
-            products = csr_array(self._encoder.encode(queries[start : start + _AT_ONCE]) @ self._by_term)
+        for start in range(0, encoded.shape[0], _AT_ONCE):
+            products = csr_array(encoded[start : start + _AT_ONCE] @ self._by_term)
             for begin, end in pairwise(products.indptr.tolist()):
                 passages, scores = products.indices[begin:end], products.data[begin:end]
                 order = np.lexsort((passages, -scores))[:k]

@@ -1,6 +1,7 @@
 """`pyfast.evaluate_retrieval`: figures against trec_eval's own code, settings, the command."""
 
 import json
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,12 @@ def questions(small: Index) -> list[dict[str, object]]:
 
 
 def test_settings_beside_each_other(small: Index, questions: list[dict[str, object]]) -> None:
-    settings = {"list": "", "graph": "ranking=graph_rank", "bridge": "ranking=bridge_rank expand=on pool=20"}
+    settings = {
+        "list": "",
+        "graph": "ranking=graph_rank",
+        "bridge": "ranking=bridge_rank expand=on pool=20",
+        "near": "ranking=bridge_rank expand=bm25 pool=20",
+    }
     report = pyfast.evaluate_retrieval(small, questions, settings, at=[5, 1])
     assert report.without_gold == ("none",)
     assert list(report.settings) == list(settings)
@@ -62,11 +68,7 @@ def test_settings_beside_each_other(small: Index, questions: list[dict[str, obje
     figure = report.settings["list"].rows[0]["recall@5"]
     assert figure.value == pytest.approx(np.mean(hits)) and figure.low <= figure.value <= figure.high
     assert {row.value for row in report.settings["list"].rows} == {"", "t0", "t1"}
-    assert {(one.a, one.b) for one in report.differences} == {
-        ("list", "graph"),
-        ("list", "bridge"),
-        ("graph", "bridge"),
-    }
+    assert {(one.a, one.b) for one in report.differences} == set(combinations(settings, 2))
     (one,) = [one for one in report.differences if (one.a, one.b, one.figure) == ("list", "bridge", "mrr")]
     values = [report.settings[name].rows[0]["mrr"].value for name in ("list", "bridge")]
     assert one.difference == pytest.approx(values[1] - values[0]) and one.low <= one.difference <= one.high
@@ -109,7 +111,7 @@ def test_a_table_is_the_gold_of_its_question(small: Index) -> None:
         ("ranking=best", "ranking: expected one of"),
         ("speed=high", "no 'speed'; there are: retriever"),
         ("pool=0", "pool: expected a number"),
-        ("ranking=bridge_rank expand=yes", "expand: expected on or off"),
+        ("ranking=bridge_rank expand=yes", "unknown retriever 'yes'"),
         ("retriever=nothing", "unknown retriever 'nothing'"),
         ("rerank=nothing", "unknown reranker 'nothing'"),
     ],

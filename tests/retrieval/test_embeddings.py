@@ -1,6 +1,7 @@
 """Vectors of a real model, against sentence-transformers' own way of making them."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.retrieval.bert import can_read
-from pyfast.retrieval.embeddings import Embedder, find_embedder
+from pyfast.retrieval.embeddings import Embedder, cut, find_embedder
 
 TEXTS = ["Apollo 11 landed on the Moon", "a", "", "Wer hat das Telefon erfunden?", "word " * 600, "月面着陸"] * 5
 
@@ -47,11 +48,12 @@ def test_nor_where_shapes_matter(
 ) -> None:
     """On a processor that computes other bits in batches of other sizes, and on a GPU."""
     other = Embedder(device="cpu")
-    monkeypatch.setattr(other, "_sizes", lambda length: sizes)
+    batches = partial(cut, sizes=lambda length: sizes, mixed=False)
+    monkeypatch.setattr(other, "_batches", batches)
     together = other.encode(TEXTS)
     np.testing.assert_allclose(together, embedder.encode(TEXTS), atol=2e-6)
     again = Embedder(device="cpu")
-    monkeypatch.setattr(again, "_sizes", lambda length: sizes)
+    monkeypatch.setattr(again, "_batches", batches)
     for text, vector in list(zip(TEXTS, together, strict=True))[:3]:
         np.testing.assert_array_equal(again.encode([text])[0], vector)
 

